@@ -1,0 +1,55 @@
+"""Write, test and trust custom autograd Functions in PyTorch.
+
+The public calls, each imported on first use so that ``import autograd_course`` stays light:
+
+``diagnose(fn, inputs)``
+    says what is wrong with a Function, by name.
+``grade(id, answer)``, ``hint(id)``, ``progress()``
+    the exercises of the course.
+``gradient_flow(fn, *inputs)``
+    the live picture of a backward pass.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autograd_course.doctor import Diagnosis, DoctorError, Finding, diagnose
+    from autograd_course.grader import grade, hint, progress
+    from autograd_course.visualize import gradient_flow
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Diagnosis",
+    "DoctorError",
+    "Finding",
+    "diagnose",
+    "grade",
+    "gradient_flow",
+    "hint",
+    "progress",
+]
+
+_HOME = {
+    "Diagnosis": "autograd_course.doctor",
+    "DoctorError": "autograd_course.doctor",
+    "Finding": "autograd_course.doctor",
+    "diagnose": "autograd_course.doctor",
+    "grade": "autograd_course.grader",
+    "hint": "autograd_course.grader",
+    "progress": "autograd_course.grader",
+    "gradient_flow": "autograd_course.visualize",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'autograd_course' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,28 @@
+"""The doctor: what is wrong with a custom autograd Function, by name.
+
+``probe`` runs the Function and brings back :class:`Evidence`, ``truth`` puts the true gradients
+beside it, and ``rules`` decide on the evidence alone.
+"""
+
+from autograd_course.doctor.diagnose import diagnose
+from autograd_course.doctor.diagnosis import (
+    Diagnosis,
+    DoctorError,
+    Finding,
+    Severity,
+    WrongGradient,
+)
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.rules import RULES, Rule
+
+__all__ = [
+    "RULES",
+    "Diagnosis",
+    "DoctorError",
+    "Evidence",
+    "Finding",
+    "Rule",
+    "Severity",
+    "WrongGradient",
+    "diagnose",
+]

@@ -1,0 +1,97 @@
+"""What a diagnosis is: findings, the cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+class DoctorError(Exception):
+    """The doctor could not examine the Function: bad arguments, or a fault of its own.
+
+    Never a verdict on the Function.
+    """
+
+
+class WrongGradient(AssertionError):
+    """Raised by :meth:`Diagnosis.raise_if_wrong`; carries the diagnosis as ``.diagnosis``."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(str(diagnosis))
+        self.diagnosis = diagnosis
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or worth knowing, with the evidence that shows it.
+
+    ``rule`` is a name of the catalogue (``autograd-course explain RULE``); ``message`` says what was
+    seen; ``evidence`` holds the witness (input, index, expected, actual, line of code …) as plain
+    data; ``hint`` says what to look at without giving the repair away; ``lesson`` names the lesson
+    that teaches it.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
+    lesson: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as JSON-compatible data."""
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "message": self.message,
+            "evidence": dict(self.evidence),
+            "hint": self.hint,
+            "lesson": self.lesson,
+        }
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The doctor's answer for one Function.
+
+    ``subject`` is the Function's name, ``findings`` are sorted with the cause first, ``examined``
+    lists what was checked in words. Printed, it is a plain-text report; in a notebook, HTML.
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+    examined: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no finding has severity ``"error"``."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diagnosis as JSON-compatible data."""
+        return {
+            "subject": self.subject,
+            "ok": self.ok,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "examined": list(self.examined),
+        }
+
+    def raise_if_wrong(self) -> None:
+        """Raise :class:`WrongGradient` with the report as its message, unless :attr:`ok`."""
+        if not self.ok:
+            raise WrongGradient(self)
+
+    def __str__(self) -> str:
+        from autograd_course.doctor.report import as_text
+
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from autograd_course.doctor.report import as_html
+
+        return as_html(self)

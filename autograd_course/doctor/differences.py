@@ -1,0 +1,103 @@
+"""The truth about a derivative: central differences in float64.
+
+Two step sizes give a fourth-order value by Richardson's extrapolation and, from how much it moved,
+an estimate of its error. The same four points tell a kink or a jump from a smooth function: at a
+smooth point the second difference shrinks with the step, at a kink it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Columns
+
+STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
+MOST_COLUMNS = 256  # an input; more elements than that are sampled
+
+Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat and real
+
+
+def jacobian(
+    values: Values, inputs: Sequence[Any], wanted: Sequence[int], rng: torch.Generator
+) -> tuple[Columns, ...]:
+    """Return the Jacobian's columns for each wanted input, at most ``MOST_COLUMNS`` of them."""
+    center = values(_copies(inputs))
+    return tuple(_columns(values, inputs, position, center, rng) for position in wanted)
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """Return tensors as one flat real float64 vector; a complex number counts as two reals."""
+    parts = [as_real(t.detach()).reshape(-1).double() for t in tensors]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor as pairs of reals, a real one as it is."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _columns(
+    values: Values, inputs: Sequence[Any], position: int, center: Tensor, rng: torch.Generator
+) -> Columns:
+    real = as_real(inputs[position]).reshape(-1)
+    index = torch.arange(real.numel())
+    if real.numel() > MOST_COLUMNS:
+        index = torch.randperm(real.numel(), generator=rng)[:MOST_COLUMNS].sort().values
+    steps = _steps(real)
+
+    def at(i: int, offset: float) -> Tensor:
+        copies = _copies(inputs)
+        as_real(copies[position]).view(-1)[i] += offset
+        return values(copies)
+
+    columns = [_one_column(at, int(i), float(steps[i]), center) for i in index]
+    if not columns:
+        nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
+        return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
+    value, error, smooth = zip(*columns, strict=True)
+    return Columns(index, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
+
+
+def _steps(real: Tensor) -> Tensor:
+    """Return a step for each element: relative to its size, never far below the typical size."""
+    typical = real.square().mean().sqrt() if real.numel() else real.sum()
+    floor = 0.05 * float(typical) or 1.0
+    return STEP * real.abs().clamp_min(floor)
+
+
+def _one_column(
+    at: Callable[[int, float], Tensor], i: int, h: float, center: Tensor
+) -> tuple[Tensor, Tensor, bool]:
+    """Return one column, its error estimate, and whether the function is smooth there."""
+    above, below = at(i, h), at(i, -h)
+    near_above, near_below = at(i, h / 2), at(i, -h / 2)
+    wide, narrow = (above - below) / (2 * h), (near_above - near_below) / h
+    value = (4 * narrow - wide) / 3
+    size = center.abs().max().item() if center.numel() else 0.0
+    rounding = 8 * torch.finfo(torch.float64).eps * size / h
+    error = (value - narrow).abs() + rounding
+    # A jump or a kink beside the point moves the difference as the step halves …
+    moved = (wide - narrow).abs() > 1e-2 * torch.maximum(wide.abs(), narrow.abs()) + 1e3 * rounding
+    # … a kink at the point leaves it, but its second difference does not shrink with the step.
+    bend, near_bend = (
+        (above - 2 * center + below) / h,
+        2 * (near_above - 2 * center + near_below) / h,
+    )
+    kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
+        near_bend.abs() > 1e-4 * narrow.abs() + 1e3 * rounding
+    )
+    smooth = bool(torch.isfinite(value).all()) and not bool((moved | kinked).any())
+    return value, error, smooth
+
+
+def _copies(inputs: Sequence[Any]) -> list[Any]:
+    return [
+        value.detach().clone(memory_format=torch.contiguous_format)
+        if isinstance(value, Tensor)
+        else value
+        for value in inputs
+    ]

@@ -1,0 +1,34 @@
+"""From evidence to findings, the cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from autograd_course.doctor.diagnosis import Finding
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.rules import RULES, Rule
+
+_RANK = {"error": 0, "warning": 1, "info": 2}
+
+
+def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return what the rules find, without what is intended or explained by an earlier error.
+
+    Errors come before warnings; among equals the order of work decides, so that the cause is first.
+    """
+    found: list[Finding] = []
+    errors: set[str] = set()  # names and families of what has gone wrong so far
+    for rule in RULES.values():
+        if rule.name in intentional or errors.intersection(rule.after):
+            continue
+        finding = rule(evidence)
+        if finding is None:
+            continue
+        found.append(finding)
+        if finding.severity == "error":
+            errors |= _explains(rule)
+    return tuple(sorted(found, key=lambda finding: _RANK[finding.severity]))
+
+
+def _explains(rule: Rule) -> set[str]:
+    return {rule.name, rule.family}

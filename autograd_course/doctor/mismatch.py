@@ -1,0 +1,139 @@
+"""Where a gradient differs from the truth, and how to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Evidence, Expected
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One input whose gradient is wrong somewhere; ``known`` marks where the truth is known."""
+
+    evidence: Evidence
+    slot: int  # among the wanted inputs
+    actual: Tensor
+    expected: Expected
+    returned: bool  # False where the engine got no gradient at all
+
+    @property
+    def position(self) -> int:
+        """The input's position in the call."""
+        return self.evidence.wanted[self.slot]
+
+    @property
+    def name(self) -> str:
+        """The input's name in the Function's signature."""
+        return self.evidence.name(self.position)
+
+    @property
+    def input(self) -> Tensor:
+        """The input itself."""
+        value: Tensor = self.evidence.inputs[self.position]
+        return value
+
+    @property
+    def truth(self) -> Tensor:
+        """The true gradient, NaN where it is not known."""
+        return self.expected.value
+
+    @property
+    def known(self) -> Tensor:
+        """A mask of the elements whose truth is known."""
+        return ~torch.isnan(self.truth)
+
+    @property
+    def wrong(self) -> Tensor:
+        """A mask of the elements that are known to be wrong."""
+        return self.known & ~within(self.actual, self.expected)
+
+    def fits(self, candidate: Tensor | None) -> bool:
+        """Whether the actual gradient is what a hypothesis says it would be."""
+        if candidate is None or candidate.shape != self.actual.shape:
+            return False
+        known = self.known & ~torch.isnan(candidate)
+        return bool(known.any()) and bool(
+            within(self.actual, Expected(candidate, self.expected.tolerance))[known].all()
+        )
+
+
+def within(actual: Tensor, expected: Expected) -> Tensor:
+    """Return where two gradients agree to the truth's own tolerance."""
+    return (actual - expected.value).abs() <= expected.tolerance
+
+
+def resolution(grad: Tensor) -> float:
+    """Return the relative precision that a float64 gradient was really computed in.
+
+    A backward that passes through float32 or bfloat16 returns numbers that those can hold exactly;
+    that is a finding of its own, and its rounding must not look like a wrong value.
+    """
+    for dtype, precision in ((torch.bfloat16, 2e-2), (torch.float32, 1e-5)):
+        if not grad.is_complex() and torch.equal(grad, grad.to(dtype).to(grad.dtype)):
+            return precision
+    return 0.0
+
+
+def size(grad: Tensor) -> float:
+    """Return the largest finite magnitude in a tensor, 0 where there is none."""
+    finite = grad[torch.isfinite(grad)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def mismatches(evidence: Evidence, pull: str = "random") -> tuple[Mismatch, ...]:
+    """Return the inputs whose gradient is wrong in one pull."""
+    return tuple(_mismatches(evidence, pull))
+
+
+def _mismatches(evidence: Evidence, pull: str) -> Iterator[Mismatch]:
+    seen, truth = evidence.pulls.get(pull), evidence.expected.get(pull)
+    if seen is None or seen.failure or truth is None:
+        return
+    for slot, (grad, expected) in enumerate(zip(seen.grads, truth, strict=True)):
+        actual = torch.zeros_like(expected.value) if grad is None else grad.to(expected.value.dtype)
+        rounding = resolution(actual) * size(actual)
+        expected = Expected(expected.value, expected.tolerance + rounding)
+        found = Mismatch(evidence, slot, actual, expected, grad is not None)
+        if bool(found.wrong.any()):
+            yield found
+
+
+def witness(mismatch: Mismatch) -> dict[str, Any]:
+    """Return the element that is furthest off: index, input there, expected, actual."""
+    off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
+    off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
+    index = _unravel(int(off.argmax()), off.shape)
+    return {
+        "input": mismatch.name,
+        "index": list(index),
+        "at": plain(mismatch.input[index]),
+        "expected": plain(mismatch.truth[index]),
+        "actual": plain(mismatch.actual[index]),
+        "line": return_line(mismatch.evidence.backward_source),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a 0-dim tensor as a JSON-compatible number; a complex one as text."""
+    number = value.item() if isinstance(value, Tensor) else value
+    return f"{number:.4g}" if isinstance(number, complex) else number
+
+
+def return_line(source: str) -> str:
+    """Return the one line of a backward that returns, or ``""`` where there are several."""
+    lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
+    return lines[0] if len(lines) == 1 else ""
+
+
+def _unravel(position: int, shape: torch.Size) -> tuple[int, ...]:
+    index: list[int] = []
+    for length in reversed(shape):
+        position, here = divmod(position, length)
+        index.append(here)
+    return tuple(reversed(index))

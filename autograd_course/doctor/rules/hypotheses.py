@@ -1,0 +1,300 @@
+"""Hypotheses about a wrong gradient: each says what the gradient would be if one mistake was made.
+
+A hypothesis takes a mismatch and returns a sentence where it fits, or ``None``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.differences import as_real
+from autograd_course.doctor.evidence import Evidence, Expected
+from autograd_course.doctor.mismatch import Mismatch, mismatches, within
+from autograd_course.doctor.rules.regions import edge, region
+
+SMALL_FRACTIONS = {
+    2.0: "2",
+    0.5: "1/2",
+    3.0: "3",
+    1 / 3: "1/3",
+    4.0: "4",
+    0.25: "1/4",
+    math.pi: "π",
+}
+
+
+def undeclared_surrogate(m: Mismatch) -> str | None:
+    """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
+    e = m.evidence
+    if e.surrogate or not e.jacobian or any(bool(c.matrix[:, c.smooth].any()) for c in e.jacobian):
+        return None
+    values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
+    if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.jacobian):
+        return None  # a constant function is no quantizer
+    return (
+        f"forward is piecewise constant, so the true gradient of {m.name} is zero, but backward "
+        "returns something else: it looks like a straight-through estimator"
+    )
+
+
+def swapped_gradients(m: Mismatch) -> str | None:
+    """The gradient of this input is what another input should get, and the other way round."""
+    for other in mismatches(m.evidence):
+        if (
+            other.slot != m.slot
+            and m.fits(_shaped(other.truth, m))
+            and other.fits(_shaped(m.truth, other))
+        ):
+            first, second = sorted((m, other), key=lambda one: one.slot)
+            return f"the gradients of {first.name} and {second.name} are in each other's place"
+    return None
+
+
+def _shaped(candidate: Tensor, like: Mismatch) -> Tensor | None:
+    return candidate if candidate.shape == like.actual.shape else None
+
+
+def missing_gradient(m: Mismatch) -> str | None:
+    """Nothing, or zeros, where the truth is not zero."""
+    if not m.returned:
+        return f"no gradient arrives at {m.name}, but the output depends on it"
+    if not bool(m.actual.any()):
+        return f"the gradient of {m.name} is zero everywhere, but the output depends on it"
+    return None
+
+
+def extra_gradient(m: Mismatch) -> str | None:
+    """Something where the output does not depend on the input at all."""
+    if m.evidence.jacobian and not bool(m.evidence.jacobian[m.slot].matrix.any()):
+        return f"{m.name} gets a gradient, but the output does not depend on it"
+    return None
+
+
+def non_finite(m: Mismatch) -> str | None:
+    """NaN or infinity where the true gradient is a number."""
+    bad = m.known & ~torch.isfinite(m.actual)
+    if not bool(bad.any()):
+        return None
+    value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
+    return f"the gradient of {m.name} is {value} where the true one is finite"
+
+
+def flipped_sign(m: Mismatch) -> str | None:
+    """Minus the truth."""
+    return f"the gradient of {m.name} has the wrong sign everywhere" if m.fits(-m.truth) else None
+
+
+def constant_factor(m: Mismatch) -> str | None:
+    """A constant multiple of the truth, and which."""
+    factor = _ratio(m)
+    if factor is None:
+        return None
+    return f"the gradient of {m.name} is {_factor_name(m, factor)} times the true one, everywhere"
+
+
+def _ratio(m: Mismatch) -> float | None:
+    if m.actual.is_complex():
+        return None
+    known = m.known & torch.isfinite(m.actual)
+    truth, actual = m.truth[known], m.actual[known]
+    norm = float((truth * truth).sum())
+    if norm == 0 or int((truth.abs() > m.expected.tolerance[known]).sum()) < 2 <= truth.numel():
+        return None
+    factor = float((truth * actual).sum()) / norm
+    loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
+    return factor if factor and bool(within(m.actual, loose)[m.known].all()) else None
+
+
+def _factor_name(m: Mismatch, factor: float) -> str:
+    """Say what the factor is: a length, a scalar argument, a small fraction, else its digits."""
+    size = abs(factor)
+    sign = "-" if factor < 0 else ""
+    for value, name in _named_numbers(m):
+        for power, text in ((1, "{0}"), (-1, "1/({0})" if " " in name else "1/{0}")):
+            if math.isclose(size, value**power, rel_tol=1e-6):
+                return sign + text.format(name)
+    return f"{factor:.4g}"
+
+
+def _named_numbers(m: Mismatch) -> Iterator[tuple[float, str]]:
+    for i, value in enumerate(m.evidence.inputs):
+        if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
+            yield abs(float(value)), f"{m.evidence.name(i)} ({value:g})"
+    shapes = [(m.name, m.input.shape)] + [
+        ("the output", o.shape) for o in m.evidence.forward.outputs
+    ]
+    for owner, shape in shapes:
+        for axis, length in enumerate(shape):
+            if length > 1:
+                yield float(length), f"{length} (the length of axis {axis} of {owner})"
+    for owner, shape in shapes:
+        count = shape.numel()
+        if count > 1:
+            yield float(count), f"{count} (the number of elements of {owner})"
+            yield count / (count - 1), f"{count}/{count - 1} (N/(N-1))"
+        for length in shape:
+            if length > 1:
+                yield length / (length - 1), f"{length}/{length - 1} (N/(N-1))"
+    yield from SMALL_FRACTIONS.items()
+
+
+def transposed_gradient(m: Mismatch) -> str | None:
+    """The truth with its last two axes exchanged."""
+    if m.truth.dim() < 2 or not m.fits(m.truth.mT if m.truth.mT.shape == m.truth.shape else None):
+        return None
+    return f"the gradient of {m.name} is the true one with its last two axes exchanged"
+
+
+def raw_transpose(evidence: Evidence, position: int) -> bool:
+    """Whether a raw gradient of the wrong shape is the truth with its last two axes exchanged."""
+    if evidence.raw is None or position not in evidence.wanted or "random" not in evidence.expected:
+        return False
+    grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
+    truth = evidence.expected["random"][evidence.wanted.index(position)]
+    if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
+        return False
+    turned = grad.mT.to(truth.value.dtype)
+    if turned.shape != truth.value.shape:
+        return False
+    return bool((within(turned, truth) | torch.isnan(truth.value)).all())
+
+
+def missing_conjugate(m: Mismatch) -> str | None:
+    """Right up to a complex conjugation of the truth or of the local derivative."""
+    if not m.actual.is_complex():
+        return None
+    candidates = [m.truth.conj(), *_unconjugated(m)]
+    if not any(m.fits(candidate) for candidate in candidates):
+        return None
+    return (
+        f"the gradient of {m.name} is right for real values only: the local derivative is not "
+        "conjugated"
+    )
+
+
+def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
+    """Yield the gradient of an element-wise holomorphic map with its conjugate forgotten."""
+    (g, *others) = m.evidence.pulls["random"].grad_outputs
+    if others or g is None or g.shape != m.truth.shape:
+        return
+    local = m.truth / g
+    yield local.conj() * g
+
+
+def missing_cross_terms(m: Mismatch) -> str | None:
+    """Only the diagonal of the Jacobian is used."""
+    e = m.evidence
+    outputs = [o for o in e.forward.outputs if is_float(o)]
+    g = e.pulls["random"].grad_outputs[0]
+    if len(outputs) != 1 or g is None or outputs[0].shape != m.input.shape or g.is_complex():
+        return None
+    columns = e.jacobian[m.slot]
+    if columns.matrix.shape[0] != columns.matrix.shape[1]:
+        return None  # only some columns were examined
+    off_diagonal = columns.matrix - columns.matrix.diagonal().diag()
+    if not bool((off_diagonal.abs() > 1e-6 * columns.matrix.abs().max()).any()):
+        return None
+    candidate = (columns.matrix.diagonal() * g.reshape(-1)).reshape(m.truth.shape)
+    if not m.fits(candidate):
+        return None
+    return (
+        f"the gradient of {m.name} uses only the diagonal of the Jacobian: each output also depends "
+        "on other elements, and those terms are missing"
+    )
+
+
+def duplicate_index(m: Mismatch) -> str | None:
+    """Right for elements that are picked once, wrong for those that are picked again."""
+    for position, value in enumerate(m.evidence.inputs):
+        if not isinstance(value, Tensor) or is_float(value) or value.dtype == torch.bool:
+            continue
+        picked, counts = value.reshape(-1).unique(return_counts=True)
+        repeated = set(picked[counts > 1].tolist())
+        for axis in range(m.wrong.dim()):
+            wrong = _slices(m.wrong, axis)
+            right = {int(i) for i in picked} - repeated
+            if wrong and wrong <= repeated and right and not wrong & right:
+                return (
+                    f"the gradient of {m.name} is right where {m.evidence.name(position)} picks an "
+                    "element once, and wrong where an index repeats"
+                )
+    return None
+
+
+def _slices(mask: Tensor, axis: int) -> set[int]:
+    """Return the indices along an axis whose slice holds a marked element."""
+    others = [a for a in range(mask.dim()) if a != axis]
+    hit = mask.any(dim=others) if others else mask
+    return set(hit.nonzero().reshape(-1).tolist())
+
+
+def off_by_one(m: Mismatch) -> str | None:
+    """Right inside, wrong at one edge of an axis."""
+    where = edge(m.wrong, m.known)
+    return f"the gradient of {m.name} is right inside and wrong at {where}" if where else None
+
+
+def wrong_region(m: Mismatch) -> str | None:
+    """Right for some inputs and wrong for others, and the input's value tells which."""
+    return region(m)
+
+
+def permuted_gradient(m: Mismatch) -> str | None:
+    """The right values in the wrong places."""
+    if not bool(m.known.all()) or m.actual.is_complex() or m.truth.unique().numel() < 3:
+        return None
+    ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
+    if not bool(within(m.actual.flatten().sort().values, ordered).all()):
+        return None
+    return f"the gradient of {m.name} holds the right values in the wrong places"
+
+
+def missing_dependency(m: Mismatch) -> str | None:
+    """One factor was differentiated and another held fixed."""
+    for cut, grads in m.evidence.held_fixed.items():
+        if m.fits(grads[m.slot]):
+            return (
+                f"the gradient of {m.name} is what comes out when the result of {cut} is held fixed, "
+                f"but it depends on {m.name} too"
+            )
+    return _row_term(m)
+
+
+def _row_term(m: Mismatch) -> str | None:
+    """Without a reference: the residual is, row by row, a multiple of a tensor at hand."""
+    residual = m.actual - m.truth
+    if not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
+        return None
+    e = m.evidence
+    tensors = {"a constant": torch.ones_like(residual), m.name: m.input}
+    tensors |= {"the output": o for o in e.forward.outputs[:1]}
+    tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
+    for axis in range(residual.dim() - 1, -1, -1):
+        if residual.shape[axis] < 3:
+            continue
+        for name, tensor in tensors.items():
+            if (
+                is_float(tensor)
+                and tensor.shape == residual.shape
+                and _multiple_by_row(m, residual, tensor, axis)
+            ):
+                return (
+                    f"a term is missing from the gradient of {m.name}: along axis {axis} it is "
+                    f"{'the same for every element' if name == 'a constant' else 'a multiple of ' + name}. "
+                    "Something that was reduced over that axis (a mean, a norm, a variance) was held fixed"
+                )
+    return None
+
+
+def _multiple_by_row(m: Mismatch, residual: Tensor, tensor: Tensor, axis: int) -> bool:
+    norm = (tensor * tensor).sum(axis, keepdim=True)
+    if not bool((norm > 0).all()):
+        return False
+    factor = (residual * tensor).sum(axis, keepdim=True) / norm
+    tolerance = m.expected.tolerance + 1e-9 * residual.abs().max()
+    return bool(((residual - factor * tensor).abs() <= tolerance).all())

@@ -1,0 +1,116 @@
+"""Describe where a gradient is wrong: at the edge of an axis, or for a range of input values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Expected
+from autograd_course.doctor.mismatch import Mismatch, within
+
+
+def edge(wrong: Tensor, known: Tensor) -> str | None:
+    """Return the edge of an axis that holds every wrong element, or ``None``."""
+    for axis in range(wrong.dim() - 1, -1, -1):
+        length = wrong.shape[axis]
+        others = [a for a in range(wrong.dim()) if a != axis]
+        if length < 4 or wrong.numel() < 6:
+            continue
+        hit = wrong.any(dim=others) if others else wrong
+        seen = known.any(dim=others) if others else known
+        places = hit.nonzero().reshape(-1).tolist()
+        names = {
+            (0,): "the first index",
+            (length - 1,): "the last index",
+            (0, length - 1): "both ends",
+        }
+        name = names.get(tuple(places))
+        # One wrong element among many in a vector is as likely chance as edge: ask for a whole slice.
+        whole = all(bool(wrong.select(axis, p)[known.select(axis, p)].all()) for p in places)
+        if name and whole and bool(seen.all()) and (wrong.dim() > 1):
+            return f"{name} of axis {axis}"
+    return None
+
+
+def region(m: Mismatch) -> str | None:
+    """Say for which input values the gradient is wrong, and what stands there instead."""
+    right = m.known & ~m.wrong
+    if m.actual.is_complex() or not bool(right.any()):
+        return None
+    instead = _instead(m)
+    for where, chance in _thresholds(m, right):
+        if instead or chance < 0.01:
+            what = f" ({instead} there)" if instead else ""
+            return f"the gradient of {m.name} is right elsewhere and wrong where {where}{what}"
+    if _ties(m, right):
+        return f"the gradient of {m.name} is right elsewhere and wrong where several elements tie"
+    return None
+
+
+def _instead(m: Mismatch) -> str | None:
+    """Say what the wrong elements hold, where it is one simple thing."""
+    wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
+    tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
+    gs = [g for g in m.evidence.pulls["random"].grad_outputs if g is not None]
+    known_things: dict[str, Tensor] = {
+        "it is zero": torch.zeros_like(truth),
+        "its sign is flipped": -truth,
+    }
+    if len(gs) == 1 and gs[0].shape == m.truth.shape:
+        known_things["grad_output passes unchanged"] = gs[0][wrong]
+    for name, value in known_things.items():
+        if bool(within(actual, Expected(value, tolerance)).all()):
+            return name
+    if truth.numel() > 1 and bool((truth != 0).all()):
+        ratio = actual / truth
+        if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()):
+            return f"it is {float(ratio[0]):.4g} times the true one"
+    return None
+
+
+def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
+    """Yield conditions on the input that hold for all wrong and no right elements.
+
+    With each comes the chance that so many elements fall apart this way by accident.
+    """
+    x = m.input
+    measures: dict[str, Callable[[Tensor], Tensor]] = {
+        m.name: lambda t: t,
+        f"|{m.name}|": torch.abs,
+    }
+    for name, measure in measures.items():
+        value = measure(x)
+        bad, good = value[m.wrong], value[right]
+        chance = 4 / max(1, _choose(bad.numel() + good.numel(), bad.numel()))
+        if float(bad.max()) < float(good.min()):
+            yield f"{name} < {_bound(float(bad.max()), float(good.min()))}", chance
+        elif float(bad.min()) > float(good.max()):
+            yield f"{name} > {_bound(float(good.max()), float(bad.min()))}", chance
+
+
+def _choose(n: int, k: int) -> int:
+    result = 1
+    for i in range(min(k, n - k, 20)):
+        result = result * (n - i) // (i + 1)
+    return result
+
+
+def _bound(low: float, high: float) -> str:
+    """Return the roundest number between two: 0 if it fits, else few digits."""
+    if low <= 0 <= high:
+        return "0"
+    for digits in range(1, 5):
+        candidate = float(f"{(low + high) / 2:.{digits}g}")
+        if low <= candidate <= high:
+            return f"{candidate:g}"
+    return f"{(low + high) / 2:.4g}"
+
+
+def _ties(m: Mismatch, right: Tensor) -> bool:
+    """Whether the wrong elements are exactly those whose value occurs more than once."""
+    x = m.input
+    _, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+    tied = counts[inverse] > 1
+    return bool(tied[m.wrong].all()) and not bool((tied & right & (m.truth != 0)).any())

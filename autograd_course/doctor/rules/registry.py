@@ -1,0 +1,76 @@
+"""The rule catalogue: names, severities, and the pure functions that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from autograd_course.doctor.diagnosis import Finding, Severity
+from autograd_course.doctor.evidence import Evidence
+
+Family = Literal["contract", "linearity", "values"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a rule saw: the message and its evidence; a severity only where it is not the rule's."""
+
+    message: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    severity: Severity | None = None
+
+
+Decide = Callable[[Evidence], Seen | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One entry of the catalogue.
+
+    ``after`` names families whose errors explain this rule's finding, or single rules; such a
+    finding is not reported again.
+    """
+
+    name: str
+    family: Family
+    severity: Severity
+    title: str
+    hint: str
+    lesson: str
+    decide: Decide
+    after: tuple[str, ...] = ()
+
+    def __call__(self, evidence: Evidence) -> Finding | None:
+        """Return the finding, or ``None`` where the evidence does not show this fault."""
+        seen = self.decide(evidence)
+        if seen is None:
+            return None
+        severity = seen.severity or self.severity
+        return Finding(
+            self.name, severity, seen.message, dict(seen.evidence), self.hint, self.lesson
+        )
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    name: str,
+    family: Family,
+    severity: Severity,
+    title: str,
+    *,
+    hint: str,
+    lesson: str,
+    after: tuple[str, ...] = (),
+) -> Callable[[Decide], Decide]:
+    """Register a deciding function under a fixed name; the order of registration is that of work."""
+
+    def register(decide: Decide) -> Decide:
+        if name in RULES:
+            raise ValueError(f"rule {name!r} is registered twice")
+        RULES[name] = Rule(name, family, severity, title, hint, lesson, decide, after)
+        return decide
+
+    return register

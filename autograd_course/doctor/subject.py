@@ -1,0 +1,87 @@
+"""What is examined: a Function subclass, or a callable built on some."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+from autograd_course.doctor.diagnosis import DoctorError
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The thing to call, its name, its argument names, and its class where it is a Function."""
+
+    name: str
+    call: Callable[..., Any]
+    parameters: tuple[str, ...]
+    function: type[Function] | None
+
+    @property
+    def instance_methods(self) -> tuple[str, ...]:
+        """Those of ``forward``, ``backward``, ``setup_context`` that lack ``@staticmethod``."""
+        if self.function is None:
+            return ()
+        return tuple(
+            name
+            for name in ("forward", "backward", "setup_context")
+            if inspect.isfunction(inspect.getattr_static(self.function, name))
+        )
+
+    @property
+    def backward_source(self) -> str:
+        """The source of ``backward``, or ``""`` where Python does not know it."""
+        if self.function is None:
+            return ""
+        try:
+            return inspect.getsource(inspect.unwrap(self.function.backward))
+        except (OSError, TypeError):
+            return ""
+
+
+def subject_of(fn: Any, count: int) -> Subject:
+    """Return the subject for ``fn``, called with ``count`` arguments; ``DoctorError`` if neither."""
+    if isinstance(fn, type) and issubclass(fn, Function):
+        if fn.forward is Function.forward:
+            raise DoctorError(f"{fn.__name__} has no forward yet: write it, then diagnose again.")
+        return Subject(fn.__name__, fn.apply, _names(fn.forward, _has_ctx(fn), count), fn)
+    if isinstance(fn, type) or not callable(fn):
+        raise DoctorError(
+            f"diagnose needs a torch.autograd.Function subclass or a callable, got {_describe(fn)}."
+        )
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, Function) and fn.__name__ == "apply":
+        return subject_of(owner, count)
+    called = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return Subject("callable" if name == "<lambda>" else name, fn, _names(called, 0, count), None)
+
+
+def _has_ctx(function: type[Function]) -> int:
+    """Return 1 where ``forward`` takes ``ctx`` itself, 0 where ``setup_context`` does."""
+    return int(function.setup_context is Function.setup_context)
+
+
+def _names(call: Callable[..., Any], skip: int, count: int) -> tuple[str, ...]:
+    """Return ``count`` argument names, numbered where the signature does not tell."""
+    try:
+        parameters = list(inspect.signature(call).parameters.values())[skip:]
+    except (TypeError, ValueError):
+        parameters = []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return tuple(named[i] if i < len(named) else f"input{i}" for i in range(count))
+
+
+def _describe(thing: Any) -> str:
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}, which is not a Function"
+    return (
+        f"{type(thing).__name__} {thing!r}"
+        if isinstance(thing, str | int)
+        else type(thing).__name__
+    )

@@ -1,0 +1,40 @@
+"""The affine map of a linear layer, with an optional bias."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Linear(torch.autograd.Function):
+    """An affine map of the last axis.
+
+    Forward: ``y = x Wᵀ + b``. Backward, with ``g = ∂L/∂y`` and the leading axes flattened to rows:
+    ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``.
+
+    Shapes: ``x`` is ``(..., in)``, ``weight`` is ``(out, in)``, ``bias`` is ``(out,)`` or ``None``,
+    ``y`` is ``(..., out)``. Real floating dtypes, one for all. A gradient is computed only for an
+    input that asks for one. Twice differentiable.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return ``x Wᵀ + b``, saving ``x`` and ``W``; the bias is not needed again."""
+        ctx.save_for_backward(x, weight)
+        y = x @ weight.t()
+        return y if bias is None else y + bias
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad_output: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return the gradients of ``x``, ``weight`` and ``bias``."""
+        x, weight = ctx.saved_tensors
+        # One flag for each argument of the call: two where the bias was left out.
+        needs_x, needs_weight, *needs_bias = ctx.needs_input_grad
+        rows = grad_output.reshape(-1, weight.shape[0])
+        return (
+            grad_output @ weight if needs_x else None,
+            rows.t() @ x.reshape(-1, weight.shape[1]) if needs_weight else None,
+            rows.sum(0) if any(needs_bias) else None,
+        )
