@@ -10,7 +10,7 @@ from autograd_course.doctor.diagnosis import (
     DoctorError,
     Finding,
     Severity,
-    WrongGradient,
+    WrongGradientError,
 )
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules import RULES, Rule
@@ -23,6 +23,6 @@ __all__ = [
     "Finding",
     "Rule",
     "Severity",
-    "WrongGradient",
+    "WrongGradientError",
     "diagnose",
 ]

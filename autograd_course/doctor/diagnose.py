@@ -24,7 +24,8 @@ from autograd_course.doctor.truth import establish
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
 EXAMINED = (
-    "the contract with the engine (static methods, arity, shapes, dtypes, devices, in-place changes)",
+    "the contract with the engine (static methods, arity, shapes, dtypes, devices, in-place "
+    "changes)",
     "linearity in grad_output",
     "values against central differences in float64",
 )
@@ -45,13 +46,13 @@ def diagnose(
 
     ``fn`` is a :class:`torch.autograd.Function` subclass (its ``apply`` is used) or any callable
     built on some. ``inputs`` are the example call's arguments, tensors and others, as for
-    :func:`torch.autograd.gradcheck`; one tensor may stand alone. Every floating or complex tensor is
-    differentiated, or, where some require grad, those alone. Work is done on float64 copies.
+    :func:`torch.autograd.gradcheck`; one tensor may stand alone. Every floating or complex tensor
+    is differentiated, or, where some require grad, those alone. Work is done on float64 copies.
 
     ``reference`` is a differentiable callable with the same arguments: its outputs and its own
     autograd are the truth. Without it the truth comes from central differences of ``fn``'s forward.
-    ``surrogate`` is a differentiable callable whose derivative ``fn``'s backward is declared to be (a
-    straight-through estimator). ``intentional`` holds names of rules that are by design.
+    ``surrogate`` is a differentiable callable whose derivative ``fn``'s backward is declared to be
+    (a straight-through estimator). ``intentional`` holds names of rules that are by design.
     ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied.
 
     Raises :class:`DoctorError` for arguments it cannot examine. The caller's tensors, random state,
@@ -98,7 +99,7 @@ def _examine(
 
 
 def _wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions to differentiate: the tensors that ask for it, or else all floating ones."""
+    """Return the places to differentiate: the tensors that ask for it, or all floating ones."""
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise DoctorError(
@@ -128,7 +129,8 @@ def _require_numbers(evidence: Evidence) -> None:
         if is_float(output) and bool(torch.isnan(output).any()):
             index = torch.isnan(output).nonzero()[0].tolist()
             raise DoctorError(
-                f"forward of {evidence.subject} returned nan (output {k}, index {index}): pass inputs "
+                f"forward of {evidence.subject} returned nan (output {k}, index {index}): pass "
+                f"inputs "
                 "inside its domain, or a reference= that says what is right there."
             )
 

@@ -16,7 +16,7 @@ class DoctorError(Exception):
     """
 
 
-class WrongGradient(AssertionError):
+class WrongGradientError(AssertionError):
     """Raised by :meth:`Diagnosis.raise_if_wrong`; carries the diagnosis as ``.diagnosis``."""
 
     def __init__(self, diagnosis: Diagnosis) -> None:
@@ -28,9 +28,9 @@ class WrongGradient(AssertionError):
 class Finding:
     """One thing that is wrong, or worth knowing, with the evidence that shows it.
 
-    ``rule`` is a name of the catalogue (``autograd-course explain RULE``); ``message`` says what was
-    seen; ``evidence`` holds the witness (input, index, expected, actual, line of code …) as plain
-    data; ``hint`` says what to look at without giving the repair away; ``lesson`` names the lesson
+    ``rule`` is a name of the catalogue (``autograd-course explain RULE``). ``message`` says what
+    was seen. ``evidence`` holds the witness (input, index, expected, actual, line of code …) as plain
+    data. ``hint`` says what to look at without giving the repair away. ``lesson`` names the lesson
     that teaches it.
     """
 
@@ -80,9 +80,9 @@ class Diagnosis:
         }
 
     def raise_if_wrong(self) -> None:
-        """Raise :class:`WrongGradient` with the report as its message, unless :attr:`ok`."""
+        """Raise :class:`WrongGradientError` with the report as its message, unless :attr:`ok`."""
         if not self.ok:
-            raise WrongGradient(self)
+            raise WrongGradientError(self)
 
     def __str__(self) -> str:
         from autograd_course.doctor.report import as_text

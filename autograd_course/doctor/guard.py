@@ -14,8 +14,8 @@ import torch
 def reseed(seed: int) -> None:
     """Seed PyTorch's generators.
 
-    Not ``torch.manual_seed``: that queues a call for every backend that is not initialized yet, with
-    a stack trace each, and here it would be called hundreds of times.
+    Not ``torch.manual_seed``: that queues a call for every backend that is not initialized yet,
+    with a stack trace each, and here it would be called hundreds of times.
     """
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-_SAVED_TENSORS = Function.saved_tensors  # the engine's own descriptor
+_SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
 
 
 @dataclass
@@ -33,10 +33,9 @@ class Watched:
     def __init__(self, function: type[Function]) -> None:
         self.log = CtxLog()
         self._in_forward = False
-        self.function = type(function)(
-            function.__name__, (function,), {"__module__": function.__module__}
-        )
-        self._watch(self.function._backward_cls)  # type: ignore[attr-defined]
+        make: Any = type(function)
+        self.function = make(function.__name__, (function,), {"__module__": function.__module__})
+        self._watch(self.function._backward_cls)
 
     def __call__(self, *inputs: Any) -> Any:
         """Apply the Function, starting a new log."""

@@ -75,7 +75,8 @@ def as_html(diagnosis: Diagnosis) -> str:
 def finding_html(finding: Finding) -> str:
     """Return one finding as HTML."""
     rows = "".join(
-        f"<tr><td style='text-align:left;vertical-align:top;opacity:.75;padding:1px 12px 1px 0'>{label}</td>"
+        f"<tr><td style='text-align:left;vertical-align:top;opacity:.75;padding:1px 12px 1px "
+        f"0'>{label}</td>"
         f"<td style='text-align:left'>{_code(label, value)}</td></tr>"
         for label, value in details(finding)
     )

@@ -45,7 +45,7 @@ class Subject:
 
 
 def subject_of(fn: Any, count: int) -> Subject:
-    """Return the subject for ``fn``, called with ``count`` arguments; ``DoctorError`` if neither."""
+    """Return the subject for ``fn`` with ``count`` arguments; ``DoctorError`` if it is neither."""
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
             raise DoctorError(f"{fn.__name__} has no forward yet: write it, then diagnose again.")

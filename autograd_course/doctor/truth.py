@@ -115,7 +115,7 @@ def _differs(evidence: Evidence) -> bool:
 
 
 class _Graph:
-    """A differentiable callable run once on the evidence's inputs, its graph kept for many pulls."""
+    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls."""
 
     def __init__(self, call: Reference, evidence: Evidence, seed: int) -> None:
         self.surrogate = evidence.surrogate
@@ -149,7 +149,7 @@ class _Graph:
     def held_fixed(
         self, grad_outputs: Sequence[Tensor | None]
     ) -> Iterator[tuple[str, tuple[Tensor | None, ...]]]:
-        """Yield what the gradient would be if some interior results did not depend on the inputs."""
+        """Yield what the gradient would be if some interior results were constants."""
         nodes = list(self._interior())
         if len(nodes) > MOST_CUTS:
             return

@@ -1,4 +1,4 @@
-"""Reference Functions: correct, twice differentiable, one idea a module, the formula as docstring."""
+"""Reference Functions: correct, twice differentiable, one idea a module."""
 
 from autograd_course.functions.clipped_relu import ClippedReLU
 from autograd_course.functions.linear import Linear

@@ -14,9 +14,9 @@ class ClippedReLU(torch.autograd.Function):
 
     At the kinks ``x = 0`` and ``x = ceiling`` the derivative does not exist; the gradient there is
     0, as in ``torch.nn.functional.relu6``. (``torch.clamp`` takes 1 at both bounds.)
-    Shapes: ``x`` and ``y`` alike, any shape. ``ceiling`` is a positive Python number and receives no
-    gradient. Real floating dtypes; the gradient has the dtype of ``x``. Saves one boolean mask, a
-    byte an element. Twice differentiable (the second derivative is 0).
+    Shapes: ``x`` and ``y`` alike, any shape. ``ceiling`` is a positive Python number and receives
+    no gradient. Real floating dtypes; the gradient has the dtype of ``x``. Saves one boolean mask,
+    a byte an element. Twice differentiable (the second derivative is 0).
     """
 
     @staticmethod

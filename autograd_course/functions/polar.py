@@ -9,8 +9,8 @@ from torch import Tensor
 class ToPolar(torch.autograd.Function):
     """Turn Cartesian into polar coordinates.
 
-    Forward: ``r = √(x² + y²)``, ``θ = atan2(y, x)`` in radians. Backward, each input collecting from
-    both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
+    Forward: ``r = √(x² + y²)``, ``θ = atan2(y, x)`` in radians. Backward, each input collecting
+    from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
     Shapes: ``x``, ``y``, ``r`` and ``θ`` alike; it does not broadcast. Real floating dtypes. Saves

@@ -26,4 +26,5 @@ class Square(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         """Return ``2·x·grad_output`` (``x`` conjugated, as PyTorch's complex convention asks)."""
         (x,) = ctx.saved_tensors
-        return 2 * x.conj() * grad_output
+        gradient: Tensor = 2 * x.conj() * grad_output
+        return gradient

@@ -1,6 +1,21 @@
-"""The rule catalogue, in the order of work: contract, linearity in grad_output, values."""
+"""The rule catalogue: pure functions from evidence to a finding, in the order of work."""
 
-from autograd_course.doctor.rules import contract, linearity, values  # registers, in this order
+from importlib import import_module
+
 from autograd_course.doctor.rules.registry import RULES, Rule
 
-__all__ = ["RULES", "Rule", "contract", "linearity", "values"]
+ORDER_OF_WORK = (
+    "forward_contract",
+    "gradient_shapes",
+    "gradient_placement",
+    "backward_conduct",
+    "linearity",
+    "forward_values",
+    "gradient_values",
+    "kinks",
+)
+
+for _module in ORDER_OF_WORK:  # importing a module registers its rules
+    import_module(f"{__name__}.{_module}")
+
+__all__ = ["RULES", "Rule"]

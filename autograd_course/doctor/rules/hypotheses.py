@@ -5,7 +5,6 @@ A hypothesis takes a mismatch and returns a sentence where it fits, or ``None``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -13,19 +12,9 @@ from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.differences import as_real
-from autograd_course.doctor.evidence import Evidence, Expected
+from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, mismatches, within
 from autograd_course.doctor.rules.regions import edge, region
-
-SMALL_FRACTIONS = {
-    2.0: "2",
-    0.5: "1/2",
-    3.0: "3",
-    1 / 3: "1/3",
-    4.0: "4",
-    0.25: "1/4",
-    math.pi: "π",
-}
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
@@ -89,79 +78,11 @@ def flipped_sign(m: Mismatch) -> str | None:
     return f"the gradient of {m.name} has the wrong sign everywhere" if m.fits(-m.truth) else None
 
 
-def constant_factor(m: Mismatch) -> str | None:
-    """A constant multiple of the truth, and which."""
-    factor = _ratio(m)
-    if factor is None:
-        return None
-    return f"the gradient of {m.name} is {_factor_name(m, factor)} times the true one, everywhere"
-
-
-def _ratio(m: Mismatch) -> float | None:
-    if m.actual.is_complex():
-        return None
-    known = m.known & torch.isfinite(m.actual)
-    truth, actual = m.truth[known], m.actual[known]
-    norm = float((truth * truth).sum())
-    if norm == 0 or int((truth.abs() > m.expected.tolerance[known]).sum()) < 2 <= truth.numel():
-        return None
-    factor = float((truth * actual).sum()) / norm
-    loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
-    return factor if factor and bool(within(m.actual, loose)[m.known].all()) else None
-
-
-def _factor_name(m: Mismatch, factor: float) -> str:
-    """Say what the factor is: a length, a scalar argument, a small fraction, else its digits."""
-    size = abs(factor)
-    sign = "-" if factor < 0 else ""
-    for value, name in _named_numbers(m):
-        for power, text in ((1, "{0}"), (-1, "1/({0})" if " " in name else "1/{0}")):
-            if math.isclose(size, value**power, rel_tol=1e-6):
-                return sign + text.format(name)
-    return f"{factor:.4g}"
-
-
-def _named_numbers(m: Mismatch) -> Iterator[tuple[float, str]]:
-    for i, value in enumerate(m.evidence.inputs):
-        if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
-            yield abs(float(value)), f"{m.evidence.name(i)} ({value:g})"
-    shapes = [(m.name, m.input.shape)] + [
-        ("the output", o.shape) for o in m.evidence.forward.outputs
-    ]
-    for owner, shape in shapes:
-        for axis, length in enumerate(shape):
-            if length > 1:
-                yield float(length), f"{length} (the length of axis {axis} of {owner})"
-    for owner, shape in shapes:
-        count = shape.numel()
-        if count > 1:
-            yield float(count), f"{count} (the number of elements of {owner})"
-            yield count / (count - 1), f"{count}/{count - 1} (N/(N-1))"
-        for length in shape:
-            if length > 1:
-                yield length / (length - 1), f"{length}/{length - 1} (N/(N-1))"
-    yield from SMALL_FRACTIONS.items()
-
-
 def transposed_gradient(m: Mismatch) -> str | None:
     """The truth with its last two axes exchanged."""
     if m.truth.dim() < 2 or not m.fits(m.truth.mT if m.truth.mT.shape == m.truth.shape else None):
         return None
     return f"the gradient of {m.name} is the true one with its last two axes exchanged"
-
-
-def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether a raw gradient of the wrong shape is the truth with its last two axes exchanged."""
-    if evidence.raw is None or position not in evidence.wanted or "random" not in evidence.expected:
-        return False
-    grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
-    truth = evidence.expected["random"][evidence.wanted.index(position)]
-    if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
-        return False
-    turned = grad.mT.to(truth.value.dtype)
-    if turned.shape != truth.value.shape:
-        return False
-    return bool((within(turned, truth) | torch.isnan(truth.value)).all())
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
@@ -203,7 +124,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     if not m.fits(candidate):
         return None
     return (
-        f"the gradient of {m.name} uses only the diagonal of the Jacobian: each output also depends "
+        f"the gradient of {m.name} uses only the diagonal of the Jacobian: each output also "
+        f"depends "
         "on other elements, and those terms are missing"
     )
 
@@ -252,49 +174,3 @@ def permuted_gradient(m: Mismatch) -> str | None:
     if not bool(within(m.actual.flatten().sort().values, ordered).all()):
         return None
     return f"the gradient of {m.name} holds the right values in the wrong places"
-
-
-def missing_dependency(m: Mismatch) -> str | None:
-    """One factor was differentiated and another held fixed."""
-    for cut, grads in m.evidence.held_fixed.items():
-        if m.fits(grads[m.slot]):
-            return (
-                f"the gradient of {m.name} is what comes out when the result of {cut} is held fixed, "
-                f"but it depends on {m.name} too"
-            )
-    return _row_term(m)
-
-
-def _row_term(m: Mismatch) -> str | None:
-    """Without a reference: the residual is, row by row, a multiple of a tensor at hand."""
-    residual = m.actual - m.truth
-    if not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
-        return None
-    e = m.evidence
-    tensors = {"a constant": torch.ones_like(residual), m.name: m.input}
-    tensors |= {"the output": o for o in e.forward.outputs[:1]}
-    tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
-    for axis in range(residual.dim() - 1, -1, -1):
-        if residual.shape[axis] < 3:
-            continue
-        for name, tensor in tensors.items():
-            if (
-                is_float(tensor)
-                and tensor.shape == residual.shape
-                and _multiple_by_row(m, residual, tensor, axis)
-            ):
-                return (
-                    f"a term is missing from the gradient of {m.name}: along axis {axis} it is "
-                    f"{'the same for every element' if name == 'a constant' else 'a multiple of ' + name}. "
-                    "Something that was reduced over that axis (a mean, a norm, a variance) was held fixed"
-                )
-    return None
-
-
-def _multiple_by_row(m: Mismatch, residual: Tensor, tensor: Tensor, axis: int) -> bool:
-    norm = (tensor * tensor).sum(axis, keepdim=True)
-    if not bool((norm > 0).all()):
-        return False
-    factor = (residual * tensor).sum(axis, keepdim=True) / norm
-    tolerance = m.expected.tolerance + 1e-9 * residual.abs().max()
-    return bool(((residual - factor * tensor).abs() <= tolerance).all())

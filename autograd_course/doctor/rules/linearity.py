@@ -42,11 +42,16 @@ def _where(evidence: Evidence, holds: Callable[[int], bool]) -> str | None:
 
 
 @rule(
-    "ignores-grad-output", "linearity", "error", "backward does not multiply by grad_output",
-    hint="What backward returns is the upstream gradient times the local one: is grad_output in the "
+    "ignores-grad-output",
+    "linearity",
+    "error",
+    "backward does not multiply by grad_output",
+    hint="What backward returns is the upstream gradient times the local one: is grad_output in "
+    "the "
     "formula of every gradient?",
-    lesson="01_template", after=("contract",),
-)  # fmt: skip
+    lesson="01_template",
+    after=("contract",),
+)
 def ignores_grad_output(evidence: Evidence) -> Seen | None:
     once, twice, zero = (_grads(evidence, n) for n in ("random", "double", "zero"))
     if not (once and twice and zero):
@@ -77,11 +82,15 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
 
 
 @rule(
-    "nonlinear-in-grad-output", "linearity", "error", "backward is not linear in grad_output",
+    "nonlinear-in-grad-output",
+    "linearity",
+    "error",
+    "backward is not linear in grad_output",
     hint="A vector-Jacobian product is linear: no clamp, sign, abs, relu, square or comparison of "
     "grad_output. A clipped or guided backward that is meant so is declared with intentional=.",
-    lesson="01_template", after=("contract", "ignores-grad-output"),
-)  # fmt: skip
+    lesson="01_template",
+    after=("contract", "ignores-grad-output"),
+)
 def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
     b = {n: _grads(evidence, n) for n in ("random", "other", "sum", "double", "negative", "far")}
     if not all(b.values()):
@@ -93,9 +102,8 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
         "doubling grad_output does not double the gradient": lambda i: _same(
             b["double"][i], _times(b["random"][i], 2.0)
         ),
-        f"a grad_output {FAR:g} times as large does not give {FAR:g} times the gradient": lambda i: (
-            _same(b["far"][i], _times(b["random"][i], FAR))
-        ),
+        f"a grad_output {FAR:g} times as large does not give {FAR:g} times the "
+        f"gradient": lambda i: _same(b["far"][i], _times(b["random"][i], FAR)),
         "the gradient for a sum of two cotangents is not the sum of their gradients": lambda i: (
             _same(b["sum"][i], _plus(b["random"][i], b["other"][i]))
         ),
@@ -115,11 +123,15 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 @rule(
-    "uniform-grad-output", "linearity", "error", "backward is right only for a constant grad_output",
+    "uniform-grad-output",
+    "linearity",
+    "error",
+    "backward is right only for a constant grad_output",
     hint="Every element of the output has its own upstream gradient: use grad_output element by "
     "element, not its mean, its sum or its first entry.",
-    lesson="01_template", after=("contract", "linearity"),
-)  # fmt: skip
+    lesson="01_template",
+    after=("contract", "linearity"),
+)
 def uniform_grad_output(evidence: Evidence) -> Seen | None:
     outputs = (
         [g for g in evidence.pulls["random"].grad_outputs if g is not None]

@@ -27,7 +27,7 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
             (0, length - 1): "both ends",
         }
         name = names.get(tuple(places))
-        # One wrong element among many in a vector is as likely chance as edge: ask for a whole slice.
+        # One wrong element in a vector is as likely chance as edge: ask for a whole slice.
         whole = all(bool(wrong.select(axis, p)[known.select(axis, p)].all()) for p in places)
         if name and whole and bool(seen.all()) and (wrong.dim() > 1):
             return f"{name} of axis {axis}"

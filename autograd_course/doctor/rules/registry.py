@@ -65,7 +65,7 @@ def rule(
     lesson: str,
     after: tuple[str, ...] = (),
 ) -> Callable[[Decide], Decide]:
-    """Register a deciding function under a fixed name; the order of registration is that of work."""
+    """Register a deciding function under a fixed name; work is done in order of registration."""
 
     def register(decide: Decide) -> Decide:
         if name in RULES:

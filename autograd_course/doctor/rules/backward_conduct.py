@@ -1,0 +1,102 @@
+"""Rules of the contract: what backward does besides returning gradients."""
+
+from __future__ import annotations
+
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.mismatch import mismatches, witness
+from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import (
+    backward_failure,
+    raised,
+    raw_transpose,
+)
+
+
+@rule(
+    "backward-raises",
+    "contract",
+    "error",
+    "backward raised an exception",
+    hint="Read the line that raised; print the shapes of grad_output and of the saved tensors "
+    "there.",
+    lesson="08_debugging_clinic",
+    after=("contract",),
+)
+def backward_raises(evidence: Evidence) -> Seen | None:
+    failure = backward_failure(evidence)
+    turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
+    if failure is None or turned:
+        return None
+    return Seen(
+        f"backward raised {failure.kind}: {failure.text or 'without a message'}", raised(failure)
+    )
+
+
+@rule(
+    "mutates-grad-output",
+    "contract",
+    "error",
+    "backward changes grad_output in place",
+    hint="Work on a new tensor (grad_output * mask, grad_output.clone()): other branches of the "
+    "graph "
+    "may hold the same memory.",
+    lesson="02_ctx_rules",
+)
+def mutates_grad_output(evidence: Evidence) -> Seen | None:
+    if not evidence.raw or not evidence.raw.changed_grad_outputs:
+        return None
+    return Seen(
+        "backward changes grad_output in place; a sibling branch that shares it gets a wrong "
+        "gradient.",
+        {"outputs": list(evidence.raw.changed_grad_outputs)},
+    )
+
+
+@rule(
+    "mutates-saved",
+    "contract",
+    "error",
+    "backward changes a saved tensor in place",
+    hint="Clone before changing: a saved tensor is the caller's input or output itself, and a "
+    "second "
+    "backward reads it again.",
+    lesson="02_ctx_rules",
+)
+def mutates_saved(evidence: Evidence) -> Seen | None:
+    if not evidence.raw or not evidence.raw.changed_saved:
+        return None
+    return Seen(
+        f"backward changes saved tensor {evidence.raw.changed_saved[0]} (counted from 0) in place.",
+        {"saved": list(evidence.raw.changed_saved)},
+    )
+
+
+@rule(
+    "none-grad-output",
+    "contract",
+    "error",
+    "backward fails when an output goes unused",
+    hint="An unused output's gradient arrives as zeros, or as None after "
+    "set_materialize_grads(False): handle that case.",
+    lesson="02_ctx_rules",
+    after=("contract",),
+)
+def none_grad_output(evidence: Evidence) -> Seen | None:
+    for name, pull in evidence.pulls.items():
+        if not name.startswith("only"):
+            continue
+        used = int(name.removeprefix("only "))
+        if pull.failure:
+            return Seen(
+                f"backward raises {pull.failure.kind} when only output {used} is used: "
+                f"{pull.failure.text}",
+                {"used": used, **raised(pull.failure)},
+            )
+        wrong = mismatches(evidence, name)
+        if wrong and not mismatches(evidence):
+            return Seen(
+                f"the gradient is right when every output is used, and wrong when only output "
+                f"{used} is.",
+                {"used": used, **witness(wrong[0])},
+            )
+    return None

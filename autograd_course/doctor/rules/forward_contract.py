@@ -1,0 +1,224 @@
+"""Rules of the contract: what forward does with its inputs, its ctx and its outputs."""
+
+from __future__ import annotations
+
+import re
+
+from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.differences import as_real
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import (
+    raised,
+)
+
+
+@rule(
+    "missing-staticmethod",
+    "contract",
+    "error",
+    "forward or backward is an instance method",
+    hint="PyTorch calls forward and backward on the class, with ctx first: decorate both with "
+    "@staticmethod and drop self.",
+    lesson="01_template",
+)
+def missing_staticmethod(evidence: Evidence) -> Seen | None:
+    names = evidence.instance_methods
+    if not names:
+        return None
+    methods = " and ".join(names)
+    verb = "is an instance method" if len(names) == 1 else "are instance methods"
+    return Seen(f"{methods} {verb}; a Function's methods are static.", {"methods": list(names)})
+
+
+@rule(
+    "non-tensor-saved",
+    "contract",
+    "error",
+    "a non-tensor was given to save_for_backward",
+    hint="save_for_backward takes tensors (or None) only; keep numbers, shapes and flags as "
+    "attributes: ctx.name = value.",
+    lesson="02_ctx_rules",
+)
+def non_tensor_saved(evidence: Evidence) -> Seen | None:
+    failure = evidence.forward.failure
+    found = failure and re.search(
+        r"save_for_backward can only save variables, but argument (\d+) is of type (\S+)",
+        failure.text,
+    )
+    if not found:
+        return None
+    place, kind = int(found[1]), found[2]
+    return Seen(
+        f"save_for_backward was given {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
+        f"{place} (counted from 0); it can save only tensors.",
+        {"argument": place, "type": kind},
+    )
+
+
+@rule(
+    "saved-tensors-in-forward",
+    "contract",
+    "error",
+    "forward reads ctx.saved_tensors",
+    hint="In forward, use the tensor itself; ctx.saved_tensors is filled only after forward has "
+    "returned, and is an empty tuple until then.",
+    lesson="02_ctx_rules",
+)
+def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
+    if not evidence.forward.read_saved:
+        return None
+    return Seen("forward reads ctx.saved_tensors, which is an empty tuple until forward returns.")
+
+
+@rule(
+    "wrong-mark-dirty",
+    "contract",
+    "error",
+    "mark_dirty does not match what forward did",
+    hint="mark_dirty names exactly the inputs that forward changes in place, and forward returns "
+    "those same tensors.",
+    lesson="02_ctx_rules",
+)
+def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
+    forward = evidence.forward
+    if forward.failure and "marked as dirty" in forward.failure.text:
+        return Seen("an input was marked dirty, but forward does not return it.")
+    unreturned = set(forward.dirty) - set(forward.dirty_returned)
+    if unreturned:
+        return Seen(
+            f"{evidence.name(min(unreturned))} was marked dirty, but forward does not return it."
+        )
+    unchanged = set(forward.dirty) - set(forward.changed)
+    if unchanged:
+        return Seen(
+            f"{evidence.name(min(unchanged))} was marked dirty, but forward did not change it."
+        )
+    return None
+
+
+@rule(
+    "mutates-input",
+    "contract",
+    "error",
+    "forward changes an input in place without mark_dirty",
+    hint="Compute into a new tensor, or declare the change: ctx.mark_dirty(x), and return x "
+    "itself.",
+    lesson="02_ctx_rules",
+)
+def mutates_input(evidence: Evidence) -> Seen | None:
+    hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
+    # For a callable the doctor cannot see mark_dirty; an input that comes back changed is declared.
+    if not evidence.is_function:
+        returned = {j for _, j in evidence.forward.views}
+        hidden = [i for i in hidden if i not in returned]
+    if not hidden:
+        return None
+    name = evidence.name(hidden[0])
+    return Seen(f"forward changed its input {name} in place and did not say so.", {"input": name})
+
+
+@rule(
+    "forward-raises",
+    "contract",
+    "error",
+    "forward raised an exception",
+    hint="Run the forward alone on these inputs and repair it before looking at any gradient.",
+    lesson="08_debugging_clinic",
+    after=("contract",),
+)
+def forward_raises(evidence: Evidence) -> Seen | None:
+    failure = evidence.forward.failure
+    if failure is None:
+        return None
+    return Seen(
+        f"forward raised {failure.kind}: {failure.text or 'without a message'}", raised(failure)
+    )
+
+
+@rule(
+    "backward-never-called",
+    "contract",
+    "error",
+    "the outputs do not lead to this Function's backward",
+    hint="Call F.apply(...), return the tensor that apply returned, and do not detach it; an "
+    "nn.Module has no backward of its own.",
+    lesson="01_template",
+    after=("contract",),
+)
+def backward_never_called(evidence: Evidence) -> Seen | None:
+    forward = evidence.forward
+    if forward.failure:
+        return None
+    if not forward.outputs:
+        what = ", ".join(forward.kinds)
+        return Seen(f"forward returned {what} where a tensor is needed.", {"returned": what})
+    if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
+        return None
+    if not any(is_float(output) for output in forward.outputs):
+        return None
+    if not any(forward.requires_grad):
+        return Seen("no output requires grad: the result is cut off from the graph.")
+    if not forward.custom_node:
+        return Seen(
+            "the outputs were built by plain autograd; no custom Function stands in their graph, "
+            "so no backward of yours runs."
+        )
+    return None
+
+
+@rule(
+    "returns-view",
+    "contract",
+    "warning",
+    "an output is an input, or a view of one",
+    hint="Return a new tensor (x.clone()); a view out of a Function cannot be changed in place, "
+    "and "
+    "its gradient may bypass your backward.",
+    lesson="02_ctx_rules",
+)
+def returns_view(evidence: Evidence) -> Seen | None:
+    if not evidence.forward.views:
+        return None
+    output, source = evidence.forward.views[0]
+    which = "its output" if len(evidence.forward.outputs) == 1 else f"output {output}"
+    return Seen(f"{which} shares memory with the input {evidence.name(source)}.")
+
+
+@rule(
+    "wrong-non-differentiable",
+    "contract",
+    "warning",
+    "mark_non_differentiable does not match the outputs",
+    hint="Mark outputs that carry no gradient (masks, indices kept as floats) with "
+    "ctx.mark_non_differentiable, and no others.",
+    lesson="02_ctx_rules",
+)
+def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
+    if not evidence.jacobian or not evidence.is_function:
+        return None
+    floats = [i for i, out in enumerate(evidence.forward.outputs) if is_float(out)]
+    sizes = [as_real(evidence.forward.outputs[i]).numel() for i in floats]
+    varies = [
+        any(bool(rows.any()) for rows in per_input)
+        for per_input in zip(
+            *(columns.matrix.split(sizes) for columns in evidence.jacobian), strict=True
+        )
+    ]
+    for place, depends in zip(floats, varies, strict=True):
+        marked = place in evidence.forward.marked_non_differentiable
+        if marked and depends:
+            return Seen(
+                f"output {place} is marked non-differentiable but changes smoothly with the "
+                f"inputs: "
+                "its gradient is lost.",
+                {"output": place},
+                "error",
+            )
+        values = evidence.forward.outputs[place]
+        if not marked and not depends and any(varies) and bool((values == values.round()).all()):
+            return Seen(
+                f"output {place} is piecewise constant (a mask or an index) yet requires grad.",
+                {"output": place},
+            )
+    return None

@@ -1,0 +1,59 @@
+"""Rules of value: does forward compute what the reference does?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.mismatch import plain
+from autograd_course.doctor.rules.registry import Seen, rule
+
+
+@rule(
+    "forward-mismatch",
+    "values",
+    "error",
+    "forward differs from the reference",
+    hint="Repair forward first: a gradient can only be right for the function that forward "
+    "computes.",
+    lesson="01_template",
+    after=("contract",),
+)
+def forward_mismatch(evidence: Evidence) -> Seen | None:
+    wanted = evidence.reference_outputs
+    if wanted is None or evidence.forward.failure:
+        return None
+    got = evidence.forward.outputs
+    if len(got) != len(wanted):
+        return Seen(f"forward returns {len(got)} tensors, the reference {len(wanted)}.")
+    for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
+        which = "the output" if len(got) == 1 else f"output {k}"
+        if mine.shape != reference.shape:
+            return Seen(
+                f"{which} of forward has shape {tuple(mine.shape)} where {tuple(reference.shape)} "
+                f"is right.",
+                {"expected": list(reference.shape), "actual": list(mine.shape)},
+            )
+        off = _far(mine, reference)
+        if bool(off.any()):
+            index = tuple(off.nonzero()[0].tolist())
+            return Seen(
+                f"{which} of forward is wrong at {int(off.sum())} of {off.numel()} elements.",
+                {
+                    "input": which,
+                    "index": list(index),
+                    "expected": plain(reference[index]),
+                    "actual": plain(mine[index]),
+                },
+            )
+    return None
+
+
+def _far(mine: Tensor, reference: Tensor) -> Tensor:
+    scale = reference[torch.isfinite(reference)].abs().max() if reference.numel() else 0.0
+    scale = float(scale) if torch.isfinite(reference).any() else 0.0
+    close = torch.isclose(
+        mine.to(reference.dtype), reference, rtol=1e-7, atol=1e-9 * scale, equal_nan=True
+    )
+    return ~close

@@ -1,0 +1,79 @@
+"""Rules of the contract: the dtype and the device of what backward returns."""
+
+from __future__ import annotations
+
+from autograd_course.doctor.evidence import Evidence, Variant
+from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import (
+    raised,
+)
+
+
+@rule(
+    "gradient-dtype",
+    "contract",
+    "warning",
+    "a gradient's dtype is not its input's",
+    hint="Make new tensors like the ones you have (torch.zeros_like, x.new_zeros, "
+    "grad_output.dtype), "
+    "and convert masks with .to(grad_output.dtype), not with .float().",
+    lesson="03_gradient_patterns",
+)
+def gradient_dtype(evidence: Evidence) -> Seen | None:
+    dtypes = [v for v in evidence.variants if v.name != "meta"]
+    crashed = [v for v in dtypes if v.failure]
+    if crashed and len(crashed) < len(dtypes):
+        failure = crashed[0].failure
+        assert failure is not None
+        runs = " and ".join(v.name for v in dtypes if not v.failure)
+        return Seen(
+            f"backward runs in {runs} but raises {failure.kind} in {crashed[0].name}: "
+            f"{failure.text}",
+            raised(failure),
+            "error",
+        )
+    for variant in dtypes:
+        for position, want, got in _unlike(evidence, variant):
+            name = evidence.name(position)
+            return Seen(
+                f"for {want} inputs, backward returned a {got} gradient for {name}; "
+                "the engine converts it silently.",
+                {"input": name, "expected": want, "actual": got},
+            )
+    return None
+
+
+def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
+    grads = evidence.raw.grads if evidence.raw else ()
+    kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
+    rows = zip(kept, variant.wanted, variant.got, strict=False)
+    return [(i, want, got) for i, want, got in rows if got is not None and got != want]
+
+
+@rule(
+    "gradient-device",
+    "contract",
+    "error",
+    "backward makes tensors on a fixed device",
+    hint="Make new tensors where the old ones are: torch.zeros_like(x), x.new_zeros(shape), "
+    "device=grad_output.device.",
+    lesson="03_gradient_patterns",
+    after=("gradient-shape", "wrong-arity", "gradient-dtype"),
+)
+def gradient_device(evidence: Evidence) -> Seen | None:
+    for variant in evidence.variants:
+        if variant.name != "meta":
+            continue
+        if variant.failure and "device" in variant.failure.text.lower():
+            return Seen(
+                "backward mixes devices when its inputs are not on the CPU: "
+                + variant.failure.text,
+                raised(variant.failure),
+            )
+        for position, _, got in _unlike(evidence, variant):
+            name = evidence.name(position)
+            return Seen(
+                f"backward puts the gradient of {name} on the {got}, wherever {name} is.",
+                {"input": name, "actual": got},
+            )
+    return None

@@ -1,0 +1,221 @@
+"""Rules of value: what a wrong gradient is instead of the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.mismatch import Mismatch, mismatches, return_line, witness
+from autograd_course.doctor.rules import hypotheses as h
+from autograd_course.doctor.rules.dependencies import missing_dependency
+from autograd_course.doctor.rules.factors import constant_factor
+from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import raw_transpose
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A named guess at what went wrong."""
+
+    rule: str
+    title: str
+    fits: Callable[[Mismatch], str | None]
+    hint: str
+    lesson: str
+
+
+def _unexplained(m: Mismatch) -> str:
+    share = int(m.wrong.sum()), int(m.known.sum())
+    return f"the gradient of {m.name} is wrong at {share[0]} of {share[1]} elements"
+
+
+HYPOTHESES = (
+    Hypothesis(
+        "undeclared-surrogate",
+        "forward is piecewise constant, backward is not zero",
+        h.undeclared_surrogate,
+        "If it is meant as a straight-through estimator, declare what backward stands for: "
+        "diagnose(..., surrogate=differentiable_stand_in).",
+        "04_straight_through",
+    ),
+    Hypothesis(
+        "swapped-gradients",
+        "two gradients are in each other's place",
+        h.swapped_gradients,
+        "backward returns gradients in the order of forward's arguments.",
+        "01_template",
+    ),
+    Hypothesis(
+        "missing-gradient",
+        "a gradient is missing",
+        h.missing_gradient,
+        "Which formula of backward belongs to this argument? None says that an input gets no "
+        "gradient.",
+        "01_template",
+    ),
+    Hypothesis(
+        "extra-gradient",
+        "a gradient where there is none",
+        h.extra_gradient,
+        "An input that does not change the output gets None, or zeros.",
+        "01_template",
+    ),
+    Hypothesis(
+        "non-finite",
+        "backward returns nan or inf",
+        h.non_finite,
+        "Look for 0/0, inf·0 or a logarithm of 0 in the formula at this element.",
+        "08_debugging_clinic",
+    ),
+    Hypothesis(
+        "flipped-sign",
+        "the sign is flipped",
+        h.flipped_sign,
+        "Derive the sign again, with one number by hand. A gradient reversal that is meant so is "
+        "declared: intentional=('flipped-sign',).",
+        "01_template",
+    ),
+    Hypothesis(
+        "constant-factor",
+        "off by a constant factor",
+        constant_factor,
+        "Which constant of forward is missing from the derivative, or is there twice: a power, a "
+        "mean's 1/N, a scale, an inner derivative?",
+        "01_template",
+    ),
+    Hypothesis(
+        "transposed-gradient",
+        "transposed",
+        h.transposed_gradient,
+        "For y = A B the shapes force dA = g Bᵀ and dB = Aᵀ g: check the order and the transposes.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "missing-conjugate",
+        "the complex conjugate is missing",
+        h.missing_conjugate,
+        "PyTorch's gradient of a holomorphic f is grad_output times the conjugate of f'.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "missing-cross-terms",
+        "only the Jacobian's diagonal",
+        h.missing_cross_terms,
+        "Every output that depends on an input sends a term to it: sum over all of them.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "duplicate-index",
+        "wrong where an index repeats",
+        h.duplicate_index,
+        "Repeated indices add up: index_add_ or scatter_add_, not an assignment.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "off-by-one",
+        "wrong at an edge",
+        h.off_by_one,
+        "Check the first and last index of every range, padding and window of backward against "
+        "forward's.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "wrong-region",
+        "wrong on a region of inputs",
+        h.wrong_region,
+        "Compare the mask or condition of backward with the branches of forward: which branch "
+        "is this input on?",
+        "01_template",
+    ),
+    Hypothesis(
+        "missing-dependency",
+        "a dependency was held fixed",
+        missing_dependency,
+        "Write forward as a chain of steps and count every path from this input to the output: "
+        "each path is one term of the gradient.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "permuted-gradient",
+        "right values, wrong places",
+        h.permuted_gradient,
+        "Whatever forward reorders, backward must put back: the inverse permutation, not the "
+        "same one.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "gradient-mismatch",
+        "wrong, in no simple way",
+        _unexplained,
+        "Check one element by hand: derive the formula, put in these numbers, compare.",
+        "08_debugging_clinic",
+    ),
+)
+
+
+def explain(evidence: Evidence) -> dict[str, list[tuple[Mismatch, str]]]:
+    """Return, by rule, the wrong inputs that it explains; each input has one explanation."""
+    found: dict[str, list[tuple[Mismatch, str]]] = {}
+    for m in mismatches(evidence):
+        for hypothesis in HYPOTHESES:
+            sentence = hypothesis.fits(m)
+            if sentence is not None:
+                found.setdefault(hypothesis.rule, []).append((m, sentence))
+                break
+    return found
+
+
+def _decide(name: str) -> Callable[[Evidence], Seen | None]:
+    def decide(evidence: Evidence) -> Seen | None:
+        if name == "transposed-gradient":
+            turned = _turned(evidence)
+            if turned:
+                return turned
+        found = explain(evidence).get(name, [])
+        if not found:
+            return None
+        sentences = dict.fromkeys(sentence for _, sentence in found)
+        inputs = [m.name for m, _ in found]
+        return Seen("; ".join(sentences) + ".", {"inputs": inputs, **witness(found[0][0])})
+
+    return decide
+
+
+def _turned(evidence: Evidence) -> Seen | None:
+    """A raw gradient of the wrong shape that is right once transposed."""
+    for position in evidence.wanted:
+        if raw_transpose(evidence, position):
+            name = evidence.name(position)
+            return Seen(
+                f"the gradient of {name} is the true one with its last two axes exchanged, so its "
+                f"shape "
+                f"does not fit {tuple(evidence.inputs[position].shape)}.",
+                {"inputs": [name], "line": return_line(evidence.backward_source)},
+            )
+    return None
+
+
+# A mismatch that a broken contract, a non-linear backward or a wrong forward explains is not news.
+_AFTER = (
+    "linearity",
+    "forward-mismatch",
+    "wrong-arity",
+    "gradient-shape",
+    "unreduced-broadcast",
+    "mutates-input",
+    "mutates-saved",
+    "backward-raises",
+    "gradient-dtype",
+)
+
+for _hypothesis in HYPOTHESES:
+    rule(
+        _hypothesis.rule,
+        "values",
+        "error",
+        _hypothesis.title,
+        hint=_hypothesis.hint,
+        lesson=_hypothesis.lesson,
+        after=_AFTER,
+    )(_decide(_hypothesis.rule))

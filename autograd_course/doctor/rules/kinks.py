@@ -1,0 +1,45 @@
+"""Where no derivative exists, there are conventions."""
+
+from __future__ import annotations
+
+import torch
+
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.mismatch import mismatches, plain
+from autograd_course.doctor.rules.registry import Seen, rule
+
+
+@rule(
+    "kink-convention",
+    "values",
+    "info",
+    "differs only where the derivative does not exist",
+    hint="Both are legal; state in the docstring which side is taken (relu: 0 at 0; clamp: 1 at "
+    "its "
+    "bounds).",
+    lesson="01_template",
+    after=("contract", "linearity", "values"),
+)
+def kink_convention(evidence: Evidence) -> Seen | None:
+    if evidence.reference_grads is None or mismatches(evidence):
+        return None
+    pull = evidence.pulls["random"]
+    for slot, (grad, want) in enumerate(zip(pull.grads, evidence.reference_grads, strict=True)):
+        expected = evidence.expected["random"][slot]
+        if grad is None:
+            continue
+        off = torch.isnan(expected.value) & ((grad - want).abs() > expected.tolerance)
+        if bool(off.any()):
+            index = tuple(off.nonzero()[0].tolist())
+            name = evidence.name(evidence.wanted[slot])
+            return Seen(
+                f"the gradient of {name} differs from the reference only at a kink.",
+                {
+                    "input": name,
+                    "index": list(index),
+                    "at": plain(evidence.inputs[evidence.wanted[slot]][index]),
+                    "expected": plain(want[index]),
+                    "actual": plain(grad[index]),
+                },
+            )
+    return None

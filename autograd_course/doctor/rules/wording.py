@@ -1,0 +1,42 @@
+"""Words and small facts that several rules share."""
+
+from __future__ import annotations
+
+import torch
+
+from autograd_course.doctor.evidence import Evidence, Failure
+from autograd_course.doctor.mismatch import within
+
+
+def plural(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def shape(sizes: torch.Size) -> str:
+    return str(tuple(sizes))
+
+
+def raised(failure: Failure) -> dict[str, str]:
+    return {"exception": failure.kind, "text": failure.text, "line": failure.line}
+
+
+def backward_failure(evidence: Evidence) -> Failure | None:
+    """Return how backward failed, in the direct call or else through the engine."""
+    if evidence.raw and evidence.raw.failure:
+        return evidence.raw.failure
+    random = evidence.pulls.get("random")
+    return random.failure if random else None
+
+
+def raw_transpose(evidence: Evidence, position: int) -> bool:
+    """Whether a raw gradient of the wrong shape is the truth with its last two axes exchanged."""
+    if evidence.raw is None or position not in evidence.wanted or "random" not in evidence.expected:
+        return False
+    grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
+    truth = evidence.expected["random"][evidence.wanted.index(position)]
+    if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
+        return False
+    turned = grad.mT.to(truth.value.dtype)
+    if turned.shape != truth.value.shape:
+        return False
+    return bool((within(turned, truth) | torch.isnan(truth.value)).all())

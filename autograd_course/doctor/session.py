@@ -1,0 +1,78 @@
+"""One subject on one set of inputs, ready to be run again and again in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import as_tuple, fresh, is_float
+from autograd_course.doctor.guard import reseed
+from autograd_course.doctor.instrument import CtxLog, Watched
+from autograd_course.doctor.subject import Subject
+
+Move = Callable[[Tensor], Tensor]
+
+
+def stay(tensor: Tensor) -> Tensor:
+    """Leave a tensor in its dtype and on its device."""
+    return tensor
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call: the leaves that gradients are taken of, the arguments, and what came back."""
+
+    leaves: list[Tensor]
+    args: list[Any]
+    returned: tuple[Any, ...]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The outputs that are tensors."""
+        return tuple(value for value in self.returned if isinstance(value, Tensor))
+
+    @property
+    def floats(self) -> tuple[Tensor, ...]:
+        """The outputs that can carry a gradient."""
+        return tuple(value for value in self.tensors if is_float(value))
+
+
+class Session:
+    """Runs a subject; every run has new copies of the inputs and the same random draws."""
+
+    def __init__(
+        self, subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int
+    ) -> None:
+        self.subject, self.inputs, self.wanted, self.seed = (
+            subject,
+            tuple(inputs),
+            tuple(wanted),
+            seed,
+        )
+        self._watched = Watched(subject.function) if subject.function else None
+
+    def run(self, move: Move = stay) -> Run:
+        """Call the subject on new copies of the inputs, each moved first."""
+        leaves, args = fresh(self.inputs, self.wanted, move)
+        return Run(leaves, args, self.call(args))
+
+    def call(self, args: Sequence[Any], watched: bool = True) -> tuple[Any, ...]:
+        """Call the subject on given arguments."""
+        reseed(self.seed)
+        call = self._watched if self._watched and watched else self.subject.call
+        return as_tuple(call(*args))
+
+    @property
+    def log(self) -> CtxLog:
+        """What the last watched run told its ctx; empty for a callable."""
+        return self._watched.log if self._watched else CtxLog()
+
+    def draw(self, outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
+        """Draw a contiguous standard normal cotangent for each output."""
+        return tuple(
+            torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs
+        )
