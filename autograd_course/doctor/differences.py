@@ -47,14 +47,15 @@ def _columns(
     index = torch.arange(real.numel())
     if real.numel() > MOST_COLUMNS:
         index = torch.randperm(real.numel(), generator=rng)[:MOST_COLUMNS].sort().values
-    steps = _steps(real)
+    typical = float(real.square().mean().sqrt()) if real.numel() else 1.0
+    steps = _steps(real, typical)
 
     def at(i: int, offset: float) -> Tensor:
         copies = _copies(inputs)
         as_real(copies[position]).view(-1)[i] += offset
         return values(copies)
 
-    columns = [_one_column(at, int(i), float(steps[i]), center) for i in index]
+    columns = [_one_column(at, int(i), float(steps[i]), center, typical) for i in index]
     if not columns:
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
         return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
@@ -62,15 +63,14 @@ def _columns(
     return Columns(index, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
 
 
-def _steps(real: Tensor) -> Tensor:
+def _steps(real: Tensor, typical: float) -> Tensor:
     """Return a step for each element: relative to its size, never far below the typical size."""
-    typical = real.square().mean().sqrt() if real.numel() else real.sum()
-    floor = 0.05 * float(typical) or 1.0
+    floor = 0.05 * typical or 1.0
     return STEP * real.abs().clamp_min(floor)
 
 
 def _one_column(
-    at: Callable[[int, float], Tensor], i: int, h: float, center: Tensor
+    at: Callable[[int, float], Tensor], i: int, h: float, center: Tensor, typical: float
 ) -> tuple[Tensor, Tensor, bool]:
     """Return one column, its error estimate, and whether the function is smooth there."""
     above, below = at(i, h), at(i, -h)
@@ -80,8 +80,10 @@ def _one_column(
     size = center.abs().max().item() if center.numel() else 0.0
     rounding = 8 * torch.finfo(torch.float64).eps * size / h
     error = (value - narrow).abs() + rounding
-    # A jump or a kink beside the point moves the difference as the step halves …
-    moved = (wide - narrow).abs() > 1e-2 * torch.maximum(wide.abs(), narrow.abs()) + 1e3 * rounding
+    # A jump or a kink beside the point moves the difference as the step halves; what is small
+    # against the function's usual slope is left to the error estimate …
+    slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
+    moved = (wide - narrow).abs() > 1e-2 * slope + 1e3 * rounding
     # … a kink at the point leaves it, but its second difference does not shrink with the step.
     bend, near_bend = (
         (above - 2 * center + below) / h,

@@ -25,7 +25,7 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 def finding_text(finding: Finding) -> list[str]:
     """Return one finding as lines of plain text."""
-    lines = [f"{finding.severity}  {finding.rule}", *_indented(_sentence(finding.message))]
+    lines = [f"{finding.severity}  {finding.rule}", *_indented(sentence(finding.message))]
     lines += [line for label, value in details(finding) for line in _labeled(label, value)]
     return lines
 
@@ -37,6 +37,8 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "witness", witness_text(evidence)
     if evidence.get("line"):
         yield "at", str(evidence["line"])
+    if evidence.get("call"):
+        yield "call", str(evidence["call"])
     if finding.hint:
         yield "hint", finding.hint
     if finding.lesson:
@@ -48,13 +50,14 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
     index = evidence["index"]
     place = f"[{', '.join(map(str, index))}]" if index else ""
     where = f"{evidence['input']}{place}"
-    at = f" = {number(evidence['at'])}" if "at" in evidence else ""
-    return f"{where}{at}: expected {number(evidence['expected'])}, got {number(evidence['actual'])}"
+    if "at" in evidence:
+        where = f"gradient of {where}, where {evidence['input']} = {number(evidence['at'])}"
+    return f"{where}: expected {number(evidence['expected'])}, got {number(evidence['actual'])}"
 
 
 def number(value: Any) -> str:
     """Return a number with four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value + 0.0:.4g}" if isinstance(value, float) else str(value)  # + 0.0: no -0
 
 
 def as_html(diagnosis: Diagnosis) -> str:
@@ -83,12 +86,12 @@ def finding_html(finding: Finding) -> str:
     return (
         f"<div style='margin-top:8px'><b style='color:{_COLORS[finding.severity]}'>"
         f"{finding.severity}</b> <code>{escape(finding.rule)}</code></div>"
-        f"<div>{escape(_sentence(finding.message))}</div><table style='margin:2px 0'>{rows}</table>"
+        f"<div>{escape(sentence(finding.message))}</div><table style='margin:2px 0'>{rows}</table>"
     )
 
 
 def _code(label: str, value: str) -> str:
-    return f"<code>{escape(value)}</code>" if label in ("witness", "at") else escape(value)
+    return f"<code>{escape(value)}</code>" if label in ("witness", "at", "call") else escape(value)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
@@ -98,10 +101,10 @@ def _verdict(diagnosis: Diagnosis) -> str:
     return "nothing wrong found" if not diagnosis.findings else "no error found"
 
 
-def _sentence(text: str) -> str:
-    return (
-        text[:1].upper() + text[1:] if text.split(" ")[0].islower() and text[:1].isalpha() else text
-    )
+def sentence(text: str) -> str:
+    """Start a message with a capital, unless it starts with a name from the user's code."""
+    word = text.split(" ")[0]
+    return text[:1].upper() + text[1:] if word.isalpha() and len(word) > 2 else text
 
 
 def _indented(text: str) -> list[str]:

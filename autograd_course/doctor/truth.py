@@ -181,7 +181,19 @@ def _zeros(grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(None if g is None else torch.zeros_like(g) for g in grads)
 
 
+_IN_WORDS = {
+    "add": "a sum",
+    "sub": "a difference",
+    "rsub": "a difference",
+    "mul": "a product",
+    "div": "a quotient",
+    "pow": "a power",
+    "mm": "a matrix product",
+    "bmm": "a matrix product",
+}
+
+
 def _operation(node: Any) -> str:
     """Return a node's operation as the user wrote it: ``MeanBackward1`` is ``mean``."""
-    name: str = node.name().removesuffix("0").removesuffix("1").removesuffix("2")
-    return name.removesuffix("Backward").lower()
+    name: str = node.name().rstrip("0123456789").removesuffix("Backward").lower()
+    return _IN_WORDS.get(name, name)

@@ -7,8 +7,10 @@ from autograd_course.doctor.mismatch import mismatches, witness
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
     backward_failure,
+    call,
     raised,
     raw_transpose,
+    what_was_raised,
 )
 
 
@@ -27,9 +29,7 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
     if failure is None or turned:
         return None
-    return Seen(
-        f"backward raised {failure.kind}: {failure.text or 'without a message'}", raised(failure)
-    )
+    return Seen(f"backward {what_was_raised(failure)}", {**raised(failure), "call": call(evidence)})
 
 
 @rule(

@@ -18,7 +18,20 @@ def missing_dependency(m: Mismatch) -> str | None:
                 f"fixed, "
                 f"but it depends on {m.name} too"
             )
-    return _row_term(m)
+    return _output_path(m) or _row_term(m)
+
+
+def _output_path(m: Mismatch) -> str | None:
+    """One of several outputs sends nothing back."""
+    for name, pull in m.evidence.pulls.items():
+        if name.startswith("only") and not pull.failure:
+            grad, truth = pull.grads[m.slot], m.evidence.expected[name][m.slot].value
+            if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
+                return (
+                    f"the gradient of {m.name} misses the part that comes back through output "
+                    f"{name.removeprefix('only ')}"
+                )
+    return None
 
 
 def _row_term(m: Mismatch) -> str | None:

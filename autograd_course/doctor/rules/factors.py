@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import torch
 
 from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, within
 
-SMALL_FRACTIONS = {
-    2.0: "2",
-    0.5: "1/2",
-    3.0: "3",
-    1 / 3: "1/3",
-    4.0: "4",
-    0.25: "1/4",
-    math.pi: "π",
-}
+LARGEST_DENOMINATOR = 64
 
 
 def constant_factor(m: Mismatch) -> str | None:
@@ -26,7 +19,8 @@ def constant_factor(m: Mismatch) -> str | None:
     factor = _ratio(m)
     if factor is None:
         return None
-    return f"the gradient of {m.name} is {_factor_name(m, factor)} times the true one, everywhere"
+    times = f"{_digits(factor)} times the true one, everywhere"
+    return f"the gradient of {m.name} is {times}{_origin(m, abs(factor))}"
 
 
 def _ratio(m: Mismatch) -> float | None:
@@ -42,34 +36,36 @@ def _ratio(m: Mismatch) -> float | None:
     return factor if factor and bool(within(m.actual, loose)[m.known].all()) else None
 
 
-def _factor_name(m: Mismatch, factor: float) -> str:
-    """Say what the factor is: a length, a scalar argument, a small fraction, else its digits."""
-    size = abs(factor)
-    sign = "-" if factor < 0 else ""
-    for value, name in _named_numbers(m):
-        for power, text in ((1, "{0}"), (-1, "1/({0})" if " " in name else "1/{0}")):
-            if math.isclose(size, value**power, rel_tol=1e-6):
-                return sign + text.format(name)
-    return f"{factor:.4g}"
+def _digits(factor: float) -> str:
+    """Return a factor as a small fraction where it is one, else with four digits."""
+    fraction = Fraction(factor).limit_denominator(LARGEST_DENOMINATOR)
+    exact = math.isclose(float(fraction), factor, rel_tol=1e-6)
+    return str(fraction) if exact else f"{factor:.4g}"
 
 
-def _named_numbers(m: Mismatch) -> Iterator[tuple[float, str]]:
+def _origin(m: Mismatch, size: float) -> str:
+    """Say which number of this call the factor, or its inverse, is equal to."""
+    for value, what in _numbers_of_the_call(m):
+        if any(math.isclose(size, power, rel_tol=1e-6) for power in (value, 1 / value)):
+            return f" ({_digits(value)} is {what})"
+    return ""
+
+
+def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
     for i, value in enumerate(m.evidence.inputs):
-        if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
-            yield abs(float(value)), f"{m.evidence.name(i)} ({value:g})"
-    shapes = [(m.name, m.input.shape)] + [
-        ("the output", o.shape) for o in m.evidence.forward.outputs
-    ]
-    for owner, shape in shapes:
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and abs(value) not in (0, 1)
+        ):
+            yield abs(float(value)), f"the size of {m.evidence.name(i)}"
+    shapes = {m.name: m.input.shape, "the output": m.evidence.forward.outputs[0].shape}
+    for owner, shape in shapes.items():
         for axis, length in enumerate(shape):
             if length > 1:
-                yield float(length), f"{length} (the length of axis {axis} of {owner})"
-    for owner, shape in shapes:
-        count = shape.numel()
-        if count > 1:
-            yield float(count), f"{count} (the number of elements of {owner})"
-            yield count / (count - 1), f"{count}/{count - 1} (N/(N-1))"
-        for length in shape:
-            if length > 1:
-                yield length / (length - 1), f"{length}/{length - 1} (N/(N-1))"
-    yield from SMALL_FRACTIONS.items()
+                yield float(length), f"the length of axis {axis} of {owner}"
+    for owner, shape in shapes.items():
+        if shape.numel() > 1:
+            yield float(shape.numel()), f"the number of elements of {owner}"
+        for n in {*shape, shape.numel()} - {0, 1}:
+            yield n / (n - 1), f"N/(N-1) for N = {n}"

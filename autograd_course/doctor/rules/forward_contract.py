@@ -9,7 +9,9 @@ from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
+    call,
     raised,
+    what_was_raised,
 )
 
 
@@ -131,9 +133,7 @@ def forward_raises(evidence: Evidence) -> Seen | None:
     failure = evidence.forward.failure
     if failure is None:
         return None
-    return Seen(
-        f"forward raised {failure.kind}: {failure.text or 'without a message'}", raised(failure)
-    )
+    return Seen(f"forward {what_was_raised(failure)}", {**raised(failure), "call": call(evidence)})
 
 
 @rule(

@@ -29,6 +29,13 @@ from autograd_course.doctor.rules.wording import (
 def wrong_arity(evidence: Evidence) -> Seen | None:
     raw, arguments = evidence.raw, len(evidence.inputs)
     if raw and not raw.failure:
+        for name, value, kind in zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False):
+            if not isinstance(value, torch.Tensor) and kind != "NoneType":
+                return Seen(
+                    f"backward returned a gradient for {name}, which is no tensor: None belongs "
+                    f"there.",
+                    {"input": name, "line": return_line(evidence.backward_source)},
+                )
         extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
         if raw.count >= arguments and not extra:
             return None

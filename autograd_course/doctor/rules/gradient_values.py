@@ -26,8 +26,14 @@ class Hypothesis:
 
 
 def _unexplained(m: Mismatch) -> str:
-    share = int(m.wrong.sum()), int(m.known.sum())
-    return f"the gradient of {m.name} is wrong at {share[0]} of {share[1]} elements"
+    counts = f"{int(m.wrong.sum())} of {int(m.known.sum())}"
+    off = f"the gradient of {m.name} is wrong at {counts} elements"
+    names = [name for name in m.evidence.pulls if name.startswith("only")]
+    wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
+    if not wrong or wrong == names:
+        return off
+    through = " and ".join(name.removeprefix("only ") for name in wrong)
+    return f"{off}: only what comes back through output {through} is wrong"
 
 
 HYPOTHESES = (

@@ -60,7 +60,7 @@ def missing_gradient(m: Mismatch) -> str | None:
 def extra_gradient(m: Mismatch) -> str | None:
     """Something where the output does not depend on the input at all."""
     if m.evidence.jacobian and not bool(m.evidence.jacobian[m.slot].matrix.any()):
-        return f"{m.name} gets a gradient, but the output does not depend on it"
+        return f"the input {m.name} gets a gradient, but the output does not depend on it"
     return None
 
 

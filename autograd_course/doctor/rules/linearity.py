@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from autograd_course.doctor.evidence import Evidence, Pull
 from autograd_course.doctor.mismatch import mismatches, plain, resolution, return_line, size
 from autograd_course.doctor.probe import FAR
 from autograd_course.doctor.rules.registry import Seen, rule
+
+Grads = Sequence[Tensor | None]
 
 SLACK = 1e-9  # float64 loses far less than this on one multiplication by a power of two or 1000
 
@@ -33,10 +35,10 @@ def _times(grad: Tensor | None, factor: float) -> Tensor | None:
     return None if grad is None else factor * grad
 
 
-def _where(evidence: Evidence, holds: Callable[[int], bool]) -> str | None:
-    """Return the name of the first wanted input for which a relation does not hold."""
-    for slot, position in enumerate(evidence.wanted):
-        if not holds(slot):
+def _where(evidence: Evidence, got: Grads, wanted: Grads) -> str | None:
+    """Return the name of the first wanted input at which two sets of gradients differ."""
+    for position, one, other in zip(evidence.wanted, got, wanted, strict=True):
+        if not _same(one, other):
             return evidence.name(position)
     return None
 
@@ -53,32 +55,31 @@ def _where(evidence: Evidence, holds: Callable[[int], bool]) -> str | None:
     after=("contract",),
 )
 def ignores_grad_output(evidence: Evidence) -> Seen | None:
-    once, twice, zero = (_grads(evidence, n) for n in ("random", "double", "zero"))
-    if not (once and twice and zero):
+    pulls = [_grads(evidence, name) for name in ("random", "double", "other", "zero")]
+    if not all(pulls):
         return None
+    for position, once, twice, other, zero in zip(evidence.wanted, *pulls, strict=True):
+        what = _constant_part(once, twice, other, zero)
+        if what:
+            name = evidence.name(position)
+            return Seen(
+                f"the gradient of {name} {what}.",
+                {"input": name, "line": return_line(evidence.backward_source)},
+            )
+    return None
 
-    def depends(slot: int) -> bool:
-        grad = once[slot]
-        nothing = zero[slot]
-        if grad is None or not bool(torch.isfinite(grad).all()) or not bool(grad.any()):
-            return True
-        constant = _same(grad, twice[slot])
-        return not constant and not (
-            nothing is not None and bool(nothing.any()) and not bool(torch.isnan(nothing).any())
-        )
 
-    name = _where(evidence, depends)
-    if name is None:
-        return None
-    slot = [evidence.name(p) for p in evidence.wanted].index(name)
-    if not _same(once[slot], twice[slot]):
-        what = "is not zero when grad_output is zero: something is added to it"
-    else:
-        what = "stays the same when grad_output doubles"
-    return Seen(
-        f"the gradient of {name} {what}.",
-        {"input": name, "line": return_line(evidence.backward_source)},
-    )
+def _constant_part(
+    once: Tensor | None, twice: Tensor | None, other: Tensor | None, zero: Tensor | None
+) -> str:
+    """Say in what way a gradient does not depend on grad_output, or ``""``."""
+    if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
+        return ""
+    if _same(once, twice) and _same(once, other):
+        return "stays the same when grad_output doubles"
+    if zero is not None and bool(zero.any()) and not bool(torch.isnan(zero).any()):
+        return "is not zero when grad_output is zero: something is added to it"
+    return ""
 
 
 @rule(
@@ -92,30 +93,30 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     after=("contract", "ignores-grad-output"),
 )
 def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
-    b = {n: _grads(evidence, n) for n in ("random", "other", "sum", "double", "negative", "far")}
+    b = {n: _grads(evidence, n) for n in ("random", "other", *MULTIPLES, "sum")}
     if not all(b.values()):
         return None
-    laws: dict[str, Callable[[int], bool]] = {
-        "turning the sign of grad_output does not turn the sign of the gradient": lambda i: _same(
-            b["negative"][i], _times(b["random"][i], -1.0)
-        ),
-        "doubling grad_output does not double the gradient": lambda i: _same(
-            b["double"][i], _times(b["random"][i], 2.0)
-        ),
-        f"a grad_output {FAR:g} times as large does not give {FAR:g} times the "
-        f"gradient": lambda i: _same(b["far"][i], _times(b["random"][i], FAR)),
-        "the gradient for a sum of two cotangents is not the sum of their gradients": lambda i: (
-            _same(b["sum"][i], _plus(b["random"][i], b["other"][i]))
-        ),
-    }
-    for law, holds in laws.items():
-        name = _where(evidence, holds)
+    for pull, (factor, law) in MULTIPLES.items():
+        scaled = [_times(grad, factor) for grad in b["random"]]
+        name = _where(evidence, b[pull], scaled)
         if name is not None:
-            return Seen(
-                f"{law} (of {name}).",
-                {"input": name, "line": return_line(evidence.backward_source)},
-            )
-    return None
+            return _bent(evidence, law, name)
+    sums = [_plus(one, other) for one, other in zip(b["random"], b["other"], strict=True)]
+    name = _where(evidence, b["sum"], sums)
+    law = "the gradient for a sum of two cotangents is not the sum of their gradients"
+    return None if name is None else _bent(evidence, law, name)
+
+
+MULTIPLES = {
+    "negative": (-1.0, "turning the sign of grad_output does not turn the sign of the gradient"),
+    "double": (2.0, "doubling grad_output does not double the gradient"),
+    "far": (FAR, f"{FAR:g} times the grad_output does not give {FAR:g} times the gradient"),
+}
+
+
+def _bent(evidence: Evidence, law: str, name: str) -> Seen:
+    line = return_line(evidence.backward_source)
+    return Seen(f"{law} (seen on {name}).", {"input": name, "line": line})
 
 
 def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from autograd_course.doctor.evidence import Evidence, Failure
@@ -18,6 +20,26 @@ def shape(sizes: torch.Size) -> str:
 
 def raised(failure: Failure) -> dict[str, str]:
     return {"exception": failure.kind, "text": failure.text, "line": failure.line}
+
+
+def what_was_raised(failure: Failure) -> str:
+    if failure.kind == "SystemExit":
+        return "called exit()"
+    return f"raised {failure.kind}: {failure.text or 'without a message'}"
+
+
+def call(evidence: Evidence) -> str:
+    """Return the arguments of the call in short: ``x float64[3, 4], ceiling 6.0``."""
+    return ", ".join(
+        f"{name} {describe(value)}"
+        for name, value in zip(evidence.parameters, evidence.inputs, strict=True)
+    )
+
+
+def describe(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return f"{value!r:.40}"
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:

@@ -1,0 +1,45 @@
+"""Every rule names its witnesses first, and blames no look-alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from rule_cases import LOOKALIKES, WITNESSES, Case
+
+from autograd_course import diagnose
+from autograd_course.doctor import RULES
+
+
+def named(case: Case) -> str:
+    return f"{case.rule}: {case.what}"
+
+
+@pytest.mark.parametrize("case", WITNESSES, ids=named)
+def test_a_wrong_function_is_named_by_its_rule_first(case: Case) -> None:
+    diagnosis = diagnose(case.fn, case.inputs, **case.options)
+
+    assert [finding.rule for finding in diagnosis.findings][:1] == [case.rule], str(diagnosis)
+
+
+@pytest.mark.parametrize("case", LOOKALIKES, ids=named)
+def test_a_right_function_that_comes_close_is_not_blamed(case: Case) -> None:
+    diagnosis = diagnose(case.fn, case.inputs, **case.options)
+
+    assert diagnosis.ok, str(diagnosis)
+    assert case.rule not in [finding.rule for finding in diagnosis.findings], str(diagnosis)
+
+
+def test_every_rule_has_two_witnesses_and_a_lookalike() -> None:
+    witnesses = Counter(case.rule for case in WITNESSES)
+    lookalikes = Counter(case.rule for case in LOOKALIKES)
+
+    assert {rule: witnesses[rule] for rule in RULES if witnesses[rule] < 2} == {}
+    assert [rule for rule in RULES if not lookalikes[rule]] == []
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_a_rule_says_what_to_look_at_and_where_it_is_taught(rule) -> None:
+    assert rule.title
+    assert rule.hint.endswith((".", "?"))
+    assert rule.lesson[:2].isdigit()
