@@ -1,0 +1,107 @@
+"""What single exercises ask beyond right gradients: ``(Function, inputs) -> Finding | None``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.doctor import Finding
+from autograd_course.grader.exercise import Check
+from autograd_course.grader.passes import applied, as_tuple, differentiable
+
+
+def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that tensors are kept by ``save_for_backward``, not as attributes of ``ctx``."""
+    _, outputs = _applied(function, inputs)
+    for name, value in vars(outputs[0].grad_fn).items():
+        if any(True for _ in _tensors_in(value)):
+            return Finding(
+                rule="tensor-on-ctx",
+                severity="warning",
+                message=f"ctx.{name} holds a tensor that PyTorch does not know of: it is neither "
+                "checked for later changes in place nor freed after backward.",
+                evidence={"attribute": name},
+                hint="Hand tensors to ctx.save_for_backward; attributes of ctx are for numbers, "
+                "shapes and flags.",
+                lesson="02_ctx_rules",
+            )
+    return None
+
+
+def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that every saved tensor is one of the outputs, so that nothing else is kept alive."""
+    given, outputs = _applied(function, inputs)
+    returned = {_storage(output) for output in outputs}
+    for position, saved in enumerate(outputs[0].grad_fn.saved_tensors):  # type: ignore[union-attr]
+        if saved is None or _storage(saved) in returned:
+            continue
+        kept = "the input" if _storage(saved) in map(_storage, given) else "an intermediate result"
+        return Finding(
+            rule="oversaved",
+            severity="warning",
+            message=f"Saved tensor number {position} is {kept}; this exercise allows the output "
+            "only.",
+            evidence={"position": position, "kept": kept, "shape": tuple(saved.shape)},
+            hint="Write the derivative as a function of the output y, then save y itself: the very "
+            "tensor that forward returns.",
+            lesson="01_template",
+        )
+    return None
+
+
+def gradient_at(reference: Any, *inputs: Any) -> Check:
+    """Return a check that asks for the reference's own gradient at ``inputs``: on its kinks."""
+
+    def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
+        points, expected = _gradient(reference, inputs)
+        actual = _gradient(function.apply, inputs)[1]
+        for at, right, got in zip(*(t.tolist() for t in (points, expected, actual)), strict=True):
+            if right != got:
+                return Finding(
+                    rule="kink-convention",
+                    severity="info",
+                    message=f"At exactly x = {at:g} the gradient is {got:g}; this exercise asks "
+                    f"for {right:g} there. Everywhere else it is right.",
+                    evidence={"at": at, "expected": right, "actual": got},
+                    hint="At a kink no derivative exists, so the author chooses. Which comparisons "
+                    "make your mask, and do they include the bounds?",
+                    lesson="01_template",
+                )
+        return None
+
+    return check
+
+
+def _applied(
+    function: type[Function], inputs: tuple[Any, ...]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tensors given and the tensors returned by one call."""
+    given = differentiable(inputs)
+    outputs = [out for out in as_tuple(applied(function, given)) if isinstance(out, Tensor)]
+    return [tensor for tensor in given if isinstance(tensor, Tensor)], outputs
+
+
+def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """Return the first input, a vector, and the gradient of the summed output there."""
+    given = differentiable(inputs)
+    (gradient,) = torch.autograd.grad(call(*given).sum(), given[0])
+    return given[0].detach(), gradient
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in ``value``, also those inside of lists, tuples, sets and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from _tensors_in(list(value.values()))
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for item in value if isinstance(value, list | tuple | set) else ():
+            yield from _tensors_in(item)

@@ -1,0 +1,46 @@
+"""The exercise catalogue: every exercise of the course by its id, in the order of the course."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercises import lesson_01
+
+LESSONS: Mapping[str, str] = MappingProxyType({lesson_01.LESSON: lesson_01.TITLE})
+
+
+def _catalogue(*lessons: tuple[Exercise, ...]) -> Mapping[str, Exercise]:
+    exercises = [exercise for lesson in lessons for exercise in lesson]
+    catalogue = {exercise.id: exercise for exercise in exercises}
+    if len(catalogue) < len(exercises):
+        raise ValueError("two exercises of the catalogue have the same id")
+    return MappingProxyType(catalogue)
+
+
+CATALOGUE = _catalogue(lesson_01.EXERCISES)
+
+
+class UnknownExerciseError(LookupError):
+    """There is no exercise of that id; the message is one sentence that names the closest ids."""
+
+
+def find(exercise_id: Any) -> Exercise:
+    """Return the exercise of an id, in any case and typed with ``_``, ``-`` or spaces.
+
+    Raises :class:`UnknownExerciseError`.
+    """
+    if not isinstance(exercise_id, str):
+        raise UnknownExerciseError(
+            'the id of an exercise comes first, as text: grade("square", Square).'
+        )
+    typed = "-".join(exercise_id.lower().replace("_", " ").replace("-", " ").split())
+    if typed in CATALOGUE:
+        return CATALOGUE[typed]
+    likely = get_close_matches(typed, CATALOGUE, n=3, cutoff=0.6)
+    close = likely or get_close_matches(typed, CATALOGUE, n=3, cutoff=0.0)
+    names = " or ".join(f'"{name}"' for name in close)
+    raise UnknownExerciseError(
+        f'there is no exercise "{exercise_id}": did you mean {names}? progress() lists them all.'
+    )

@@ -1,0 +1,64 @@
+"""``hint``: three staged hints for every exercise, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercises import UnknownExerciseError, find
+from autograd_course.grader.layout import as_html, as_text
+from autograd_course.grader.store import update
+
+
+@dataclass(frozen=True, repr=False)
+class Hint:
+    """One hint: ``number`` of ``total`` for an exercise; 0 of 0 where there is no such exercise."""
+
+    exercise: str
+    title: str
+    number: int
+    total: int
+    text: str
+    after: str = ""
+    note: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The first line: the exercise, and which hint of how many."""
+        return f"{self.title} · hint {self.number} of {self.total}" if self.total else self.title
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield what is shown below the headline, as (label, text)."""
+        yield "", self.text
+        yield "next", self.after
+        yield "note", self.note
+
+    def __repr__(self) -> str:
+        return as_text(self.headline, self.rows())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.headline, self.rows(), kind="hint")
+
+
+def hint(exercise_id: str) -> Hint:
+    """Return the next hint for an exercise: a nudge, then the idea, then nearly the answer.
+
+    How many were shown is kept in the progress file; after the last one, the last one is repeated.
+    An unknown id is answered with the closest ones.
+    """
+    try:
+        exercise = find(exercise_id)
+    except UnknownExerciseError as unknown:
+        return Hint("", "hint", 0, 0, str(unknown))
+    total = len(exercise.hints)
+    kept = update(lambda state: state.hinted(exercise.id, total))
+    number = kept.state[exercise.id].hints
+    text, after = exercise.hints[number - 1], _after(exercise, number < total)
+    return Hint(exercise.id, exercise.title, number, total, text, after, kept.note)
+
+
+def _after(exercise: Exercise, more: bool) -> str:
+    if more:
+        return f'hint("{exercise.id}") once more says more'
+    return f"this was the last hint; reread {exercise.read}"

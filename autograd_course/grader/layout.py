@@ -1,0 +1,61 @@
+"""Lay out a headline and labelled rows, as plain text and as HTML without scripts."""
+
+from collections.abc import Iterable
+from html import escape
+from textwrap import wrap
+
+WIDTH = 88
+LABEL = 9
+# Stripe colors with at least 3:1 against JupyterLab's white and its dark background alike.
+_STRIPE = {
+    "passed": "#2a9d57",
+    "wrong": "#d9534f",
+    "not attempted": "#8a8f98",
+    "grader failed": "#c77d0a",
+    "hint": "#3b82c4",
+}
+_TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
+_FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
+
+Rows = Iterable[tuple[str, str]]
+
+
+def as_text(headline: str, rows: Rows) -> str:
+    """Return the headline and below it the rows that have a text, wrapped, labels to the left."""
+    return "\n".join([headline, *(_text_row(label, text) for label, text in rows if text)])
+
+
+def _text_row(label: str, text: str) -> str:
+    if len(label) >= LABEL:
+        text, label = f"{label}: {text}", ""
+    indent = " " * (2 + LABEL if label else 2)
+    lines = wrap(
+        text, WIDTH, subsequent_indent=indent, initial_indent=indent, break_on_hyphens=False
+    )
+    return "\n".join([f"  {label:<{LABEL}}{lines[0].strip()}" if label else lines[0], *lines[1:]])
+
+
+def as_html(headline: str, rows: Rows, *, kind: str) -> str:
+    """Return the same as a block with a colored stripe; all text is escaped."""
+    cells = "".join(_html_row(label, text) for label, text in rows if text)
+    return (
+        f'<div style="border-left: 4px solid {_STRIPE[kind]}; padding: 2px 0 2px 12px; '
+        f'color: {_TEXT}; line-height: 1.5; max-width: 52em">'
+        f'<div style="font-weight: 600">{escape(headline)}</div>{cells}</div>'
+    )
+
+
+def _html_row(label: str, text: str) -> str:
+    if len(label) >= LABEL:
+        return f"<div><code>{escape(label)}</code> – {escape(text)}</div>"
+    if not label:
+        return f"<div>{escape(text)}</div>"
+    return (
+        f'<div style="display: flex"><span style="flex: 0 0 5em; color: {_FAINT}">'
+        f"{escape(label)}</span>{_value(label, text)}</div>"
+    )
+
+
+def _value(label: str, text: str) -> str:
+    tag = "code" if label in ("witness", "at") else "span"
+    return f"<{tag}>{escape(text)}</{tag}>"

@@ -1,0 +1,119 @@
+"""``progress``: what is passed, lesson by lesson, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
+from autograd_course.grader.layout import as_html, as_text
+from autograd_course.grader.state import Record, State
+from autograd_course.grader.store import load, update
+
+_CELL = "text-align: left; padding: 1px 16px 1px 0; background: none"
+_MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
+
+
+@dataclass(frozen=True, repr=False)
+class Progress:
+    """The learner's state, shown lesson by lesson: text when printed, a table in a notebook."""
+
+    state: State
+    note: str = ""
+
+    @property
+    def passed(self) -> int:
+        """How many exercises of the course are passed."""
+        return sum(map(self._is_passed, CATALOGUE.values()))
+
+    @property
+    def following(self) -> Exercise | None:
+        """The first exercise that is not passed yet, ``None`` when all are."""
+        return next((e for e in CATALOGUE.values() if not self._is_passed(e)), None)
+
+    @property
+    def next_step(self) -> str:
+        """One sentence: what to do next, or that the course is complete."""
+        if self.following is None:
+            return f"The course is complete: all {len(CATALOGUE)} exercises are passed."
+        return f'Next: "{self.following.id}" in exercises/{self.following.lesson}.ipynb'
+
+    def _is_passed(self, exercise: Exercise) -> bool:
+        return self.state[exercise.id].status == "passed"
+
+    def _lessons(self) -> Iterator[tuple[str, list[Exercise]]]:
+        for lesson, title in LESSONS.items():
+            exercises = [e for e in CATALOGUE.values() if e.lesson == lesson]
+            passed = [e for e in exercises if self._is_passed(e)]
+            points, possible = (sum(e.points for e in each) for each in (passed, exercises))
+            yield (
+                f"{lesson[:2]} {title} · {len(passed)} of {len(exercises)} passed · "
+                f"{points} of {possible} points",
+                exercises,
+            )
+
+    def __repr__(self) -> str:
+        lines = []
+        for headline, exercises in self._lessons():
+            lines.append(headline)
+            lines += [f"  {'  '.join(self._cells(e))}".rstrip() for e in exercises]
+        return as_text("\n".join([*lines, self.next_step]), [("note", self.note)])
+
+    def _cells(self, exercise: Exercise) -> tuple[str, str, str, str]:
+        """Return mark, id, title and state, in columns."""
+        record = self.state[exercise.id]
+        name = exercise.id.ljust(max(map(len, CATALOGUE)))
+        title = exercise.title.ljust(max(len(e.title) for e in CATALOGUE.values()))
+        return _MARK[record.status], name, title, _told(record)
+
+    def _repr_html_(self) -> str:
+        blocks = "".join(self._html_lesson(*lesson) for lesson in self._lessons())
+        kind = "hint" if self.following else "passed"
+        return blocks + as_html(self.next_step, [("note", self.note)], kind=kind)
+
+    def _html_lesson(self, headline: str, exercises: list[Exercise]) -> str:
+        rows = "".join(map(self._html_row, exercises))
+        return (
+            f'<div style="font-weight: 600; margin-top: 6px">{escape(headline)}</div>'
+            f'<table style="margin: 2px 0; border-collapse: collapse">{rows}</table>'
+        )
+
+    def _html_row(self, exercise: Exercise) -> str:
+        mark, name, title, told = (cell.strip() for cell in self._cells(exercise))
+        cells = (mark, f"<code>{escape(name)}</code>", escape(title), escape(told))
+        columns = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
+        return f"<tr>{columns}</tr>"
+
+
+def _told(record: Record) -> str:
+    """Return the attempts, the latest one where it is not the best one, and the hints."""
+    parts = []
+    if record.attempts:
+        parts.append(_plural(record.attempts, "attempt"))
+    if record.status == "passed" and record.latest != "passed":
+        parts.append(f"latest: {record.latest}")
+    if record.hints:
+        parts.append(_plural(record.hints, "hint"))
+    return ", ".join(parts)
+
+
+def _plural(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def progress() -> Progress:
+    """Return the progress of the learner whose progress file this is, to be shown."""
+    kept = load()
+    return Progress(kept.state, kept.note)
+
+
+def reset(exercise_id: str) -> Progress:
+    """Forget the attempts, the result and the hints of one exercise, to start it afresh.
+
+    Raises :class:`~autograd_course.grader.exercises.UnknownExerciseError` for an id that is none.
+    """
+    known = find(exercise_id)
+    kept = update(lambda state: state.without(known.id))
+    return Progress(kept.state, kept.note)

@@ -1,0 +1,70 @@
+"""What an exception out of a learner's code says to the learner."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import linecache
+import traceback
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from torch.autograd import Function
+
+
+def is_unfinished(error: BaseException, answer: type[Function]) -> bool:
+    """Whether a stub raised ``error``, or torch did for a method that is missing.
+
+    A compiled operation may raise NotImplementedError too, but not by a ``raise`` statement.
+    """
+    if not isinstance(error, NotImplementedError):
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return _raises_here(error) and (_is_own(frame, answer) or _is_base(frame))
+
+
+def told(method: str, error: BaseException, answer: type[Function]) -> str:
+    """Return one sentence: which method raised what, and the learner's own line."""
+    said = str(error).strip().partition("\n")[0] or "without a message"
+    return f"{method} raised {type(error).__name__}: {said}{place(error, answer)}."
+
+
+def place(error: BaseException, answer: type[Function]) -> str:
+    """Return the last line of the answer's own code in the traceback, as `` (line 3: `…`)``."""
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _is_own(frame, answer)
+    ]
+    if not own:
+        return ""
+    source = linecache.getline(*own[-1]).strip()
+    return f" (line {own[-1][1]}{f': `{source}`' if source else ''})"
+
+
+def _raises_here(error: BaseException) -> bool:
+    """Whether the innermost Python frame raised ``error`` itself, by a ``raise`` statement."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return False
+    return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+
+
+def _is_own(frame: FrameType, answer: type[Function]) -> bool:
+    return frame.f_code.co_filename in set(_files(answer))
+
+
+def _is_base(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == inspect.getfile(Function)
+
+
+def _files(answer: type[Function]) -> Iterator[str]:
+    """Yield the files, or notebook cells, that hold the answer's methods."""
+    for cls in answer.__mro__[: answer.__mro__.index(Function)]:
+        for member in vars(cls).values():
+            code: Any = getattr(inspect.unwrap(getattr(member, "__func__", member)), "__code__", 0)
+            if code:
+                yield code.co_filename

@@ -1,0 +1,66 @@
+"""What a learner is shown of a grading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autograd_course.doctor import Finding
+from autograd_course.doctor.report import details, sentence
+from autograd_course.grader.layout import as_html, as_text
+from autograd_course.grader.verdict import Status
+
+_MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of one ``grade`` call.
+
+    ``status`` is ``"passed"``, ``"wrong"``, ``"not attempted"`` or ``"grader failed"``; ``points``
+    are those earned, of ``possible``. ``finding`` is the doctor's, where a rule names the fault.
+    ``sample`` names the kind of input it was seen on, ``read`` what to reread, and ``note`` says so
+    where the progress could not be kept. Printed it is plain text; in a notebook, HTML.
+    """
+
+    exercise: str
+    title: str
+    status: Status
+    message: str
+    points: int
+    possible: int
+    finding: Finding | None = None
+    sample: str = ""
+    read: str = ""
+    note: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The first line: the exercise, the status, the points."""
+        unit = "point" if self.possible == 1 else "points"
+        points = f" · {self.points} of {self.possible} {unit}" if self.possible else ""
+        return f"{_MARK[self.status]} {self.title} · {self.status}{points}"
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield what is shown below the headline, as (label, text)."""
+        yield (self.finding.rule if self.finding else ""), sentence(self.message)
+        if self.status == "wrong":
+            yield "with", self.sample
+            yield from self._evidence()
+            yield "read", self.read
+        if self.status in ("wrong", "not attempted") and self.possible:
+            yield "next", f'hint("{self.exercise}") gives the next hint'
+        if self.status == "grader failed":
+            yield "next", "this is not about your answer; run the cell again, or report it"
+        yield "note", self.note
+
+    def _evidence(self) -> Iterator[tuple[str, str]]:
+        """Yield the doctor's witness, line and hint; what to reread, the exercise says itself."""
+        if self.finding:
+            yield from (row for row in details(self.finding) if row[0] != "lesson")
+
+    def __repr__(self) -> str:
+        return as_text(self.headline, self.rows())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.headline, self.rows(), kind=self.status)

@@ -1,0 +1,48 @@
+"""Random inputs for exercises, in float64, from a generator of their own."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.exercise import Sampler
+
+CLEARANCE = 0.05  # far wider than any step of a numerical derivative
+
+
+def normal(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return standard normal numbers of the given shape."""
+    return torch.randn(shape, generator=rng, dtype=torch.float64, device="cpu")
+
+
+def positive(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return numbers between 0.5 and 2."""
+    return 0.5 + 1.5 * torch.rand(shape, generator=rng, dtype=torch.float64, device="cpu")
+
+
+def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tensor:
+    """Return numbers on every side of the ``kinks``, none closer to one than ``CLEARANCE``.
+
+    The sides take turns, so that a tensor with more elements than kinks has some on each.
+    """
+    edges = (kinks[0] - 1.5, *kinks, kinks[-1] + 1.5)
+    low, high = torch.tensor(edges[:-1]), torch.tensor(edges[1:])
+    side = torch.arange(torch.Size(shape).numel()) % len(low)
+    low, high = low[side] + CLEARANCE, high[side] - CLEARANCE
+    position = torch.rand(len(side), generator=rng, dtype=torch.float64, device="cpu")
+    return (low + position * (high - low)).to(torch.float64).reshape(shape)
+
+
+def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
+    """Return samplers of ``count`` tensors of one shape each: a matrix, a vector, 3-d, 0-dim."""
+    shapes = {
+        "a 3×5 matrix": (3, 5),
+        "a vector": (5,),
+        "three axes, one of length 1": (2, 1, 3),
+        "a single number (0-dim)": (),
+    }
+
+    def sampler(shape: tuple[int, ...]) -> Sampler:
+        return lambda rng: tuple(draw(rng, *shape) for _ in range(count))
+
+    return {name: sampler(shape) for name, shape in shapes.items()}

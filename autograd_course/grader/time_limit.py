@@ -1,0 +1,83 @@
+"""A soft time limit: Python code that runs too long is interrupted by an exception."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+DEFAULT_SECONDS = 5.0
+VARIABLE = "AUTOGRAD_COURSE_TIME_LIMIT"
+_AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
+
+
+class TimeUp(BaseException):
+    """The time limit was reached. ``except Exception`` lets it pass, as it is none."""
+
+
+def limit_in_seconds() -> float:
+    """Return the limit: ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds, 5 by default, 0 for none."""
+    try:
+        return max(0.0, float(os.environ.get(VARIABLE, DEFAULT_SECONDS)))
+    except ValueError:
+        return DEFAULT_SECONDS
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise :class:`TimeUp` in the block after ``seconds``; 0 is no limit.
+
+    In the main thread a timer signal interrupts it; elsewhere, and on Windows, a watchdog thread
+    does. Either way only Python code is interrupted: one long call into compiled code ends first.
+    A signal handler and timer that were set before are put back.
+    """
+    if not seconds:
+        yield
+    elif hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
+        with _by_signal(seconds):
+            yield
+    else:
+        with _by_watchdog(seconds):
+            yield
+
+
+@contextmanager
+def _by_signal(seconds: float) -> Iterator[None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise TimeUp
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    try:
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:  # also where the signal came in the very moment of leaving the block
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def _by_watchdog(seconds: float) -> Iterator[None]:
+    thread, done = ctypes.c_ulong(threading.get_ident()), threading.Event()
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def watch() -> None:
+        wait = seconds
+        while not done.wait(wait):
+            raise_in(thread, ctypes.py_object(TimeUp))
+            wait = _AGAIN
+
+    watchdog = threading.Thread(target=watch, daemon=True)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watchdog.join()
+        raise_in(thread, None)  # one that is under way would surface after the block

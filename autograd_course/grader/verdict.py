@@ -1,0 +1,43 @@
+"""What the grader found out about one answer, before it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from autograd_course.doctor import Finding
+
+Status = Literal["passed", "wrong", "not attempted", "grader failed"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status, one sentence that explains it, and the finding where a rule names the fault.
+
+    ``sample`` names the kind of input that the fault was seen on.
+    """
+
+    status: Status
+    message: str
+    finding: Finding | None = None
+    sample: str = ""
+
+
+def wrong(message: str) -> Verdict:
+    """Return the verdict on an answer that cannot be right."""
+    return Verdict("wrong", message)
+
+
+def unfinished(message: str) -> Verdict:
+    """Return the verdict on an answer that is still to be written."""
+    return Verdict("not attempted", message)
+
+
+def failed(message: str) -> Verdict:
+    """Return the verdict where the grader itself could not do its work."""
+    return Verdict("grader failed", message)
+
+
+def fault(finding: Finding | None) -> Verdict | None:
+    """Return the verdict that a finding makes, ``None`` where there is none."""
+    return None if finding is None else Verdict("wrong", finding.message, finding)

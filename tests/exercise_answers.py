@@ -1,0 +1,419 @@
+"""Answers to the exercises: right ones, and wrong ones of the kinds that people hand in."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from autograd_course import functions
+from autograd_course.authoring.percent import read
+
+SOLUTION = Path(__file__).parent.parent / "solutions" / "01_template.py"
+
+
+def solutions() -> dict[str, Any]:
+    """Run the class definitions of the solved notebook; return what they define, by name."""
+    defined: dict[str, Any] = {}
+    for cell in read(SOLUTION).cells:
+        if cell.is_code and cell.source.startswith(("import", "class")):
+            definitions, filename = cell.source.partition("\n\n\n")[0], f"<solution:{cell.line}>"
+            lines = definitions.splitlines(keepends=True)
+            linecache.cache[filename] = (len(definitions), None, lines, filename)
+            exec(compile(definitions, filename, "exec"), defined)
+    return {name: value for name, value in defined.items() if isinstance(value, type)}
+
+
+SOLVED = solutions()
+RIGHT = {
+    "square": SOLVED["Square"],
+    "scaled-sigmoid": SOLVED["ScaledSigmoid"],
+    "weighted-sum": SOLVED["WeightedSum"],
+    "clipped-relu": SOLVED["ClippedReLU"],
+    "linear": SOLVED["Linear"],
+    "to-polar": SOLVED["ToPolar"],
+    "repair-cube": SOLVED["Cube"],
+    "repair-multiply": SOLVED["Multiply"],
+    "repair-mean": SOLVED["Mean"],
+    "repair-absolute": SOLVED["Absolute"],
+    "repair-power": SOLVED["Power"],
+}
+
+
+class SquareInTwoParts(Function):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x**2
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.shape, ctx.names = inputs[0].shape, ["x"]
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * x * 2
+
+
+class LinearAsInTheManual(Function):
+    """Save the bias too, and ask it whether it is there."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        ctx.save_for_backward(x, weight, bias)
+        return torch.nn.functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, bias = ctx.saved_tensors
+        grad_x = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            grad_x = g.matmul(weight)
+        if ctx.needs_input_grad[1]:
+            grad_weight = torch.einsum("...o,...i->oi", g, x)
+        if bias is not None and ctx.needs_input_grad[2]:
+            grad_bias = g.sum_to_size(bias.shape)
+        return grad_x, grad_weight, grad_bias
+
+
+class ClippedByComparison(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, ceiling: float) -> Any:
+        y = torch.minimum(x.relu(), torch.full_like(x, ceiling))
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return torch.where(x == y, g, torch.zeros_like(g)), None
+
+
+class AbsoluteByBranch(SOLVED["BrokenAbsolute"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return torch.where(x < 0, -g, g)
+
+
+class MeanByOnes(SOLVED["BrokenMean"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g[..., None] * g.new_ones(ctx.shape) / ctx.shape[-1]
+
+
+ALSO_RIGHT = {
+    "square in two parts, once differentiable": ("square", SquareInTwoParts),
+    "square of the package": ("square", functions.Square),
+    "sigmoid of the package": ("scaled-sigmoid", functions.ScaledSigmoid),
+    "weighted sum of the package": ("weighted-sum", functions.WeightedSum),
+    "clipping by comparison": ("clipped-relu", ClippedByComparison),
+    "linear of the package": ("linear", functions.Linear),
+    "linear as in PyTorch's manual": ("linear", LinearAsInTheManual),
+    "polar coordinates of the package": ("to-polar", functions.ToPolar),
+    "absolute value with slope 1 at 0": ("repair-absolute", AbsoluteByBranch),
+    "mean by ones": ("repair-mean", MeanByOnes),
+}
+
+
+class Wrong(NamedTuple):
+    """A wrong answer to an exercise, what is wrong with it, and the rule that must speak."""
+
+    exercise: str
+    mistake: str
+    rule: str
+    answer: type[Function]
+
+
+def spoiled(exercise: str, **methods: Callable[..., Any]) -> type[Function]:
+    """Return the right answer with some of its methods replaced."""
+    right = RIGHT[exercise]
+    return type(right.__name__, (right,), {k: staticmethod(v) for k, v in methods.items()})
+
+
+def backward(exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+    """Return the right answer with this backward; it gets the saved tensors after ctx."""
+
+    def method_with_ctx(ctx: Any, *grads: Any) -> Any:
+        return method(ctx, *ctx.saved_tensors, *grads)
+
+    return Wrong(exercise, mistake, rule, spoiled(exercise, backward=method_with_ctx))
+
+
+def forward(exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+    """Return the right answer with this forward."""
+    return Wrong(exercise, mistake, rule, spoiled(exercise, forward=method))
+
+
+class InstanceMethods(Function):
+    def forward(self, ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    def backward(self, ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+
+
+class TensorOnCtx(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.x = x
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * ctx.x * g
+
+
+class SigmoidOfInput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, gain: float, slope: float) -> Any:
+        ctx.save_for_backward(x)
+        ctx.gain, ctx.slope = gain, slope
+        return gain * torch.sigmoid(slope * x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(ctx.slope * x)
+        return ctx.gain * ctx.slope * s * (1 - s) * g, None, None
+
+
+class SigmoidOfIntermediate(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, gain: float, slope: float) -> Any:
+        s = torch.sigmoid(slope * x)
+        ctx.save_for_backward(s)
+        ctx.gain, ctx.slope = gain, slope
+        return gain * s
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (s,) = ctx.saved_tensors
+        return ctx.gain * ctx.slope * s * (1 - s) * g, None, None
+
+
+def saves_a_number(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x, 2)
+    return x * x
+
+
+def reads_saved_tensors(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x)
+    (x,) = ctx.saved_tensors
+    return x * x
+
+
+def clip_strictly(ctx: Any, x: Any, ceiling: float) -> Any:
+    ctx.save_for_backward((x > 0) & (x < ceiling))
+    return x.clamp(0, ceiling)
+
+
+def clip_below_only(ctx: Any, x: Any, ceiling: float) -> Any:
+    ctx.save_for_backward(x >= 0)
+    return x.clamp(0, ceiling)
+
+
+def clip_and_shift(ctx: Any, x: Any, ceiling: float) -> Any:
+    ctx.save_for_backward((x >= 0) & (x <= ceiling))
+    return x.clamp(min=0)
+
+
+def _linear(ctx: Any, x: Any, w: Any, g: Any, **instead: Any) -> Any:
+    rows = g.reshape(-1, w.shape[0])
+    bias = rows.sum(0) if ctx.has_bias else None
+    right = {"x": g @ w, "weight": rows.t() @ x.reshape(-1, w.shape[1]), "bias": bias}
+    return tuple({**right, **instead}.values())
+
+
+WRONG = [
+    backward("square", "forgets grad_output", "ignores-grad-output", lambda ctx, x, g: 2 * x),
+    backward("square", "forgets the 2", "constant-factor", lambda ctx, x, g: x * g),
+    backward("square", "turns the sign", "flipped-sign", lambda ctx, x, g: -2 * x * g),
+    backward("square", "sums g", "uniform-grad-output", lambda ctx, x, g: 2 * x * g.sum()),
+    backward(
+        "square", "clips g", "nonlinear-in-grad-output", lambda ctx, x, g: 2 * x * g.clamp(-1, 1)
+    ),
+    backward("square", "returns a pair", "wrong-arity", lambda ctx, x, g: (2 * x * g, g)),
+    backward("square", "misspells", "backward-raises", lambda ctx, x, g: 2 * x * gard_output),  # noqa: F821
+    forward("square", "saves a number", "non-tensor-saved", saves_a_number),
+    forward("square", "reads saved_tensors", "saved-tensors-in-forward", reads_saved_tensors),
+    forward("square", "doubles", "forward-mismatch", lambda ctx, x: 2 * x),
+    Wrong("square", "no staticmethod", "missing-staticmethod", InstanceMethods),
+    Wrong("square", "keeps x on ctx", "tensor-on-ctx", TensorOnCtx),
+    backward(
+        "scaled-sigmoid",
+        "forgets the slope",
+        "constant-factor",
+        lambda ctx, y, g: (y * (1 - y / ctx.gain) * g, None, None),
+    ),
+    backward(
+        "scaled-sigmoid",
+        "forgets the gain",
+        "gradient-mismatch",
+        lambda ctx, y, g: (ctx.slope * y * (1 - y) * g, None, None),
+    ),
+    backward(
+        "scaled-sigmoid",
+        "one gradient for three arguments",
+        "wrong-arity",
+        lambda ctx, y, g: ctx.slope * y * (1 - y / ctx.gain) * g,
+    ),
+    Wrong("scaled-sigmoid", "saves the input", "oversaved", SigmoidOfInput),
+    Wrong("scaled-sigmoid", "saves an intermediate", "oversaved", SigmoidOfIntermediate),
+    backward(
+        "weighted-sum",
+        "orders x, w, y",
+        "swapped-gradients",
+        lambda ctx, x, y, w, g: (w * g, (x - y) * g, (1 - w) * g),
+    ),
+    backward(
+        "weighted-sum",
+        "y - x for w",
+        "flipped-sign",
+        lambda ctx, x, y, w, g: (w * g, (1 - w) * g, (y - x) * g),
+    ),
+    backward(
+        "weighted-sum",
+        "no gradient for w",
+        "missing-gradient",
+        lambda ctx, x, y, w, g: (w * g, (1 - w) * g, None),
+    ),
+    backward(
+        "weighted-sum",
+        "x for w",
+        "missing-dependency",
+        lambda ctx, x, y, w, g: (w * g, (1 - w) * g, x * g),
+    ),
+    backward(
+        "clipped-relu",
+        "returns one gradient",
+        "wrong-arity",
+        lambda ctx, inside, g: inside * g,
+    ),
+    backward(
+        "clipped-relu",
+        "returns the mask",
+        "ignores-grad-output",
+        lambda ctx, inside, g: (inside.to(g.dtype), None),
+    ),
+    forward("clipped-relu", "forgets the ceiling in backward", "wrong-region", clip_below_only),
+    forward("clipped-relu", "0 at the bounds", "kink-convention", clip_strictly),
+    forward("clipped-relu", "forgets the ceiling in forward", "forward-mismatch", clip_and_shift),
+    backward(
+        "linear",
+        "does not sum for the bias",
+        "unreduced-broadcast",
+        lambda ctx, x, w, g: _linear(ctx, x, w, g, bias=g if ctx.has_bias else None),
+    ),
+    backward(
+        "linear",
+        "sums only one of two leading axes",
+        "unreduced-broadcast",
+        lambda ctx, x, w, g: _linear(ctx, x, w, g, bias=g.sum(0) if ctx.has_bias else None),
+    ),
+    backward(
+        "linear",
+        "averages for the bias",
+        "constant-factor",
+        lambda ctx, x, w, g: _linear(
+            ctx, x, w, g, bias=g.reshape(-1, w.shape[0]).mean(0) if ctx.has_bias else None
+        ),
+    ),
+    backward(
+        "linear",
+        "transposes the weight's gradient",
+        "transposed-gradient",
+        lambda ctx, x, w, g: _linear(
+            ctx, x, w, g, weight=x.reshape(-1, w.shape[1]).t() @ g.reshape(-1, w.shape[0])
+        ),
+    ),
+    backward(
+        "linear",
+        "thinks of two axes only",
+        "backward-raises",
+        lambda ctx, x, w, g: (g @ w, g.t() @ x, g.sum(0) if ctx.has_bias else None),
+    ),
+    backward(
+        "linear",
+        "a gradient for a bias that is not there",
+        "wrong-arity",
+        lambda ctx, x, w, g: _linear(ctx, x, w, g, bias=g.reshape(-1, w.shape[0]).sum(0)),
+    ),
+    backward(
+        "to-polar",
+        "exchanges x and y",
+        "swapped-gradients",
+        lambda ctx, x, y, g, h: RIGHT["to-polar"].backward(ctx, g, h)[::-1],
+    ),
+    backward(
+        "to-polar",
+        "forgets the path through the angle",
+        "missing-dependency",
+        lambda ctx, x, y, g, h: (x / torch.hypot(x, y) * g, y / torch.hypot(x, y) * g),
+    ),
+    backward(
+        "to-polar",
+        "a sign",
+        "gradient-mismatch",
+        lambda ctx, x, y, g, h: (
+            x / torch.hypot(x, y) * g + y / (x * x + y * y) * h,
+            y / torch.hypot(x, y) * g + x / (x * x + y * y) * h,
+        ),
+    ),
+    Wrong("repair-cube", "unrepaired", "ignores-grad-output", SOLVED["BrokenCube"]),
+    backward("repair-cube", "forgets the 3", "constant-factor", lambda ctx, x, g: x**2 * g),
+    backward("repair-cube", "forgets a power", "gradient-mismatch", lambda ctx, x, g: 3 * x * g),
+    Wrong("repair-multiply", "unrepaired", "swapped-gradients", SOLVED["BrokenMultiply"]),
+    backward(
+        "repair-multiply",
+        "repairs one of two",
+        "gradient-mismatch",
+        lambda ctx, x, y, g: (y * g, y * g),
+    ),
+    backward(
+        "repair-multiply",
+        "forgets grad_output",
+        "ignores-grad-output",
+        lambda ctx, x, y, g: (y, x),
+    ),
+    Wrong("repair-mean", "unrepaired", "constant-factor", SOLVED["BrokenMean"]),
+    backward(
+        "repair-mean",
+        "divides by the number of all elements",
+        "constant-factor",
+        lambda ctx, g: g.unsqueeze(-1).expand(ctx.shape) / ctx.shape.numel(),
+    ),
+    backward(
+        "repair-mean",
+        "forgets to expand",
+        "gradient-shape",
+        lambda ctx, g: g / ctx.shape[-1],
+    ),
+    Wrong("repair-absolute", "unrepaired", "wrong-region", SOLVED["BrokenAbsolute"]),
+    backward(
+        "repair-absolute", "turns every sign", "flipped-sign", lambda ctx, x, g: -x.sign() * g
+    ),
+    backward("repair-absolute", "no sign at all", "wrong-region", lambda ctx, x, g: g),
+    Wrong("repair-power", "unrepaired", "wrong-arity", SOLVED["BrokenPower"]),
+    backward(
+        "repair-power",
+        "keeps the power",
+        "gradient-mismatch",
+        lambda ctx, x, g: (ctx.exponent * x**ctx.exponent * g, None),
+    ),
+    backward(
+        "repair-power",
+        "a gradient for the number",
+        "wrong-arity",
+        lambda ctx, x, g: (ctx.exponent * x ** (ctx.exponent - 1) * g, g),
+    ),
+]

@@ -1,0 +1,424 @@
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exercise_answers import ALSO_RIGHT, RIGHT, SOLVED, WRONG, Wrong, spoiled
+from torch.autograd import Function
+
+from autograd_course.doctor import DoctorError
+from autograd_course.grader import CATALOGUE, Result, grade, judge
+from autograd_course.grader.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
+
+Square = RIGHT["square"]
+
+
+# Right and wrong answers
+
+
+@pytest.mark.parametrize("exercise", CATALOGUE)
+def test_a_right_answer_passes_with_all_points(exercise: str) -> None:
+    result = grade(exercise, RIGHT[exercise])
+
+    assert (result.status, result.points) == ("passed", CATALOGUE[exercise].points), str(result)
+
+
+@pytest.mark.parametrize(("exercise", "answer"), ALSO_RIGHT.values(), ids=ALSO_RIGHT)
+def test_another_right_answer_is_not_blamed(exercise: str, answer: type[Function]) -> None:
+    result = grade(exercise, answer)
+
+    assert result.status == "passed", str(result)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=[f"{w.exercise}: {w.mistake}" for w in WRONG])
+def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
+    result = grade(wrong.exercise, wrong.answer)
+
+    assert (result.status, result.points) == ("wrong", 0), str(result)
+    assert result.finding is not None, str(result)
+    assert result.finding.rule == wrong.rule, str(result)
+    assert result.finding.hint
+    assert CATALOGUE[wrong.exercise].read in " ".join(str(result).split())
+
+
+def test_every_exercise_is_tried_with_three_wrong_answers() -> None:
+    tried = Counter(wrong.exercise for wrong in WRONG)
+
+    assert [exercise for exercise in CATALOGUE if tried[exercise] < 3] == []
+
+
+def test_a_wrong_answer_reads_well() -> None:
+    text = str(grade("repair-multiply", SOLVED["BrokenMultiply"]))
+
+    assert re.sub(r"-?\d+\.\d+", "#", text) == (
+        "✗ Repair: multiply · wrong · 0 of 1 point\n"
+        "  swapped-gradients: The gradients of x and y are in each other's place.\n"
+        "  with     a 3×5 matrix\n"
+        "  witness  gradient of x[0, 3], where x = #: expected #, got #\n"
+        "  at       return x * grad_output, y * grad_output\n"
+        "  hint     backward returns gradients in the order of forward's arguments.\n"
+        '  read     lesson 01, "Several inputs, several outputs"\n'
+        '  next     hint("repair-multiply") gives the next hint'
+    )
+
+
+def test_a_passed_exercise_says_what_was_tried() -> None:
+    text = " ".join(str(grade("scaled-sigmoid", RIGHT["scaled-sigmoid"])).split())
+
+    assert "nothing but the output is kept for backward" in text
+    assert "a negative gain" in text
+
+
+# Unfinished answers
+
+
+class Stub(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        raise NotImplementedError
+
+
+class StubBackward(Stub):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+
+class StubBackwardAndWrongForward(Stub):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x + x
+
+
+class NoBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * x
+
+
+class Empty(Function):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Stub, "Forward is still to be written: forward(ctx, x)."),
+        (StubBackward, "Forward is right; backward is still to be written."),
+        (
+            StubBackwardAndWrongForward,
+            "Backward is still to be written, and forward is wrong at 15 of 15 elements.",
+        ),
+        (NoBackward, "Forward is right; backward is still to be written."),
+        (Empty, "Forward is still to be written: forward(ctx, x)."),
+        (Function, "torch.autograd.Function itself"),
+        (None, "There is no answer yet"),
+        (..., "There is no answer yet"),
+    ],
+)
+def test_an_unfinished_answer_is_not_attempted(answer: Any, says: str) -> None:
+    result = grade("square", answer)
+
+    assert (result.status, result.points, result.finding) == ("not attempted", 0, None)
+    assert says in " ".join(str(result).split())
+
+
+def test_a_signature_is_asked_for_with_its_defaults() -> None:
+    assert CATALOGUE["linear"].signature == "forward(ctx, x, weight, bias=None)"
+
+
+# What is not an answer, or fails in a way of its own
+
+
+class Module(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * x
+
+
+class Plain:
+    pass
+
+
+def plain_function(x: Any) -> Any:
+    return x * x
+
+
+def forward(method: Callable[..., Any]) -> type[Function]:
+    return spoiled("square", forward=method)
+
+
+def raises(ctx: Any, x: Any) -> Any:
+    return x * undefined  # type: ignore[name-defined]  # noqa: F821
+
+
+def not_implemented_by_torch(ctx: Any, x: Any) -> Any:
+    return torch.empty(2, device="meta").cpu()
+
+
+def exits(ctx: Any, x: Any) -> Any:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Module, "Module is an nn.Module, on which PyTorch never calls a backward"),
+        (Module(), "This is a Module; hand in a subclass of torch.autograd.Function"),
+        (Plain, "Plain is a class but not a Function"),
+        (plain_function, "This is a plain function; hand in a subclass"),
+        (Square.apply, 'Hand in the class itself: grade("square", Square).'),
+        ("Square", "This is a str; hand in a subclass of torch.autograd.Function"),
+        (3.5, "This is a float; hand in"),
+        (torch.ones(2), "This is a Tensor; hand in"),
+        (forward(lambda ctx: 1), "arguments asked for: write forward(ctx, x)."),
+        (forward(lambda ctx, x, y: x), "arguments asked for: write forward(ctx, x)."),
+        (forward(lambda ctx, x: None), "Forward is None; a tensor is asked for."),
+        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; asked for is 1."),
+        (forward(lambda ctx, x: x.sum()), "Forward has shape (); (3, 5) is asked for."),
+        (forward(lambda ctx, x: (x * x).float()), "dtype torch.float32; torch.float64"),
+        (forward(lambda ctx, x: (x * x).log().log()), "got nan"),
+        (forward(raises), "forward raised NameError: name 'undefined' is not defined"),
+        (forward(raises), "raises: return x * undefined"),
+        (forward(not_implemented_by_torch), "raised NotImplementedError: Cannot copy out of meta"),
+        (forward(exits), "exit()"),
+    ],
+)
+def test_what_cannot_be_right_is_told_in_one_sentence(answer: Any, says: str) -> None:
+    result = grade("square", answer)
+
+    assert (result.status, result.points) == ("wrong", 0), str(result)
+    assert says.lower() in " ".join(str(result).split()).lower()
+    assert "Traceback" not in str(result)
+
+
+def test_an_instance_is_not_the_class() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        instance = Square()
+
+    assert "hand in the class Square itself" in str(grade("square", instance))
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "says"),
+    [
+        ("sqare", 'There is no exercise "sqare": did you mean "square"?'),
+        ("scaled sigmod", 'did you mean "scaled-sigmoid"'),
+        ("repair_abs", '"repair-absolute"'),
+        ("gleu", 'There is no exercise "gleu": did you mean "linear" or '),
+        ("", "progress() lists them all."),
+        (Square, 'grade("square", Square)'),
+    ],
+)
+def test_an_unknown_id_names_the_closest_ones(exercise_id: Any, says: str) -> None:
+    result = grade(exercise_id, Square)
+
+    assert result.status == "not attempted"
+    assert says in " ".join(str(result).split())
+
+
+@pytest.mark.parametrize("typed", ["Scaled_Sigmoid", "scaled sigmoid", " SCALED-SIGMOID "])
+def test_an_id_may_be_typed_in_other_ways(typed: str) -> None:
+    assert grade(typed, RIGHT["scaled-sigmoid"]).exercise == "scaled-sigmoid"
+
+
+# The grader's own failures are never the learner's
+
+
+@pytest.mark.parametrize("error", [DoctorError("no input"), ZeroDivisionError("oops\nat 0x1")])
+def test_a_fault_of_the_grader_is_not_a_wrong_answer(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(judge, "diagnose", broken)
+    result = grade("square", Square)
+
+    assert (result.status, result.points) == ("grader failed", 0)
+    assert str(error).splitlines()[0] in str(result)
+    assert "not about your answer" in str(result)
+    assert "0x1" not in str(result)
+
+
+def test_an_answer_that_raises_is_told_also_where_the_doctor_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*args: Any, **options: Any) -> Any:
+        raise DoctorError("cannot examine this")
+
+    monkeypatch.setattr(judge, "diagnose", refuses)
+    result = grade("square", forward(raises))
+
+    assert result.status == "wrong"
+    assert re.fullmatch(
+        r"forward raised NameError: name 'undefined' is not defined "
+        r"\(line \d+: `return x \* undefined .*`\)\.",
+        result.message,
+    )
+
+
+def test_an_interrupt_of_the_kernel_goes_through() -> None:
+    def interrupted(ctx: Any, x: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grade("square", forward(interrupted))
+
+
+# The time limit
+
+
+def loops(ctx: Any, x: Any) -> Any:
+    while True:
+        x = x + 1
+
+
+def loops_in_spite_of_exceptions(ctx: Any, x: Any) -> Any:
+    while True:
+        try:
+            time.sleep(0.01)
+        except Exception:
+            continue
+
+
+@pytest.fixture
+def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0.2")
+
+
+@pytest.mark.usefixtures("short_limit")
+@pytest.mark.parametrize(
+    ("method", "loop"),
+    [("forward", loops), ("backward", loops), ("forward", loops_in_spite_of_exceptions)],
+)
+def test_an_endless_loop_is_stopped_at_its_line(method: str, loop: Callable[..., Any]) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    result = grade("square", spoiled("square", **{method: loop}))
+
+    assert result.status == "wrong"
+    assert re.search(r"Stopped after 0\.2 s in your code \(line \d+: `.+`\)", str(result))
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+@pytest.mark.usefixtures("short_limit")
+def test_an_endless_loop_is_stopped_in_another_thread_too() -> None:
+    results: list[Result] = []
+    thread = threading.Thread(target=lambda: results.append(grade("square", forward(loops))))
+    thread.start()
+    thread.join(20)
+
+    assert [result.status for result in results] == ["wrong"]
+    assert "Stopped after 0.2 s in your code" in str(results[0])
+
+
+@pytest.mark.usefixtures("short_limit")
+def test_a_slow_grader_does_not_blame_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "diagnose", lambda *args, **options: loops(None, 0))
+    result = grade("square", Square)
+
+    assert result.status == "grader failed"
+    assert VARIABLE in str(result)
+
+
+@pytest.mark.parametrize(
+    ("setting", "seconds"),
+    [(None, DEFAULT_SECONDS), ("12.5", 12.5), ("0", 0.0), ("-1", 0.0), ("soon", DEFAULT_SECONDS)],
+)
+def test_the_limit_is_a_setting(
+    setting: str | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if setting is not None:
+        monkeypatch.setenv(VARIABLE, setting)
+
+    assert limit_in_seconds() == seconds
+
+
+def test_without_a_limit_answers_are_graded_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0")
+
+    assert grade("square", Square).status == "passed"
+
+
+# The learner's world
+
+
+class Noisy(Square):  # type: ignore[misc, valid-type]
+    """Right, but it warns, prints, draws random numbers and changes the defaults."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        warnings.warn("deprecated", stacklevel=1)
+        print("in forward", x, file=sys.stderr)
+        print("in forward", x)
+        torch.rand(3)
+        torch.set_default_dtype(torch.float16)
+        return Square.forward(ctx, x)
+
+
+def world() -> tuple[Any, ...]:
+    return (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_rng_state().tolist(),
+        list(warnings.filters),
+    )
+
+
+def test_grading_leaves_the_world_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    before = world()
+    result = grade("square", Noisy)
+
+    assert world() == before
+    assert capfd.readouterr() == ("", "")
+    assert result.status == "passed", str(result)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_an_answer_can_be_graded_in_any_grad_mode(mode: Callable[[], Any]) -> None:
+    with mode():
+        before = world()
+        result = grade("square", Square)
+
+        assert world() == before
+    assert result.status == "passed", str(result)
+
+
+@pytest.mark.parametrize("answer", [Square, SOLVED["BrokenCube"]])
+def test_the_outcome_does_not_depend_on_the_random_state(answer: type[Function]) -> None:
+    torch.manual_seed(1)
+    first = grade("square", answer)
+    torch.manual_seed(2)
+
+    assert str(grade("square", answer)) == str(first)
+
+
+# HTML
+
+
+def test_html_shows_the_same_and_is_escaped() -> None:
+    def raises_markup(ctx: Any, x: Any) -> Any:
+        raise ValueError("<script>alert(1)</script>")
+
+    page = grade("square", forward(raises_markup))._repr_html_()
+
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "var(--jp-content-font-color1, " in page
+    assert "hint(&quot;square&quot;)" in page

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exercise_answers import RIGHT, SOLVED
+from filelock import FileLock
+
+from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
+from autograd_course.grader.state import State
+
+SQUARE, BROKEN = RIGHT["square"], SOLVED["BrokenCube"]
+FOREVER = "while True: update(lambda state: state.graded('square', 'wrong', 'flipped-sign'))"
+IMPORTS = "from autograd_course.grader.store import update, load"
+
+
+def saved(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def python(code: str, path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", f"{IMPORTS}\n{code}"],
+        env={**os.environ, "AUTOGRAD_COURSE_PROGRESS": str(path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[str, int]:
+    """Wait for a process; return what it printed and its exit status."""
+    return process.communicate(timeout=120)[0], process.returncode
+
+
+def one_wrong(state: State) -> State:
+    return state.graded("square", "wrong", "flipped-sign")
+
+
+# What is kept
+
+
+def test_an_exercise_is_remembered_with_all_that_happened(progress_file: Path) -> None:
+    hint("square")
+    for answer in (None, BROKEN, BROKEN, SQUARE, BROKEN):
+        grade("square", answer)
+
+    assert saved(progress_file) == {
+        "schema": 1,
+        "exercises": {
+            "square": {
+                "status": "passed",
+                "latest": "wrong",
+                "attempts": 4,
+                "hints": 1,
+                "rules": {"forward-mismatch": 3},
+            }
+        },
+    }
+
+
+def test_a_fault_of_the_grader_leaves_no_trace(
+    progress_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autograd_course.grader.judge.diagnose", lambda *a, **k: 1 / 0)
+
+    assert grade("square", SQUARE).status == "grader failed"
+    assert not progress_file.exists()
+
+
+def test_a_new_process_finds_the_progress(progress_file: Path) -> None:
+    grade("square", SQUARE)
+    other = python("print(load().state['square'].status)", progress_file)
+
+    assert finished(other) == ("passed\n", 0)
+
+
+def test_an_exercise_can_be_started_afresh(progress_file: Path) -> None:
+    grade("square", SQUARE)
+    grade("repair-cube", RIGHT["repair-cube"])
+    reset("Square")
+
+    assert list(saved(progress_file)["exercises"]) == ["repair-cube"]
+
+
+def test_the_file_lies_in_the_users_data_folder_unless_said_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(store.VARIABLE)
+
+    assert store.progress_path().parts[-2:] == ("autograd-course", "progress.json")
+
+
+# Nothing is lost
+
+
+def test_two_processes_lose_none_of_each_others_results(progress_file: Path) -> None:
+    change = "state.graded('square', 'wrong', 'flipped-sign')"
+    code = f"for _ in range(20): update(lambda state: {change})"
+    processes = [python(code, progress_file) for _ in range(2)]
+
+    assert [finished(process) for process in processes] == [("", 0), ("", 0)]
+    assert saved(progress_file)["exercises"]["square"]["attempts"] == 40
+
+
+def test_a_process_killed_while_writing_leaves_a_whole_file(progress_file: Path) -> None:
+    process = python(FOREVER, progress_file)
+    while not progress_file.exists():
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    finished(process)
+    attempts = saved(progress_file)["exercises"]["square"]["attempts"]
+
+    assert store.update(one_wrong).note == ""
+    assert saved(progress_file)["exercises"]["square"]["attempts"] == attempts + 1
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_litter(
+    progress_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.update(one_wrong)
+    before = progress_file.read_bytes()
+
+    def disk_full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", disk_full)
+    result = grade("square", SQUARE)
+
+    assert result.status == "passed"
+    assert "Progress cannot be kept" in " ".join(str(result).split())
+    assert "No space left on device" in " ".join(str(result).split())
+    assert progress_file.read_bytes() == before
+    assert {p.name for p in progress_file.parent.iterdir()} == {
+        "progress.json",
+        "progress.json.lock",
+    }
+    assert "✓  square" in str(progress()), "this process remembers"
+
+    monkeypatch.undo()
+    monkeypatch.setenv(store.VARIABLE, str(progress_file))
+    store.update(one_wrong)
+    assert saved(progress_file)["exercises"]["square"]["status"] == "passed", "and saves it later"
+
+
+DAMAGED = {
+    "empty": b"",
+    "cut off": b'{"schema": 1, "exerc',
+    "binary": b"\xff\xfe\x00",
+    "a list": b"[]",
+    "no schema": b'{"exercises": {}}',
+    "no exercises": b'{"schema": 1}',
+    "an unknown status": b'{"schema": 1, "exercises": {"square": {"status": "great"}}}',
+    "an unknown field": b'{"schema": 1, "exercises": {"square": {"grade": "A"}}}',
+    "text for a count": b'{"schema": 1, "exercises": {"square": {"attempts": "many"}}}',
+    "a number for a record": b'{"schema": 1, "exercises": {"square": 3}}',
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_file_is_set_aside_and_said_once(progress_file: Path, content: bytes) -> None:
+    progress_file.write_bytes(content)
+    aside = progress_file.with_name("progress.json.set-aside-1")
+
+    assert "is damaged; the next grading sets it aside" in " ".join(str(progress()).split())
+    assert progress_file.read_bytes() == content, "looking changes nothing"
+
+    first, second = grade("square", SQUARE), grade("square", SQUARE)
+    assert aside.read_bytes() == content
+    assert "The progress file is damaged: it is kept as" in first.note
+    assert second.note == ""
+    assert saved(progress_file)["exercises"]["square"]["attempts"] == 2
+
+
+def test_a_file_of_a_newer_version_is_set_aside_too(progress_file: Path) -> None:
+    newer = b'{"schema": 2, "exercises": [], "more": true}'
+    for _ in range(2):
+        progress_file.write_bytes(newer)
+        assert "newer version of the course" in grade("square", SQUARE).note
+
+    copies = sorted(progress_file.parent.glob("*.set-aside-*"))
+    assert [copy.name[-1] for copy in copies] == ["1", "2"]
+    assert {copy.read_bytes() for copy in copies} == {newer}
+
+
+# Where it cannot be kept
+
+
+def test_without_a_place_to_write_grading_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file" / "progress.json"))
+    result = grade("square", SQUARE)
+
+    assert result.status == "passed"
+    assert store.VARIABLE in result.note
+    assert progress().passed == 1
+
+
+def test_a_lock_that_is_never_released_delays_but_does_not_stop(
+    progress_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
+    with FileLock(f"{progress_file}.lock"):
+        result = grade("square", SQUARE)
+
+    assert result.status == "passed"
+    assert "another program holds" in result.note
+
+
+def test_what_waited_for_a_lock_does_not_undo_what_was_written_meanwhile(
+    progress_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
+    with FileLock(f"{progress_file}.lock"):
+        store.update(one_wrong)
+        progress_file.write_text(json.dumps(one_wrong(State()).to_json()), encoding="utf-8")
+    store.update(one_wrong)
+
+    assert saved(progress_file)["exercises"]["square"]["attempts"] == 3
+
+
+# What is shown
+
+
+def test_progress_says_what_is_done_and_what_is_next() -> None:
+    hint("scaled-sigmoid")
+    for exercise, answer in {"square": SQUARE, "scaled-sigmoid": SQUARE}.items():
+        grade(exercise, answer)
+    grade("square", BROKEN)
+    lines = str(progress()).splitlines()
+
+    assert lines[:4] == [
+        "01 A Function from end to end · 1 of 11 passed · 1 of 18 points",
+        "  ✓  square           Square                     2 attempts, latest: wrong",
+        "  ✗  scaled-sigmoid   Scaled sigmoid             1 attempt, 1 hint",
+        "  ·  weighted-sum     Weighted sum",
+    ]
+    assert lines[-1] == 'Next: "scaled-sigmoid" in exercises/01_template.ipynb'
+
+
+def test_a_finished_course_says_so() -> None:
+    def all_passed(state: State) -> State:
+        for exercise in CATALOGUE:
+            state = state.graded(exercise, "passed", "")
+        return state
+
+    store.update(all_passed)
+    shown = progress()
+
+    assert shown.following is None
+    assert "The course is complete: all 11 exercises are passed." in str(shown)
+    assert "The course is complete" in shown._repr_html_()
+
+
+@pytest.mark.parametrize("show", [str, lambda shown: shown._repr_html_()], ids=["text", "html"])
+def test_a_first_look_works_before_anything_is_graded(show: Callable[[Any], str]) -> None:
+    assert "0 of 11 passed" in show(progress())
