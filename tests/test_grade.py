@@ -63,7 +63,7 @@ def test_a_wrong_answer_reads_well() -> None:
         "✗ Repair: multiply · wrong · 0 of 1 point\n"
         "  swapped-gradients: The gradients of x and y are in each other's place.\n"
         "  with     a 3×5 matrix\n"
-        "  witness  gradient of x[0, 3], where x = #: expected #, got #\n"
+        "  witness  x[0, 3] = #, grad_output = #: gradient #, should be #\n"
         "  at       return x * grad_output, y * grad_output\n"
         "  hint     backward returns gradients in the order of forward's arguments.\n"
         '  read     lesson 01, "Several inputs, several outputs"\n'

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.cases import SPREADS, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import Diagnosis, DoctorError, Finding
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.guard import undisturbed
@@ -22,6 +22,8 @@ from autograd_course.doctor.subject import Subject, subject_of
 from autograd_course.doctor.truth import establish
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
+
+SAMPLES = 2  # drawn from a sampler, beside the example
 
 EXAMINED = (
     "the contract with the engine (static methods, arity, shapes, dtypes, devices, in-place "
@@ -65,14 +67,18 @@ def diagnose(
         raise DoctorError(
             "double_backward=True is not examined yet: use torch.autograd.gradgradcheck."
         )
-    subject = subject_of(fn, len(args))
-    verdicts = []
+    subject = _in_double(subject_of(fn, len(args)))
+
+    def verdict(evidence: Evidence) -> tuple[Finding, ...]:
+        return judge(establish(evidence, reference, surrogate, seed), designed)
+
     with undisturbed(seed):
-        for number, case in enumerate(_cases(args, sampler, seed)):
-            evidence = _examine(subject, case, reference, surrogate, seed)
-            if number and evidence.forward.failure:
-                continue  # the variation left the Function's domain; the example did not
-            verdicts.append(judge(evidence, designed))
+        evidence = [_probe(subject, case, seed) for case in (args, *_sampled(sampler, seed))]
+        if reference is None:
+            _require_numbers(evidence)
+        if sampler is None:
+            evidence += _variation(subject, args, seed)
+        verdicts = [verdict(seen) for seen in evidence]
     return Diagnosis(subject.name, _clearest(verdicts), EXAMINED)
 
 
@@ -84,36 +90,23 @@ def _require_rules(names: Collection[str]) -> None:
             raise DoctorError(f"intentional= names no rule {name!r}.{meant}")
 
 
-def _examine(
-    subject: Subject,
-    case: Sequence[Any],
-    reference: Callable[..., Any] | None,
-    surrogate: Callable[..., Any] | None,
-    seed: int,
-) -> Evidence:
-    values = [_double(value) for value in case]
-    evidence = probe(_in_double(subject), values, _wanted(case), seed)
-    if reference is None:
-        _require_numbers(evidence)
-    return establish(evidence, reference, surrogate, seed)
+def _probe(subject: Subject, case: Sequence[Any], seed: int) -> Evidence:
+    return probe(subject, [in_double(value) for value in case], wanted(case), seed)
 
 
-def _wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the places to differentiate: the tensors that ask for it, or all floating ones."""
-    floating = [i for i, value in enumerate(case) if is_float(value)]
-    if not floating:
-        raise DoctorError(
-            "no input is a floating or complex tensor: pass at least one, as torch.randn(3, 4)."
-        )
-    asking = [i for i in floating if case[i].requires_grad]
-    return tuple(asking or floating)
+def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
+    rng = torch.Generator().manual_seed(seed)
+    return [] if sampler is None else [tuple(sampler(rng)) for _ in range(SAMPLES)]
 
 
-def _double(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    dtype = torch.complex128 if value.is_complex() else torch.float64
-    return value.detach().to(dtype) if is_float(value) else value.detach()
+def _variation(subject: Subject, args: Sequence[Any], seed: int) -> list[Evidence]:
+    """Return evidence on the widest variation of the example that stays inside the domain."""
+    rng = torch.Generator().manual_seed(seed)
+    for spread in SPREADS:
+        evidence = _probe(subject, varied(args, spread, rng), seed)
+        if not evidence.forward.failure and not _nan_output(evidence):
+            return [evidence]
+    return []
 
 
 def _in_double(subject: Subject) -> Subject:
@@ -123,44 +116,30 @@ def _in_double(subject: Subject) -> Subject:
     return replace(subject, call=copy.deepcopy(subject.call).double())
 
 
-def _require_numbers(evidence: Evidence) -> None:
+def _require_numbers(evidence: Sequence[Evidence]) -> None:
     """Refuse inputs on which forward gives nan: without a reference there is no truth there."""
-    for k, output in enumerate(evidence.forward.outputs):
-        if is_float(output) and bool(torch.isnan(output).any()):
-            index = torch.isnan(output).nonzero()[0].tolist()
+    for seen in evidence:
+        if place := _nan_output(seen):
             raise DoctorError(
-                f"forward of {evidence.subject} returned nan (output {k}, index {index}): pass "
-                f"inputs "
-                "inside its domain, or a reference= that says what is right there."
+                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its domain, "
+                "or a reference= that says what is right there."
             )
 
 
-def _cases(args: Sequence[Any], sampler: Sampler | None, seed: int) -> Iterator[Sequence[Any]]:
-    """Yield the example, then other inputs: sampled, or the example varied at random."""
-    rng = torch.Generator().manual_seed(seed)
-    yield args
-    if sampler is not None:
-        for _ in range(2):
-            yield tuple(sampler(rng))
-    else:
-        yield tuple(_varied(value, rng) for value in args)
-
-
-def _varied(value: Any, rng: torch.Generator) -> Any:
-    """Move a floating tensor's elements by up to a quarter of their size, keeping their signs."""
-    if not is_float(value):
-        return value
-    noise = torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device)
-    moved = value.detach() * (0.75 + 0.5 * noise)
-    if not bool(value.any()):
-        moved = moved + noise - 0.5
-    return moved.requires_grad_(value.requires_grad)
+def _nan_output(evidence: Evidence) -> str:
+    """Say where forward returned nan, ``""`` where it did not."""
+    for k, output in enumerate(evidence.forward.outputs):
+        if is_float(output) and bool(torch.isnan(output).any()):
+            return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
+    return ""
 
 
 def _clearest(verdicts: Sequence[tuple[Finding, ...]]) -> tuple[Finding, ...]:
-    """Return one verdict: the last with an error, since random inputs hide less than an example."""
+    """Return one verdict: that on random inputs, which hide less than an example.
+
+    Where the example shows the same, its own witness is the one that the caller knows.
+    """
     wrong = [v for v in verdicts if any(f.severity == "error" for f in v)]
     if wrong:
-        same = [v for v in wrong if v[0].rule == wrong[-1][0].rule]
-        return same[0]
+        return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
     return tuple({f.rule: f for verdict in reversed(verdicts) for f in verdict}.values())

@@ -19,13 +19,14 @@ def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Findin
     found: list[Finding] = []
     errors: set[str] = set()  # names and families of what has gone wrong so far
     for rule in RULES.values():
-        if rule.name in intentional or errors.intersection(rule.after):
+        if errors.intersection(rule.after):
             continue
         finding = rule(evidence)
         if finding is None:
             continue
-        found.append(finding)
-        if finding.severity == "error":
+        if rule.name not in intentional:
+            found.append(finding)
+        if finding.severity == "error":  # what is intended still explains what follows from it
             errors |= _explains(rule)
     return tuple(sorted(found, key=lambda finding: _RANK[finding.severity]))
 

@@ -113,10 +113,19 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
         "input": mismatch.name,
         "index": list(index),
         "at": plain(mismatch.input[index]),
+        **_upstream(mismatch, index),
         "expected": plain(mismatch.truth[index]),
         "actual": plain(mismatch.actual[index]),
         "line": return_line(mismatch.evidence.backward_source),
     }
+
+
+def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
+    """Return grad_output at the same index, where the one output has the input's shape."""
+    gs = mismatch.evidence.pulls["random"].grad_outputs
+    if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
+        return {}
+    return {"grad_output": plain(gs[0][index])}
 
 
 def plain(value: Any) -> Any:

@@ -46,13 +46,15 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def witness_text(evidence: Mapping[str, Any]) -> str:
-    """Return the witness as one phrase: where, the input there, what was expected, what came."""
+    """Return the witness as one phrase: where, with what numbers, what came and what should."""
     index = evidence["index"]
-    place = f"[{', '.join(map(str, index))}]" if index else ""
-    where = f"{evidence['input']}{place}"
+    where = f"{evidence['input']}{index if index else ''}"
+    what = ""
     if "at" in evidence:
-        where = f"gradient of {where}, where {evidence['input']} = {number(evidence['at'])}"
-    return f"{where}: expected {number(evidence['expected'])}, got {number(evidence['actual'])}"
+        where, what = f"{where} = {number(evidence['at'])}", "gradient "
+    if "grad_output" in evidence:
+        where += f", grad_output = {number(evidence['grad_output'])}"
+    return f"{where}: {what}{number(evidence['actual'])}, should be {number(evidence['expected'])}"
 
 
 def number(value: Any) -> str:

@@ -59,7 +59,9 @@ def missing_gradient(m: Mismatch) -> str | None:
 
 def extra_gradient(m: Mismatch) -> str | None:
     """Something where the output does not depend on the input at all."""
-    if m.evidence.jacobian and not bool(m.evidence.jacobian[m.slot].matrix.any()):
+    e = m.evidence
+    depends = m.truth.nan_to_num() if e.surrogate else e.jacobian[m.slot].matrix
+    if not bool(depends.any()):
         return f"the input {m.name} gets a gradient, but the output does not depend on it"
     return None
 

@@ -85,9 +85,9 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
         bad, good = value[m.wrong], value[right]
         chance = 4 / max(1, _choose(bad.numel() + good.numel(), bad.numel()))
         if float(bad.max()) < float(good.min()):
-            yield f"{name} < {_bound(float(bad.max()), float(good.min()))}", chance
+            yield f"{name} < {_bound(m, float(bad.max()), float(good.min()))}", chance
         elif float(bad.min()) > float(good.max()):
-            yield f"{name} > {_bound(float(good.max()), float(bad.min()))}", chance
+            yield f"{name} > {_bound(m, float(good.max()), float(bad.min()))}", chance
 
 
 def _choose(n: int, k: int) -> int:
@@ -97,15 +97,14 @@ def _choose(n: int, k: int) -> int:
     return result
 
 
-def _bound(low: float, high: float) -> str:
-    """Return the roundest number between two: 0 if it fits, else few digits."""
-    if low <= 0 <= high:
-        return "0"
-    for digits in range(1, 5):
-        candidate = float(f"{(low + high) / 2:.{digits}g}")
-        if low <= candidate <= high:
-            return f"{candidate:g}"
-    return f"{(low + high) / 2:.4g}"
+def _bound(m: Mismatch, low: float, high: float) -> str:
+    """Return the likeliest number between two: an argument of the call, 0, or few digits."""
+    numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
+    for likely in (*numbers, *(-v for v in numbers), 0):
+        if low <= likely <= high:
+            return f"{likely:g}"
+    rounded = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 5))
+    return next((f"{r:g}" for r in rounded if low <= r <= high), f"{(low + high) / 2:.4g}")
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:

@@ -1,0 +1,51 @@
+"""The inputs on which a Function is examined: the caller's example, and others like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.diagnosis import DoctorError
+
+# By what factors the elements of an example are varied, widest first: a wide variation reaches
+# regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,
+# the mild one need not. Signs are kept: a logarithm's inputs stay positive.
+SPREADS = (4.0, 1.25)
+
+
+def wanted(case: Sequence[Any]) -> tuple[int, ...]:
+    """Return the places to differentiate: the tensors that ask for it, or all floating ones."""
+    floating = [i for i, value in enumerate(case) if is_float(value)]
+    if not floating:
+        raise DoctorError(
+            "no input is a floating or complex tensor: pass at least one, as torch.randn(3, 4)."
+        )
+    asking = [i for i in floating if case[i].requires_grad]
+    return tuple(asking or floating)
+
+
+def in_double(value: Any) -> Any:
+    """Return a floating tensor in float64, a complex one in complex128, anything else as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    dtype = torch.complex128 if value.is_complex() else torch.float64
+    return value.detach().to(dtype) if is_float(value) else value.detach()
+
+
+def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:
+    """Multiply every floating element by its own random factor from 1/spread to spread."""
+    return tuple(_varied(value, spread, rng) for value in case)
+
+
+def _varied(value: Any, spread: float, rng: torch.Generator) -> Any:
+    if not is_float(value):
+        return value
+    noise = 2 * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device) - 1
+    moved = in_double(value) * spread**noise
+    if not bool(value.any()):  # a factor leaves zeros where they are
+        moved = moved + noise
+    return moved.requires_grad_(value.requires_grad)

@@ -1,0 +1,266 @@
+"""What diagnose promises around its verdict: reports, manners, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rule_cases import CPLX, WITNESSES, X, Y, draw, saving
+from torch import Tensor
+
+from autograd_course import DoctorError, diagnose
+from autograd_course.doctor import WrongGradientError, judge
+from autograd_course.doctor.diagnose import _in_double
+from autograd_course.doctor.guard import undisturbed
+from autograd_course.doctor.probe import probe
+from autograd_course.doctor.subject import subject_of
+from autograd_course.doctor.truth import establish
+from autograd_course.doctor.wire import from_bytes, to_bytes
+from autograd_course.functions import (
+    ClippedReLU,
+    Linear,
+    ScaledSigmoid,
+    Square,
+    ToPolar,
+    WeightedSum,
+)
+
+HalfSquare = saving(lambda x: x * x, lambda x, g: x * g)
+
+REFERENCE_CALLS = [
+    (Square, (X,)),
+    (Square, (CPLX,)),
+    (Square, (draw(),)),
+    (Square, (torch.zeros(0, 3),)),
+    (ScaledSigmoid, (X, -2.0, 1.5)),
+    (WeightedSum, (X, Y, draw(3, 4, seed=9))),
+    (ClippedReLU, (5 * X, 2.0)),
+    (ClippedReLU, (torch.tensor([0.0, 6.0, 3.0]),)),
+    (Linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
+    (Linear, (X, draw(5, 4))),
+    (Linear, (X, draw(5, 4), None)),
+    (ToPolar, (X, Y)),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"), REFERENCE_CALLS, ids=lambda v: getattr(v, "__name__", "")
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_reference_functions_are_clean(function, inputs, dtype) -> None:
+    cast = [v.to(dtype) if isinstance(v, Tensor) and not v.is_complex() else v for v in inputs]
+
+    diagnosis = diagnose(function, tuple(cast))
+
+    assert diagnosis.findings == (), str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"), REFERENCE_CALLS, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_the_reference_functions_are_twice_differentiable(function, inputs) -> None:
+    leaves = [v.double() if isinstance(v, Tensor) and not v.is_complex() else v for v in inputs]
+    leaves = [v.clone().requires_grad_() if isinstance(v, Tensor) else v for v in leaves]
+    if function is ClippedReLU:
+        leaves[0] = (leaves[0].detach() + 0.01).requires_grad_()  # off the kinks
+
+    assert torch.autograd.gradcheck(function.apply, leaves)
+    assert torch.autograd.gradgradcheck(function.apply, leaves)
+
+
+# Reports
+
+
+def test_the_report_reads_well() -> None:
+    assert str(diagnose(HalfSquare, (torch.tensor([1.0, -2.0, 3.0]),))) == (
+        "Made: wrong - constant-factor\n"
+        "\n"
+        "error  constant-factor\n"
+        "  The gradient of input0 is 1/2 times the true one, everywhere.\n"
+        "  witness  input0[2] = 3, grad_output = -2.179: gradient -6.536, should be -13.07\n"
+        "  at       return b(*args, *gs)\n"
+        "  hint     Which constant of forward is missing from the derivative, or is there twice:\n"
+        "           a power, a mean's 1/N, a scale, an inner derivative?\n"
+        "  lesson   01_template"
+    )
+
+
+def test_a_clean_report_says_what_was_examined() -> None:
+    lines = str(diagnose(Square, (X,))).splitlines()
+
+    assert lines[0] == "Square: nothing wrong found"
+    assert all(line.startswith("  examined: ") for line in lines[1:])
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("case", WITNESSES, ids=lambda case: f"{case.rule}: {case.what}")
+def test_every_report_is_data_text_and_safe_html(case) -> None:
+    diagnosis = diagnose(case.fn, case.inputs, **case.options)
+
+    assert json.loads(json.dumps(diagnosis.to_dict()))["findings"][0]["rule"] == case.rule
+    assert case.rule in str(diagnosis)
+    assert "0x" not in str(diagnosis), "an address changes from run to run"
+    assert "<lambda>" not in diagnosis._repr_html_()
+
+
+def test_raise_if_wrong_raises_the_report() -> None:
+    with pytest.raises(WrongGradientError, match="constant-factor") as raised:
+        diagnose(HalfSquare, (X,)).raise_if_wrong()
+
+    assert raised.value.diagnosis.findings[0].rule == "constant-factor"
+    diagnose(Square, (X,)).raise_if_wrong()
+
+
+# Manners
+
+
+def draws_and_sets(x: Tensor) -> Tensor:
+    torch.rand(3)
+    np.random.rand(3)
+    random.random()
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    return x * x
+
+
+def test_the_callers_world_is_left_as_it_was() -> None:
+    rude = saving(draws_and_sets, lambda x, g: 2 * x * g)
+    x = X.clone().requires_grad_()
+    x.grad = torch.ones_like(x)
+
+    def world() -> list[Any]:
+        return [
+            torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate(),
+            torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(),
+            x.tolist(), x._version, x.grad.tolist(), x.requires_grad, dict(vars(rude)),
+        ]  # fmt: skip
+
+    before = world()
+    with torch.no_grad():
+        diagnose(rude, (x,))
+
+    assert world() == before
+
+
+def test_a_verdict_does_not_depend_on_the_callers_grad_mode_or_on_warnings() -> None:
+    def warns(x: Tensor) -> Tensor:
+        warnings.warn("a word", stacklevel=1)
+        return x * x
+
+    with torch.no_grad():
+        assert diagnose(saving(warns, lambda x, g: 2 * x * g), (X,)).ok
+
+
+def test_only_inputs_that_ask_for_a_gradient_are_judged_where_some_do() -> None:
+    lazy = saving(lambda x, y: x * y, lambda x, y, g: (y * g, None))
+
+    assert diagnose(lazy, (X.clone().requires_grad_(), Y)).ok
+    assert diagnose(lazy, (X, Y)).findings[0].rule == "missing-gradient"
+
+
+def test_the_sampler_finds_what_the_example_hides() -> None:
+    untested_side = saving(torch.abs, lambda x, g: g)
+    positive = X.abs() + 0.1
+
+    assert diagnose(untested_side, (positive,)).ok
+    found = diagnose(
+        untested_side, (positive,), sampler=lambda rng: (torch.randn(3, 4, generator=rng),)
+    )
+    assert found.findings[0].rule == "wrong-region"
+
+
+# What is intended
+
+
+def test_an_intended_rule_is_not_reported() -> None:
+    clipped = saving(lambda x: 1.0 * x, lambda x, g: g.clamp(-1, 1))
+
+    assert not diagnose(clipped, (X,)).ok
+    assert diagnose(clipped, (X,), intentional="nonlinear-in-grad-output").ok
+
+
+def test_a_surrogate_is_the_truth_for_backward() -> None:
+    clipped_ste = saving(torch.sign, lambda x, g: g * (x.abs() < 1))
+
+    def declared(x: Tensor) -> Tensor:
+        return x.clamp(-1, 1)
+
+    assert diagnose(clipped_ste, (2 * X,), surrogate=declared).ok
+    straight = saving(torch.sign, lambda x, g: 1.0 * g)
+    assert diagnose(straight, (2 * X,), surrogate=declared).findings[0].rule == "wrong-region"
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "options", "says"),
+    [
+        (3, (X,), {}, "needs a torch.autograd.Function subclass or a callable, got int"),
+        (torch.nn.Linear, (X,), {}, "the class Linear, which is not a Function"),
+        (torch.autograd.Function, (X,), {}, "Function has no forward yet"),
+        (Square, (torch.arange(3),), {}, "no input is a floating or complex tensor"),
+        (Square, (3.0,), {}, "no input is a floating or complex tensor"),
+        (Square, (X,), {"intentional": ("fliped-sign",)}, "Did you mean 'flipped-sign'?"),
+        (saving(torch.log, lambda x, g: g / x), (X,), {}, "returned nan .* inside its domain"),
+        (Square, (X,), {"reference": lambda x: x @ x}, "the reference raised RuntimeError"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_cannot_be_examined_is_refused_in_one_sentence(fn, inputs, options, says) -> None:
+    with pytest.raises(DoctorError, match=says):
+        diagnose(fn, inputs, **options)
+
+
+def test_one_tensor_may_stand_alone() -> None:
+    assert diagnose(Square, X).ok
+
+
+def test_a_module_in_float32_is_examined_on_a_float64_copy() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(5, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return Linear.apply(x, self.weight)
+
+    layer = Layer()
+
+    assert diagnose(layer, X.float()).ok
+    assert layer.weight.dtype == torch.float32
+
+
+# Evidence travels as plain data
+
+
+@pytest.mark.parametrize("case", WITNESSES, ids=lambda case: f"{case.rule}: {case.what}")
+def test_a_verdict_on_evidence_that_traveled_is_the_same(case) -> None:
+    subject = subject_of(case.fn, len(case.inputs))
+    values = [
+        v.detach().double() if isinstance(v, Tensor) and v.is_floating_point() else v
+        for v in case.inputs
+    ]
+    wanted = [
+        i
+        for i, v in enumerate(values)
+        if isinstance(v, Tensor) and (v.is_floating_point() or v.is_complex())
+    ]
+    with undisturbed(0):
+        seen = probe(_in_double(subject), values, wanted, 0)
+        traveled = from_bytes(to_bytes(seen))
+        truth = case.options.get("reference"), case.options.get("surrogate"), 0
+        here, there = (judge.judge(establish(e, *truth)) for e in (seen, traveled))
+
+    assert json.dumps([f.to_dict() for f in here]) == json.dumps([f.to_dict() for f in there])
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", to_bytes(None), b"\xff" * 64])  # type: ignore[arg-type]
+def test_what_is_no_evidence_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="this is no evidence"):
+        from_bytes(data)
