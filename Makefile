@@ -1,0 +1,62 @@
+# make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
+# make test     set up, run everything: unit tests, every notebook, the browser
+# make quick    only the tests that need neither notebooks' kernels nor a browser
+# make check    lint, formatting, types, drift of everything derived
+# make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
+# make constraints  pin the newest set that pyproject.toml and this torch allow
+# make clean    remove the environment and all caches
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := -m pip --quiet --disable-pip-version-check
+NOTEBOOKS := notebooks solutions exercises
+
+.PHONY: lab test quick check notebooks constraints clean
+
+# PORT and BROWSER reach the command through the environment.
+lab: $(INSTALLED)
+	@$(BIN)/autograd-course lab
+
+# Tests of one file, and cells of one notebook, stay in one process and in order: loadfile.
+test: $(INSTALLED)
+	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
+	    --nbval-cell-timeout=120 --numprocesses=2 --dist=loadfile
+
+quick: $(INSTALLED)
+	$(BIN)/python -m pytest tests -m "not browser"
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m autograd_course.authoring check
+
+notebooks: $(INSTALLED)
+	$(BIN)/python -m autograd_course.authoring build $(ONLY) $(if $(FORCE),--force)
+
+# The stamp is younger than what it was installed from: a second call installs nothing.
+$(INSTALLED): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)' here: install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: the course needs 3.11 or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments: install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+	@echo "Installing the course into $(VENV); the first time takes some minutes."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,
+# whose behavior the lessons teach: edit its line first to change it. It pins its GPU libraries itself.
+constraints:
+	rm -rf build/pins && $(PYTHON) -m venv build/pins
+	grep '^torch==' constraints.txt > build/pins/torch.txt
+	build/pins/bin/python $(PIP) install --constraint build/pins/torch.txt '.[dev]'
+	echo '# The exact set that the tests run on. Written by `make constraints`; not by hand.' > constraints.txt
+	build/pins/bin/python $(PIP) freeze --exclude autograd-course | sed 's/+cpu$$//' \
+	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt
+	rm -rf build/pins
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +

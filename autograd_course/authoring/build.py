@@ -1,0 +1,52 @@
+"""Writing what is derived; executing what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from autograd_course.authoring.derived import derive
+from autograd_course.authoring.execution import execute
+from autograd_course.authoring.notebooks import is_executed, load, same_inputs, write
+
+
+def build(
+    root: Path,
+    points: Mapping[str, int],
+    *,
+    only: Collection[str] = (),
+    force: bool = False,
+    run: Callable[[NotebookNode, Path], None] = execute,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Bring everything derived in the course at ``root`` up to date.
+
+    A notebook is executed if its cells differ from the built one, or with ``force``; ``only`` keeps
+    the executing to those whose number is given ("01"). ``run`` executes a notebook that belongs at
+    a path; ``say`` is told each file that is written.
+    """
+    derived = derive(root, points)
+    for path, text in derived.texts.items():
+        _write_text(path, text, root, say)
+    for path, notebook in derived.notebooks.items():
+        wanted = not only or path.stem.partition("_")[0] in only
+        if wanted and (force or not is_current(path, notebook)):
+            run(notebook, path)
+            write(notebook, path)
+            say(f"executed {path.relative_to(root)}")
+
+
+def is_current(path: Path, expected: NotebookNode) -> bool:
+    """Whether the notebook at ``path`` has the cells of ``expected``, executed."""
+    built = load(path)
+    return built is not None and same_inputs(built, expected) and is_executed(built)
+
+
+def _write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    say(f"wrote {path.relative_to(root)}")

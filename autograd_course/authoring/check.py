@@ -1,0 +1,60 @@
+"""Drift: what is derived, compared by content with what lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from autograd_course.authoring.derived import FOLDERS, Derived, derive
+from autograd_course.authoring.notebooks import is_executed, load, same_inputs
+
+REPAIR = "run `make notebooks`"
+
+
+def drift(root: Path, points: Mapping[str, int]) -> list[str]:
+    """Return one line for each derived file that is not as its source makes it; empty is good.
+
+    Outputs are not compared here: that takes executing, which ``make test`` does with nbval.
+    """
+    derived = derive(root, points)
+    problems = [*_texts(derived), *_notebooks(derived), *_strays(root, derived)]
+    return [problem.replace(f"{root}/", "") for problem in problems]
+
+
+def _texts(derived: Derived) -> Iterator[str]:
+    for path, text in derived.texts.items():
+        if not path.exists():
+            yield f"{path} is missing: {REPAIR}"
+        elif path.read_text(encoding="utf-8") != text:
+            yield f"{path} differs from what its source makes of it: {REPAIR}"
+
+
+def _notebooks(derived: Derived) -> Iterator[str]:
+    for path, expected in derived.notebooks.items():
+        if problem := _notebook_problem(load(path), expected):
+            yield f"{path} {problem}: {REPAIR}"
+
+
+def _notebook_problem(built: NotebookNode | None, expected: NotebookNode) -> str:
+    if built is None:
+        return "is missing, or no notebook"
+    if not same_inputs(built, expected):
+        return f"differs from the .py beside it{_first_difference(built, expected)}"
+    return "" if is_executed(built) else "was not executed from top to bottom"
+
+
+def _first_difference(built: NotebookNode, expected: NotebookNode) -> str:
+    for number, (ours, theirs) in enumerate(zip(built.cells, expected.cells, strict=False), 1):
+        if ours.source != theirs.source:
+            return f" from cell {number} on"
+    return ""
+
+
+def _strays(root: Path, derived: Derived) -> Iterator[str]:
+    known = derived.texts.keys() | derived.notebooks.keys()
+    for folder in FOLDERS:
+        for path in sorted((root / folder).glob("*")):
+            if path not in known and not path.name.startswith((".", "__")):
+                yield f"{path} belongs to no source: remove it, or add the .py it is built from"

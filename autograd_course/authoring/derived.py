@@ -1,0 +1,72 @@
+"""What every derived file must hold, computed from the sources alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nbformat import NotebookNode
+
+from autograd_course.authoring.exercises import exercise_cells
+from autograd_course.authoring.formatting import formatted
+from autograd_course.authoring.lessons import read_lesson, table, with_table
+from autograd_course.authoring.nbgrader import check_metadata
+from autograd_course.authoring.notebooks import unexecuted
+from autograd_course.authoring.percent import Source, parse, read, render
+from autograd_course.authoring.settings import Settings, read_settings
+from autograd_course.authoring.setup_cell import refreshed
+
+LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
+FOLDERS = (LESSONS, SOLUTIONS, EXERCISES)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The derived files of a course: texts, and notebooks without their outputs, by path.
+
+    The sources stand among the texts: their badge, their setup cell and their layout are derived.
+    """
+
+    texts: Mapping[Path, str]
+    notebooks: Mapping[Path, NotebookNode]
+
+
+def derive(root: Path, points: Mapping[str, int]) -> Derived:
+    """Compute everything derived in the course at ``root``, without executing anything.
+
+    ``points`` are the catalogue's, by exercise id. Raises AuthoringError if a source is at fault.
+    """
+    settings = read_settings(root)
+    solved = _sources(root / SOLUTIONS)
+    for source in solved:
+        check_metadata(source, points)
+    unsolved = [_exercise(source, root / EXERCISES) for source in solved]
+    lessons = _sources(root / LESSONS)
+    finished = [_finished(source, root, settings) for source in [*lessons, *solved, *unsolved]]
+    texts = {source.path: render(source.cells) for source in finished}
+    readme = root / "README.md"
+    texts[readme] = _readme(readme, lessons, unsolved, settings)
+    notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}
+    return Derived(texts, notebooks)
+
+
+def _sources(folder: Path) -> list[Source]:
+    return [read(path) for path in sorted(folder.glob("*.py"))]
+
+
+def _exercise(solution: Source, folder: Path) -> Source:
+    return Source(folder / solution.path.name, exercise_cells(solution))
+
+
+def _finished(source: Source, root: Path, settings: Settings) -> Source:
+    """Return a source with badge, setup cell and layout as they have to be."""
+    place = PurePosixPath(source.path.relative_to(root).as_posix())
+    text = render(refreshed(source, place, settings))
+    return parse(formatted(text, source.path), source.path)
+
+
+def _readme(path: Path, lessons: list[Source], exercises: list[Source], settings: Settings) -> str:
+    rows = [read_lesson(source) for source in lessons]
+    stems = [source.path.stem for source in exercises]
+    return with_table(path.read_text(encoding="utf-8"), table(rows, stems, settings), path)

@@ -1,0 +1,82 @@
+"""Executing a notebook so that its outputs depend on its text alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import zmq
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from traitlets.config import Config
+
+from autograd_course.authoring.errors import AuthoringError
+from autograd_course.authoring.outputs import normalize
+
+RAISES = "raises-exception"
+CELL_TIMEOUT_SECONDS = 120
+
+# Where it can, the kernel encrypts: else it warns on the terminal that it does not.
+_QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"})
+
+
+def notebook_environment(scratch: Path) -> dict[str, str]:
+    """Return the variables under which the notebooks are built and tested.
+
+    The learner's own progress file and IPython profile are replaced by fresh ones in ``scratch``.
+    """
+    return {
+        "AUTOGRAD_COURSE_PROGRESS": str(scratch / "progress.json"),
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def execute(notebook: NotebookNode, path: Path) -> None:
+    """Run ``notebook``, which belongs at ``path``, on the CPU; fill in its normalized outputs.
+
+    Raises AuthoringError if a cell raises, hangs, kills its kernel, or does not raise though it is
+    tagged ``raises-exception``.
+    """
+    metadata = notebook.metadata.copy()
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            _client(notebook, path.parent).execute(env=_build_environment(Path(scratch)))
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        raise AuthoringError(path, 1, f"does not run: {error}", "repair that cell") from None
+    notebook.metadata = metadata  # the client has added the exact Python version
+    normalize(notebook)
+    _refuse_silent(notebook, path)
+
+
+def _client(notebook: NotebookNode, folder: Path) -> NotebookClient:
+    return NotebookClient(
+        notebook,
+        timeout=CELL_TIMEOUT_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+        config=_QUIET,
+    )
+
+
+def _build_environment(scratch: Path) -> dict[str, str]:
+    """What is built is built on the CPU; tested it is on an accelerator too, where there is one."""
+    return {**os.environ, **notebook_environment(scratch), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def _refuse_silent(notebook: NotebookNode, path: Path) -> None:
+    for cell in notebook.cells:
+        if RAISES in cell.metadata.get("tags", ()) and not raised(cell):
+            first_line = cell.source.partition("\n")[0]
+            problem = f"the cell that begins {first_line!r} is tagged {RAISES} and does not raise"
+            raise AuthoringError(path, 1, problem, "remove the tag, or let the cell raise")
+
+
+def raised(cell: NotebookNode) -> bool:
+    """Whether the saved outputs of a code cell hold an error."""
+    return any(output.output_type == "error" for output in cell.outputs)

@@ -1,0 +1,22 @@
+"""The one layout of a notebook source: ruff's, as the project's settings have it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from autograd_course.authoring.errors import AuthoringError
+
+
+def formatted(text: str, path: Path) -> str:
+    """Return ``text``, which belongs at ``path``, as ``ruff format`` lays it out.
+
+    Raises AuthoringError where it is no Python.
+    """
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path)]
+    done = subprocess.run([*command, "-"], input=text, capture_output=True, encoding="utf-8")
+    if done.returncode:
+        reason = done.stderr.strip().removeprefix("error: ")
+        raise AuthoringError(path, 1, f"ruff cannot format it ({reason})", "correct the syntax")
+    return done.stdout

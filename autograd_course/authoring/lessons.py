@@ -1,0 +1,68 @@
+"""The lesson list, read from the lessons themselves, and its table in the README."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from autograd_course.authoring.errors import AuthoringError
+from autograd_course.authoring.percent import Source
+from autograd_course.authoring.settings import Settings
+from autograd_course.authoring.setup_cell import badge
+
+BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
+
+_TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", re.MULTILINE)
+_MINUTES = re.compile(r"(?P<minutes>\d+(?:\s*[–-]\s*\d+)?)\s+minutes")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A row of the table: where the lesson is, what it is called, how long it takes."""
+
+    stem: str
+    title: str
+    minutes: str
+
+    @property
+    def number(self) -> str:
+        """The two digits that lesson, exercises and solutions share."""
+        return self.stem.partition("_")[0]
+
+
+def read_lesson(source: Source) -> Lesson:
+    """Read a lesson's row from its markdown: the first ``#`` heading, the first "N minutes"."""
+    prose = "\n".join(cell.source for cell in source.cells if not cell.is_code)
+    title, minutes = _TITLE.search(prose), _MINUTES.search(prose)
+    if title is None or minutes is None:
+        raise AuthoringError(
+            source.path,
+            1,
+            "a lesson needs a '# Title' and says how many minutes it takes",
+            "write both into its first markdown cell",
+        )
+    return Lesson(source.path.stem, title["title"].strip(), minutes["minutes"])
+
+
+def table(lessons: Iterable[Lesson], exercises: Iterable[str], settings: Settings) -> str:
+    """Return the markdown table; ``exercises`` are the stems for which exercises exist."""
+    available = set(exercises)
+    rows = ["| | Lesson | Minutes | Exercises | |", "| --- | --- | --- | --- | --- |"]
+    for lesson in sorted(lessons, key=lambda lesson: lesson.stem):
+        path = PurePosixPath("notebooks", f"{lesson.stem}.ipynb")
+        exercise = f"[notebook](exercises/{lesson.stem}.ipynb)" if lesson.stem in available else ""
+        link = f"[{lesson.title}]({path})"
+        cells = (lesson.number, link, lesson.minutes, exercise, badge(path, settings))
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def with_table(readme: str, new_table: str, path: Path) -> str:
+    """Return the text of the README at ``path`` with the table between its two markers."""
+    head, begin, rest = readme.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise AuthoringError(path, 1, "no place for the lesson table", f"add {BEGIN} {END}")
+    return f"{head}{BEGIN}\n{new_table}\n{END}{tail}"

@@ -1,0 +1,59 @@
+"""What a saved output keeps: everything that is the same on every run, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nbformat import NotebookNode
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+UNSAVED = "nbval-ignore-output"
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def normalize(notebook: NotebookNode) -> None:
+    """Strip ``notebook``, just executed, of what differs from run to run, in place.
+
+    A saved widget view without its kernel shows an error in place of the picture, so the view goes
+    and ``image/png`` stays. Of a traceback, the frames outside the notebook name paths and go. What
+    a cell tagged ``nbval-ignore-output`` shows is about the machine it ran on, and is not saved.
+    """
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            kept = [] if UNSAVED in cell.metadata.get("tags", ()) else cell.outputs
+            cell.outputs = _merged([_stripped(output) for output in kept])
+
+
+def _stripped(output: NotebookNode) -> NotebookNode:
+    for bundle in ("data", "metadata"):
+        output.get(bundle, {}).pop(WIDGET_VIEW, None)
+    if output.output_type == "error":
+        output.traceback = [text for text in output.traceback if not _is_foreign_frame(text)]
+    return output
+
+
+def _is_foreign_frame(text: str) -> bool:
+    return _COLOR.sub("", text).startswith("File ")
+
+
+def _merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Join consecutive writes to one stream: how they are cut depends on timing."""
+    merged: list[NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and merged and _same_stream(merged[-1], output):
+            merged[-1].text += output.text
+        elif _says_something(output):
+            merged.append(output)
+    return merged
+
+
+def _same_stream(last: Any, output: Any) -> bool:
+    return bool(last.output_type == "stream" and last.name == output.name)
+
+
+def _says_something(output: Any) -> bool:
+    return bool(output.get("data", True))

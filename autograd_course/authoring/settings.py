@@ -1,0 +1,32 @@
+"""The setting that knows where the course is published."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``[tool.autograd-course]`` of pyproject.toml: ``owner/name`` on GitHub, and the branch."""
+
+    repository: str
+    branch: str
+
+    def colab_url(self, notebook: str) -> str:
+        """Return the address that opens ``notebook`` (a path in the repository) in Colab."""
+        place = f"{self.repository}/blob/{self.branch}/{notebook}"
+        return f"https://colab.research.google.com/github/{place}"
+
+    @property
+    def pip_url(self) -> str:
+        """What ``pip install`` is given where the course is not installed."""
+        return f"git+https://github.com/{self.repository}@{self.branch}"
+
+
+def read_settings(root: Path) -> Settings:
+    """Read the setting from ``root/pyproject.toml``; a missing table or key raises KeyError."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    table = project["tool"]["autograd-course"]
+    return Settings(repository=table["repository"], branch=table["branch"])

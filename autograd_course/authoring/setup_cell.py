@@ -1,0 +1,68 @@
+"""The two generated pieces of every notebook: the Colab badge and the setup cell."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import nbformat
+
+from autograd_course.authoring.percent import Cell, Source
+from autograd_course.authoring.settings import Settings
+
+_BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
+_BADGE_START = "[![Open In Colab]"
+
+# Installing happens only where nothing is installed: Colab's own torch and ipywidgets satisfy the
+# course's lower bounds, so pip leaves them as they are.
+_SETUP = """\
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "{pip_url}"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()"""
+
+
+def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple[Cell, ...]:
+    """Return the cells with badge and setup cell as the setting wants them.
+
+    ``place`` is the source's path in the repository. What is missing is put where it belongs: the
+    badge on the first line of the first markdown cell, the setup cell before all other code.
+    """
+    cells = list(source.cells)
+    _refresh_badge(cells, badge(place, settings))
+    _refresh_setup(cells, _SETUP.format(pip_url=settings.pip_url))
+    return tuple(cells)
+
+
+def badge(place: PurePosixPath, settings: Settings) -> str:
+    """Return the markdown of the badge that opens the notebook at ``place`` in Colab."""
+    url = settings.colab_url(str(place.with_suffix(".ipynb")))
+    return f"{_BADGE_START}({_BADGE_IMAGE})]({url})"
+
+
+def _refresh_badge(cells: list[Cell], line: str) -> None:
+    for index, cell in enumerate(cells):
+        if not cell.is_code:
+            rest = cell.source
+            if rest.startswith(_BADGE_START):
+                rest = rest.partition("\n")[2].lstrip("\n")
+            cells[index] = cell.with_source(f"{line}\n\n{rest}")
+            return
+
+
+def _refresh_setup(cells: list[Cell], text: str) -> None:
+    for index, cell in enumerate(cells):
+        if "setup" in cell.tags:
+            cells[index] = cell.with_source(text)
+            return
+    first = next((index for index, cell in enumerate(cells) if cell.is_code), len(cells))
+    node = nbformat.v4.new_code_cell(source=text, metadata={"tags": ["setup"]})
+    cells.insert(first, Cell(node, line=1))

@@ -1,0 +1,45 @@
+"""The environment of every test: the learner's own progress and profile are never touched."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autograd_course.authoring.execution import notebook_environment
+
+_SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Replace progress file, profile and thread count for the whole run."""
+    scratch = tempfile.TemporaryDirectory(prefix="autograd-course-tests-")
+    config.stash[_SCRATCH] = scratch
+    os.environ |= notebook_environment(Path(scratch.name))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what the run has written."""
+    config.stash[_SCRATCH].cleanup()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Give every notebook that nbval runs, as the build does, a progress file of its own."""
+    if item.path.suffix == ".ipynb":
+        scratch = Path(item.config.stash[_SCRATCH].name)
+        os.environ |= notebook_environment(scratch / item.path.parent.name / item.path.stem)
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the repair where a notebook shows something else than it did."""
+    failed = terminalreporter.getreports("failed")
+    if any(".ipynb" in report.nodeid for report in failed):
+        terminalreporter.write_line(
+            "A notebook's outputs are no longer the saved ones. If the new ones are right: "
+            "make notebooks FORCE=1"
+        )

@@ -1,0 +1,271 @@
+"""What holds for every lesson, exercise and solution, and for the layers of the package."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+import autograd_course
+from autograd_course.authoring.check import drift
+from autograd_course.authoring.derived import EXERCISES, FOLDERS, LESSONS, SOLUTIONS
+from autograd_course.authoring.execution import RAISES, raised
+from autograd_course.authoring.nbgrader import GRADER_SUFFIX
+from autograd_course.authoring.notebooks import is_executed
+from autograd_course.authoring.outputs import WIDGET_VIEW
+from autograd_course.authoring.percent import Cell, read
+from autograd_course.grader import Result
+from autograd_course.grader.exercises import CATALOGUE, Exercise
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "autograd_course"
+LONGEST_CELL = 40
+
+each_exercise = pytest.mark.parametrize("exercise", CATALOGUE.values(), ids=CATALOGUE)
+
+
+def stems(folder: str) -> list[str]:
+    return sorted(path.stem for path in (ROOT / folder).glob("*.py"))
+
+
+# Exercises, as the catalogue lists them
+
+
+def run(cell: Cell, namespace: dict[str, Any], filename: str) -> Any:
+    """Run a cell as a notebook does; return what it would show."""
+    lines = [line + "\n" for line in cell.source.splitlines()]
+    linecache.cache[filename] = (len(cell.source), None, lines, filename)
+    body = ast.parse(cell.source, filename).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), filename, "exec"), namespace)
+    if isinstance(last, ast.Expr):
+        return eval(compile(ast.Expression(last.value), filename, "eval"), namespace)
+    return None
+
+
+@functools.cache
+def results(folder: str, stem: str) -> dict[str, Result]:
+    """Run a notebook from the top; return what its grader cells show, by exercise."""
+    shown: dict[str, Result] = {}
+    namespace: dict[str, Any] = {"__name__": "learner"}
+    for number, cell in enumerate(read(ROOT / folder / f"{stem}.py").cells):
+        if not cell.is_code:
+            continue
+        filename = f"<{folder}/{stem}, cell {number}>"
+        if RAISES in cell.tags:
+            with pytest.raises(Exception):  # noqa: B017, PT011 which one, the lesson's text says
+                run(cell, namespace, filename)
+        else:
+            value = run(cell, namespace, filename)
+            grade_id = str((cell.nbgrader or {}).get("grade_id", ""))
+            if grade_id.endswith(GRADER_SUFFIX):
+                shown[grade_id.removesuffix(GRADER_SUFFIX)] = value
+    return shown
+
+
+@each_exercise
+def test_an_untouched_exercise_is_not_attempted(exercise: Exercise) -> None:
+    result = results(EXERCISES, exercise.lesson)[exercise.id]
+
+    assert (result.status, result.points) == ("not attempted", 0), str(result)
+
+
+@each_exercise
+def test_the_solution_passes_its_grader(exercise: Exercise) -> None:
+    result = results(SOLUTIONS, exercise.lesson)[exercise.id]
+
+    assert (result.status, result.points) == ("passed", exercise.points), str(result)
+
+
+@each_exercise
+def test_an_exercise_is_complete(exercise: Exercise) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", exercise.id), "ids are kebab-case"
+    assert exercise.points > 0
+    assert exercise.title.strip()
+    assert exercise.read.strip(), "say which section of the lesson to reread"
+    assert exercise.samplers, "an exercise needs at least one sampler"
+
+
+@each_exercise
+def test_an_exercise_has_three_different_hints(exercise: Exercise) -> None:
+    assert len({hint.strip() for hint in exercise.hints} - {""}) == 3
+
+
+def test_the_exercise_notebooks_ask_for_the_catalogue_in_its_order() -> None:
+    asked = [exercise_id for stem in stems(SOLUTIONS) for exercise_id in results(SOLUTIONS, stem)]
+
+    assert asked == list(CATALOGUE)
+
+
+# Files
+
+
+def test_exercises_solutions_and_lessons_have_the_same_numbers_and_names() -> None:
+    assert stems(EXERCISES) == stems(SOLUTIONS)
+    assert set(stems(SOLUTIONS)) <= set(stems(LESSONS))
+    assert {exercise.lesson for exercise in CATALOGUE.values()} == set(stems(SOLUTIONS))
+
+
+def test_no_two_lessons_share_a_number() -> None:
+    numbers = [stem.partition("_")[0] for stem in stems(LESSONS)]
+
+    assert len(set(numbers)) == len(numbers)
+    assert all(re.fullmatch(r"\d\d", number) for number in numbers)
+
+
+def test_everything_derived_is_current_and_nothing_lies_astray() -> None:
+    points = {exercise.id: exercise.points for exercise in CATALOGUE.values()}
+
+    assert drift(ROOT, points) == []
+
+
+# Notebooks, as they are saved
+
+NOTEBOOKS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize(
+    "path", NOTEBOOKS, ids=[str(path.relative_to(ROOT)) for path in NOTEBOOKS]
+)
+
+VOLATILE = {
+    "an address": re.compile(r"\b0x[0-9a-f]{5,}", re.IGNORECASE),
+    "a path": re.compile(r"/tmp\b|/home/|/root/|/Users/|\b[A-Z]:\\|site-packages|ipykernel_"),
+    "a device": re.compile(r"\b(cpu|cuda|mps|nvidia)\b", re.IGNORECASE),
+    "a time": re.compile(
+        r"\b\d+(\.\d+)?\s?(ns|µs|us|ms|s|seconds?|min)\b|\b\d\d:\d\d:\d\d\b|\b20\d\d-\d\d-\d\d\b"
+    ),
+}
+
+
+@functools.cache
+def notebook(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(path: Path) -> list[NotebookNode]:
+    return [cell for cell in notebook(path).cells if cell.cell_type == "code"]
+
+
+def shown_texts(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what each output of a notebook says, with the first line of its cell; no image data."""
+    for cell in code_cells(path):
+        first_line = cell.source.partition("\n")[0]
+        for output in cell.outputs:
+            data = output.get("data", {})
+            texts = [text for kind, text in data.items() if not kind.startswith("image/")]
+            fields = [output.get(name, "") for name in ("text", "evalue", "traceback")]
+            shown = " ".join(str(text) for text in [*texts, *fields])
+            yield first_line, re.sub(r"data:image/[^\"')]*", "", shown)
+
+
+@each_notebook
+def test_a_notebook_was_executed_once_from_the_top(path: Path) -> None:
+    assert is_executed(notebook(path)), "run `make notebooks`"
+
+
+@each_notebook
+def test_a_notebook_saves_no_widget_state(path: Path) -> None:
+    saved = notebook(path)
+    views = [
+        cell.source
+        for cell in code_cells(path)
+        for output in cell.outputs
+        if WIDGET_VIEW in output.get("data", {})
+    ]
+
+    assert "widgets" not in saved.metadata, "run `make notebooks FORCE=1`"
+    assert not views, "run `make notebooks FORCE=1`"
+
+
+@each_notebook
+@pytest.mark.parametrize("what", VOLATILE)
+def test_no_output_names_what_differs_elsewhere(path: Path, what: str) -> None:
+    found = [
+        f"{first_line!r} shows {match[0]!r}"
+        for first_line, text in shown_texts(path)
+        for match in VOLATILE[what].finditer(text)
+    ]
+
+    assert not found, f"{what} in a saved output; change what the cell shows"
+
+
+@each_notebook
+def test_exactly_the_deliberate_errors_raise(path: Path) -> None:
+    expected = [cell.id for cell in code_cells(path) if RAISES in cell.metadata.get("tags", ())]
+
+    assert [cell.id for cell in code_cells(path) if raised(cell)] == expected
+
+
+def is_visualizer(name: str) -> bool:
+    public = getattr(autograd_course, name, None) if name in autograd_course.__all__ else None
+    return getattr(public, "__module__", "").startswith("autograd_course.visualize")
+
+
+def visualizers(cell: NotebookNode) -> list[str]:
+    calls = [node.func for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
+    return [f.id for f in calls if isinstance(f, ast.Name) and is_visualizer(f.id)]
+
+
+@each_notebook
+def test_every_visualizer_leaves_its_picture_in_the_saved_notebook(path: Path) -> None:
+    without = [
+        cell.source
+        for cell in code_cells(path)
+        if visualizers(cell)
+        and not any("image/png" in output.get("data", {}) for output in cell.outputs)
+    ]
+
+    assert not without
+
+
+@each_notebook
+def test_no_cell_is_longer_than_a_screen(path: Path) -> None:
+    cells = [cell.source.splitlines() for cell in notebook(path).cells]
+
+    assert not [lines[0] for lines in cells if len(lines) > LONGEST_CELL]
+
+
+# Layers: arrows go down only
+
+MAY_IMPORT = {
+    "functions": set(),
+    "doctor": {"functions"},
+    "visualize": {"doctor"},
+    "grader": {"doctor", "functions"},
+    "classroom": {"grader", "doctor", "functions"},
+    "authoring": {"grader"},
+    "lab": set(),
+    "checkup": {"doctor", "functions", "grader"},
+    "cli": {"authoring", "classroom", "doctor", "functions", "grader", "lab"},
+    "__init__": {"doctor", "grader", "visualize"},
+}
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno}: write the import out in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(PACKAGE)) for path in MODULES])
+def test_a_module_imports_only_from_the_layers_below(path: Path) -> None:
+    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    names = [name.split(".") for name in imported(path)]
+    layers = {parts[1] for parts in names if parts[0] == "autograd_course" and len(parts) > 1}
+
+    assert layer in MAY_IMPORT, "say in MAY_IMPORT what this part of the package may import"
+    assert layers <= MAY_IMPORT[layer] | {layer}
+    assert not {parts[0] for parts in names} & {*FOLDERS, "tests"}, "the package imports no lesson"
