@@ -1,0 +1,171 @@
+# %% [markdown]
+# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/00_start_here.ipynb)
+#
+# # 00 · Start here
+#
+# A custom `autograd.Function` is a promise to PyTorch: *here is a value, and this is how a
+# gradient goes back through it.* PyTorch does not check the promise. This course is about making
+# it, keeping it, and being able to prove that you did.
+#
+# **You will** check that everything is in place, meet the grader and the visualizer, and see the
+# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 8 minutes.
+#
+# Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
+
+# %% tags=["setup"]
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "git+https://github.com/autograd-course/autograd_course@main"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()
+
+# %% [markdown]
+# ## Is everything in place?
+#
+# Each line should begin with `OK`. Where one says `REPAIR`, the line below it says how. The same
+# cell works in JupyterLab and in Colab.
+
+# %% tags=["nbval-ignore-output"]
+from autograd_course.checkup import checkup
+
+checkup()
+
+# %% [markdown]
+# ## Does the visualizer answer?
+#
+# The lessons hold live pictures of real autograd graphs. Here is a small one, $L = (x \cdot y)^2$
+# at $x = 2$, $y = 3$. First the values travel from left to right; then, beginning with a 1 at the
+# loss, the gradients (marked ∂) travel back. Click on a node of the picture, or reach it with
+# Tab; then:
+#
+# | key | does |
+# | --- | --- |
+# | → and ← | one step forward, one step back |
+# | Home, End | to the first step, to the last |
+# | Space | play, pause |
+# | ↓ and ↑ | to the next node, to the one before |
+# | Enter, Esc | open the node, close it: its values, what its Function saved |
+#
+# The buttons below the picture do the same for the mouse, and a slider for each input changes its
+# value: drag $x$, and every number follows.
+
+# %%
+import torch
+
+from autograd_course import functions, gradient_flow
+
+
+def loss(x, y):
+    return functions.Square.apply(x * y)
+
+
+gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
+
+# %% [markdown]
+# If you see a picture but no buttons, the cell has not been run in this session: run it. If it
+# stays still after that, widgets are switched off in your front end; the lessons remain readable,
+# since every picture is also saved in the notebook, and the grader does not depend on them.
+
+# %% [markdown]
+# ## How grading works
+#
+# In an exercise you write a Function and pass it to `grade`, with the exercise's name. It tells
+# four things apart: *passed*, *not attempted*, *wrong*, and *the grader failed*, which is never
+# your fault. To see a wrong answer, let us give one. The exercise `square` asks for $y = x^2$;
+# this learner has doubled instead, and tried it at $x = 2$, where it makes no difference:
+
+# %%
+from torch.autograd import Function
+
+from autograd_course import grade, hint, progress
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output
+
+
+grade("square", Square)
+
+# %% [markdown]
+# The answer does not stop at "wrong". It names the *rule* that was broken (there is a catalogue
+# of them, and the lessons teach each), shows a *witness*, one element with the value expected and
+# the value that came, and says what to read. An exercise that you have not begun is *not
+# attempted*:
+
+
+# %%
+class NotYet(Function):
+    @staticmethod
+    def forward(ctx, x):
+        raise NotImplementedError
+
+
+grade("square", NotYet)
+
+# %% [markdown]
+# ### Hints
+#
+# Each exercise has three, from a nudge to nearly the answer. Every call gives the next one. They
+# cost no points; try for ten minutes before you take the first.
+
+# %%
+hint("square")
+
+# %% [markdown]
+# ### Progress
+#
+# Results are kept in one small file in your home folder (on Colab: as long as the machine lives).
+# What was passed once stays passed. The attempt and the hint above are in it already; `from
+# autograd_course.grader import reset` and `reset("square")` forgets them.
+
+# %%
+progress()
+
+# %% [markdown]
+# ### Asking outside the exercises
+#
+# The grader's judgement is yours to use on any Function, in or outside this course. `diagnose`
+# takes a Function and an example of its inputs:
+
+# %%
+from autograd_course import diagnose
+
+diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
+
+# %% [markdown]
+# ## The way ahead
+#
+# | | lesson | what it is for | |
+# | --- | --- | --- | --- |
+# | 00 | Start here | set-up, grader, visualizer | you are here |
+# | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without | ready |
+# | 02 | ctx rules | what is kept, how long, and what goes wrong otherwise | planned |
+# | 03 | Gradient patterns | products, broadcasting, reductions, softmax, gather | planned |
+# | 04 | Straight-through | training through a step that has no gradient | planned |
+# | 05 | Double backward | gradients of gradients, and how they vanish in silence | planned |
+# | 06 | Memory patterns | keep less, recompute, stay correct | planned |
+# | 07 | The attention challenge | from the formula to tiles, tier by tier | planned |
+# | 08 | Debugging clinic | finding what is wrong in code that you did not write | planned |
+# | 09 | Beyond eager | `vmap`, `torch.func`, `torch.compile`, custom operators | planned |
+# | 10 | External code | NumPy and SciPy, solvers, C++, Triton | planned |
+# | 11 | Ship it | export, ONNX, quantization | planned |
+#
+# Today 00 and 01 exist; a *planned* lesson has a place and no notebook yet. Each lesson is
+# followed by an exercise notebook of the same number. Lessons run from top to bottom; their
+# outputs are saved, so you can also just read.
+#
+# Next: [01 · A Function from end to end](01_template.ipynb).
