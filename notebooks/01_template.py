@@ -991,12 +991,12 @@ print("offset.grad     ", offset.grad.tolist())
 #
 # `diagnose` takes what `gradcheck` takes, and asks the questions that are missing: is backward
 # linear in $g$, are the raw shapes right, and if a value is wrong, *how* is it wrong? It answers
-# with the name of a rule and a witness, the smallest case that shows it. The forgetful twin
-# first:
+# with the name of a rule and a witness, one element that shows it. The forgetful twin first, on
+# the very inputs on which `gradcheck` let it pass: `diagnose` takes them for an example and varies
+# it.
 
 # %%
-x = torch.tensor([-2.0, 0.5, 3.0, 7.0], dtype=torch.float64, requires_grad=True)
-diagnose(ForgetfulReLU, (x, 6.0))
+diagnose(ForgetfulReLU, (below, 6.0))
 
 # %% [markdown]
 # Then the calm square, which passed `gradcheck`:
@@ -1008,11 +1008,13 @@ diagnose(CalmSquare, (x,))
 # And the loss that built the wall:
 
 # %%
+prediction = torch.linspace(0, 3, 6, dtype=torch.float64, requires_grad=True)
+target = torch.tensor([1.0, 0.2, 2.0, 1.0, 3.0, 2.2], dtype=torch.float64)
 diagnose(PinballLoss, (prediction, target, 0.9))
 
 # %% [markdown]
-# Divide what it got by what it expected: nine, which is $q/(1-q)$. There is the $1-q$ that the
-# colleague left out.
+# Right on one side of the line, and on the other nine times too steep. Nine is $q/(1-q)$: there
+# is the $1-q$ that the colleague left out.
 #
 # ### Checkpoint 3
 #

@@ -163,6 +163,14 @@ def test_only_inputs_that_ask_for_a_gradient_are_judged_where_some_do() -> None:
     assert diagnose(lazy, (X, Y)).findings[0].rule == "missing-gradient"
 
 
+def test_a_ceiling_that_the_example_stays_under_is_reached() -> None:
+    forgets_the_ceiling = saving(lambda x: x.clamp(0, 6), lambda x, g: g * (x > 0))
+    x = torch.tensor([-2.0, 0.5, 3.0], dtype=torch.float64, requires_grad=True)
+
+    assert torch.autograd.gradcheck(forgets_the_ceiling.apply, x)
+    assert diagnose(forgets_the_ceiling, x).findings[0].rule == "wrong-region"
+
+
 def test_the_sampler_finds_what_the_example_hides() -> None:
     untested_side = saving(torch.abs, lambda x, g: g)
     positive = X.abs() + 0.1

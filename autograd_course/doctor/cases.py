@@ -37,7 +37,10 @@ def in_double(value: Any) -> Any:
 
 
 def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:
-    """Multiply every floating element by its own random factor from 1/spread to spread."""
+    """Multiply every floating element by its own random factor from 1/spread to spread.
+
+    The largest element of each tensor grows by the whole spread: the example's range is left.
+    """
     return tuple(_varied(value, spread, rng) for value in case)
 
 
@@ -45,6 +48,8 @@ def _varied(value: Any, spread: float, rng: torch.Generator) -> Any:
     if not is_float(value):
         return value
     noise = 2 * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device) - 1
+    if value.numel():
+        noise.view(-1)[value.abs().argmax()] = 1.0
     moved = in_double(value) * spread**noise
     if not bool(value.any()):  # a factor leaves zeros where they are
         moved = moved + noise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, within
 
@@ -71,30 +73,28 @@ def _instead(m: Mismatch) -> str | None:
 
 
 def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
-    """Yield conditions on the input that hold for all wrong and no right elements.
+    """Yield conditions on the inputs that hold for all wrong and no right elements.
 
     With each comes the chance that so many elements fall apart this way by accident.
     """
-    x = m.input
-    measures: dict[str, Callable[[Tensor], Tensor]] = {
-        m.name: lambda t: t,
-        f"|{m.name}|": torch.abs,
-    }
-    for name, measure in measures.items():
-        value = measure(x)
+    for name, value, other in _measures(m):
         bad, good = value[m.wrong], value[right]
-        chance = 4 / max(1, _choose(bad.numel() + good.numel(), bad.numel()))
-        if float(bad.max()) < float(good.min()):
-            yield f"{name} < {_bound(m, float(bad.max()), float(good.min()))}", chance
-        elif float(bad.min()) > float(good.max()):
-            yield f"{name} > {_bound(m, float(good.max()), float(bad.min()))}", chance
+        chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
+        for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
+            if float(low) < float(high):
+                yield f"{name} {sign} {other or _bound(m, float(low), float(high))}", chance
 
 
-def _choose(n: int, k: int) -> int:
-    result = 1
-    for i in range(min(k, n - k, 20)):
-        result = result * (n - i) // (i + 1)
-    return result
+def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:
+    """Yield what a region may depend on: the input, its size, its distance from another input."""
+    yield m.name, m.input, ""
+    yield f"|{m.name}|", m.input.abs(), ""
+    for position, other in enumerate(m.evidence.inputs):
+        comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
+        if comparable and position != m.position:
+            difference = m.input - other
+            if bool((difference[m.wrong] > 0).all()) or bool((difference[m.wrong] < 0).all()):
+                yield m.name, difference, m.evidence.name(position)
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
