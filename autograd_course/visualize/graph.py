@@ -1,0 +1,117 @@
+"""Reading PyTorch's graph: its nodes, their order, and what they are called."""
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch.autograd.function import BackwardCFunction
+
+from autograd_course.visualize.summary import Summary
+from autograd_course.visualize.trace import Saved
+
+# What torch hands out as ``grad_fn``: a C++ node, or the ctx of a custom Function.
+GraphNode = Any
+
+_LONGEST = 60  # characters of an attribute that is no tensor
+_FIRST = -1
+
+
+def producers(node: GraphNode) -> list[tuple[int, GraphNode, int]]:
+    """Return ``(argument, node, output)`` for each differentiable argument of a node."""
+    edges = enumerate(node.next_functions)
+    return [(argument, source, output) for argument, (source, output) in edges if source]
+
+
+def in_forward_order(roots: Iterable[GraphNode], leaves: Sequence[GraphNode]) -> list[GraphNode]:
+    """Return all nodes behind ``roots``, each once and after all that it depends on.
+
+    Leaves come first, those of ``leaves`` in their order; the others stand as they were made.
+    """
+    found = _reachable(roots)
+    waiting = {node: len({id(source) for _, source, _ in producers(node)}) for node in found}
+    consumers: dict[GraphNode, list[GraphNode]] = {node: [] for node in found}
+    for node in found:
+        for source in {id(source): source for _, source, _ in producers(node)}.values():
+            consumers[source].append(node)
+    place = {leaf: index for index, leaf in enumerate(leaves)}
+    made = {node: _made(node, place) for node in found}
+    ready = [(made[node], i, node) for i, node in enumerate(found) if not waiting[node]]
+    heapq.heapify(ready)
+    order: list[GraphNode] = []
+    while ready:
+        node = heapq.heappop(ready)[-1]
+        order.append(node)
+        for consumer in consumers[node]:
+            waiting[consumer] -= 1
+            if not waiting[consumer]:
+                heapq.heappush(ready, (made[consumer], len(found) + len(order), consumer))
+    return order
+
+
+def _reachable(roots: Iterable[GraphNode]) -> list[GraphNode]:
+    found: dict[GraphNode, None] = {}
+    stack = list(roots)[::-1]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found[node] = None
+            stack += [source for _, source, _ in producers(node)][::-1]
+    return list(found)
+
+
+def _made(node: GraphNode, place: dict[GraphNode, int]) -> tuple[int, int]:
+    if is_leaf(node):
+        return _FIRST, place.get(node, len(place))
+    return node._sequence_nr(), 0
+
+
+def is_leaf(node: GraphNode) -> bool:
+    """Tell whether the node stands for a tensor that collects a gradient."""
+    return hasattr(node, "variable")
+
+
+def is_custom(node: GraphNode) -> bool:
+    """Tell whether the node belongs to a ``torch.autograd.Function`` written in Python."""
+    return isinstance(node, BackwardCFunction)
+
+
+def operation(node: GraphNode) -> str:
+    """Return the operation's name: ``MulBackward0`` is ``Mul``, a custom Function its class."""
+    if is_custom(node):
+        return str(node._forward_cls.__name__)
+    return re.sub(r"(Backward\d*|^torch::autograd::)", "", node.name())
+
+
+def saved_tensors(node: GraphNode) -> tuple[Saved, ...]:
+    """Return what a custom Function gave to ``save_for_backward``."""
+    if not is_custom(node):
+        return ()
+    kept = [tensor for tensor in node.saved_tensors if tensor is not None]
+    return tuple(Saved(Summary.of(tensor), tensor.nbytes) for tensor in kept)
+
+
+def attributes(node: GraphNode) -> tuple[tuple[str, str], ...]:
+    """Return what a custom Function put on its ctx by hand, as text."""
+    if not is_custom(node):
+        return ()
+    return tuple((name, _written(value)) for name, value in vars(node).items())
+
+
+def _written(value: Any) -> str:
+    if hasattr(value, "detach"):
+        return f"tensor {Summary.of(value).text}"
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """Number the names that repeat: ``Add``, ``Mul``, ``Add 2``."""
+    seen: Counter[str] = Counter()
+    return [_numbered(name, seen) for name in names]
+
+
+def _numbered(name: str, seen: Counter[str]) -> str:
+    seen[name] += 1
+    return name if seen[name] == 1 else f"{name} {seen[name]}"

@@ -1,0 +1,454 @@
+// The gradient flow widget. All words and numbers are made in Python (wording.py): a template such
+// as "∂ {4}" is filled with story.texts[4]. Here they are only shown, hidden and exchanged.
+
+const PULSE = 600; // milliseconds that a pulse travels along an edge
+const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
+const SCALE = { least: 0.25, most: 2, legible: 0.62, wide: 0.8, factor: 1.25 };
+const SVG = "http://www.w3.org/2000/svg";
+const ICONS = {
+  start: "M2 2h2v12H2zM14 2v12L5 8z",
+  back: "M12 2v12L3 8z",
+  play: "M3 1.5v13L14 8z",
+  pause: "M3 2h4v12H3zM9 2h4v12H9z",
+  next: "M4 2v12l9-6z",
+  end: "M12 2h2v12h-2zM2 2v12l9-6z",
+};
+
+const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+function make(tag, options = {}, ...children) {
+  const { className, text, ...attributes } = options;
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+function icon(name) {
+  const drawing = document.createElementNS(SVG, "svg");
+  const path = document.createElementNS(SVG, "path");
+  drawing.setAttribute("viewBox", "0 0 16 16");
+  drawing.setAttribute("aria-hidden", "true");
+  path.setAttribute("d", ICONS[name]);
+  drawing.append(path);
+  return drawing;
+}
+
+function button(label, face, onClick) {
+  const element = make("button", { type: "button", "aria-label": label, title: label }, face);
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+/** The picture: which values and gradients are visible, pulses, zoom, and the roving focus. */
+class Stage {
+  constructor(onOpen) {
+    this.view = make("div", { className: "agf-view" });
+    this.onOpen = onOpen;
+    this.scale = null; // null: chosen by the width
+    this.observer = new ResizeObserver(() => this.fit());
+    this.observer.observe(this.view);
+    this.view.addEventListener("click", (event) => this.clicked(event));
+    this.view.addEventListener("focusin", ({ target }) => {
+      if (this.holds(target)) this.rove(this.cards.indexOf(target));
+    });
+  }
+
+  show(story) {
+    this.story = story;
+    const parsed = new DOMParser().parseFromString(story.stage, "image/svg+xml");
+    this.svg = document.importNode(parsed.documentElement, true);
+    this.width = this.svg.viewBox.baseVal.width;
+    this.view.replaceChildren(this.svg);
+    this.svg.querySelector("title").remove(); // its tooltip would cover the cards
+    const all = (selector) => [...this.svg.querySelectorAll(selector)];
+    this.cards = all("[data-node]");
+    this.links = all(".agf-link");
+    this.factors = all(".agf-factor");
+    this.slots = all("[data-text]");
+    this.rove(0);
+    this.fit();
+  }
+
+  write(texts, fill) {
+    for (const slot of this.slots) slot.textContent = fill(slot.dataset.text, texts);
+    for (const factor of this.factors) {
+      const filled = factor.querySelector("text").textContent !== "";
+      factor.setAttribute("visibility", filled ? "visible" : "hidden");
+    }
+  }
+
+  /** Show the state after `step`; return which values and gradients are known by then. */
+  paint(step, fill) {
+    const { steps } = this.story;
+    const known = { value: new Set(), gradient: new Set(), went: new Set(), back: new Set() };
+    for (const past of steps.slice(0, step + 1)) {
+      const backward = past.phase === "backward";
+      past.nodes.forEach((node) => known[backward ? "gradient" : "value"].add(node));
+      past.edges.forEach((edge) => known[backward ? "back" : "went"].add(edge));
+    }
+    this.paintCards(steps[step], known, fill);
+    this.links.forEach((link, edge) => {
+      const now = steps[step].edges.includes(edge);
+      link.classList.toggle("agf-went", known.went.has(edge));
+      link.classList.toggle("agf-now-forward", now && steps[step].phase === "forward");
+      link.classList.toggle("agf-now-backward", now && steps[step].phase === "backward");
+    });
+    this.factors.forEach((factor, edge) =>
+      factor.classList.toggle("agf-went-back", known.back.has(edge)));
+  }
+
+  paintCards(current, known, fill) {
+    this.cards.forEach((card, node) => {
+      const { label, value, gradient } = this.story.cards[node];
+      const now = current.phase !== "start" && current.nodes.includes(node);
+      card.classList.toggle("agf-has-value", known.value.has(node));
+      card.classList.toggle("agf-has-gradient", known.gradient.has(node));
+      card.classList.toggle("agf-now", now && current.phase === "forward");
+      card.classList.toggle("agf-now-back", now && current.phase === "backward");
+      const told = known.value.has(node) ? fill(value) : "not yet known";
+      const sent = known.gradient.has(node) ? fill(gradient) : "not yet known";
+      card.setAttribute("aria-label", `${label}: value ${told}, gradient ${sent}`);
+    });
+  }
+
+  /** Let a pulse travel along each edge of a step: with the arrows forward, against them back. */
+  pulse({ edges, phase }) {
+    this.svg.querySelectorAll(".agf-pulse").forEach((pulse) => pulse.remove());
+    if (still()) return;
+    for (const edge of edges) this.travel(this.links[edge].querySelector("path"), phase);
+  }
+
+  travel(path, phase) {
+    const pulse = document.createElementNS(SVG, "circle");
+    const length = path.getTotalLength(), begun = performance.now();
+    pulse.setAttribute("class", phase === "backward" ? "agf-pulse agf-pulse-back" : "agf-pulse");
+    pulse.setAttribute("r", 6.5);
+    const move = (now) => {
+      const t = clamp((now - begun) / PULSE, 0, 1), eased = t * t * (3 - 2 * t);
+      const at = path.getPointAtLength(length * (phase === "backward" ? 1 - eased : eased));
+      pulse.setAttribute("transform", `translate(${at.x} ${at.y})`);
+      if (t < 1 && pulse.isConnected) requestAnimationFrame(move);
+      else pulse.remove();
+    };
+    this.svg.append(pulse);
+    move(begun);
+  }
+
+  /** Scroll the node into the middle, if not all is in view. */
+  follow(node) {
+    const box = this.cards[node].getBoundingClientRect(), view = this.view.getBoundingClientRect();
+    const left = box.left + box.width / 2 - view.left - view.width / 2;
+    const top = box.top + box.height / 2 - view.top - view.height / 2;
+    this.view.scrollBy({ left, top, behavior: still() ? "auto" : "smooth" });
+  }
+
+  fit() {
+    if (!this.svg || !this.view.clientWidth) return;
+    const fitting = Math.min(1, this.view.clientWidth / this.width);
+    this.resize(this.scale ?? (fitting >= SCALE.legible ? fitting : SCALE.wide));
+  }
+
+  resize(scale) {
+    const { width, height } = this.svg.viewBox.baseVal;
+    this.shown = scale;
+    this.svg.setAttribute("width", width * scale);
+    this.svg.setAttribute("height", height * scale);
+  }
+
+  zoom(factor) {
+    this.scale = clamp(this.shown * factor, SCALE.least, SCALE.most);
+    this.fit();
+  }
+
+  whole() {
+    this.scale = Math.min(1, this.view.clientWidth / this.width);
+    this.fit();
+  }
+
+  rove(node) {
+    this.roving = node;
+    this.cards.forEach((card, i) => card.setAttribute("tabindex", i === node ? 0 : -1));
+  }
+
+  focus(node) {
+    this.rove(node);
+    this.cards[node].focus();
+  }
+
+  holds(element) {
+    return this.cards.includes(element);
+  }
+
+  clicked({ target }) {
+    const node = this.cards.indexOf(target.closest("[data-node]"));
+    this.focus(node < 0 ? this.roving : node);
+    if (node >= 0) this.onOpen(node);
+  }
+}
+
+/** The numbers of one node. */
+class Details {
+  constructor(onClose) {
+    this.heading = make("h4");
+    this.list = make("dl");
+    const close = button("Close details", "×", onClose);
+    const options = { className: "agf-details", role: "region", "aria-label": "Details", hidden: "" };
+    this.element = make("section", options, this.heading, close, this.list);
+    this.node = null;
+  }
+
+  show(node, story, fill) {
+    this.node = node;
+    this.element.hidden = node === null;
+    if (node === null) return;
+    this.heading.textContent = story.cards[node].label;
+    this.list.replaceChildren(...story.cards[node].details.flatMap(([term, text]) => [
+      make("dt", { text: term }), make("dd", { text: fill(text) }),
+    ]));
+  }
+}
+
+/** Sliders for scalar inputs. Their sweeps lie here already; the kernel is told on release. */
+class Sliders {
+  constructor(onTexts, onWanted) {
+    this.element = make("div", { className: "agf-sliders" });
+    this.onTexts = onTexts;
+    this.onWanted = onWanted;
+    this.wanted = {};
+    this.rows = [];
+  }
+
+  show(sliders) {
+    if (this.rows.length !== sliders.length) {
+      this.rows = sliders.map((slider, i) => this.row(slider, i));
+      this.element.replaceChildren(...this.rows.map(({ row }) => row));
+    }
+    this.sliders = sliders;
+    sliders.forEach((slider, i) => {
+      const { range } = this.rows[i];
+      range.max = slider.values.length - 1;
+      range.disabled = false;
+      const wanted = this.wanted[slider.name] ?? slider.values[slider.index];
+      const index = slider.values.indexOf(wanted);
+      this.place(i, index < 0 ? slider.index : index);
+    });
+  }
+
+  /** Texts for where the sliders stand, if that is not where the story was traced. */
+  ahead() {
+    for (const [i, { values, index, frames }] of this.sliders.entries()) {
+      const at = Number(this.rows[i].range.value);
+      if (values[at] !== values[index] && frames[at]) return frames[at];
+    }
+    return null;
+  }
+
+  row({ name }, i) {
+    const range = make("input", { type: "range", min: 0, step: 1, "aria-label": `input ${name}` });
+    const output = make("output");
+    range.addEventListener("input", () => this.moved(i));
+    range.addEventListener("change", () => this.released(i));
+    const row = make("label", { className: "agf-slider" }, output, range);
+    return { row, range, output };
+  }
+
+  place(i, index) {
+    const { range, output } = this.rows[i], { name, labels } = this.sliders[i];
+    range.value = index;
+    output.textContent = `${name} = ${labels[index]}`;
+    range.setAttribute("aria-valuetext", output.textContent);
+  }
+
+  moved(i) {
+    const index = Number(this.rows[i].range.value), { name, values, frames } = this.sliders[i];
+    this.place(i, index);
+    this.wanted[name] = values[index];
+    // Sweeps of the other inputs hold for the old value of this one, until the kernel answers.
+    this.rows.forEach(({ range }, j) => { range.disabled = j !== i; });
+    if (frames[index]) this.onTexts(frames[index]);
+  }
+
+  released(i) {
+    const values = this.sliders.map(({ values }, j) => values[Number(this.rows[j].range.value)]);
+    this.onWanted(Object.fromEntries(this.sliders.map(({ name }, j) => [name, values[j]])));
+  }
+}
+
+/** All together: keeps the step, plays, and talks to the model. */
+class Flow {
+  constructor(model, element) {
+    this.model = model;
+    this.stage = new Stage((node) => this.open(this.details.node === node ? null : node));
+    this.details = new Details(() => this.open(null));
+    this.sliders = new Sliders((texts) => this.moved(texts), (inputs) => this.ask(inputs));
+    this.fill = (template, texts = this.texts) =>
+      template.replace(/\{(\d+)\}/g, (_, slot) => texts[Number(slot)]);
+    this.build(element);
+    this.listeners = { "change:story": () => this.tell(), "change:step": () => this.paint() };
+    for (const [event, heard] of Object.entries(this.listeners)) model.on(event, heard);
+    this.tell();
+  }
+
+  build(element) {
+    this.phase = make("span", { className: "agf-phase" });
+    this.sentence = make("span", { className: "agf-sentence" });
+    this.status = make("div", { className: "agf-status", role: "status" }, this.phase, this.sentence);
+    this.notice = make("p", { className: "agf-notice", role: "status" });
+    this.root = make("div", { className: "agf", role: "group" },
+      this.stage.view, this.controls(), this.status, this.sliders.element, this.notice,
+      this.details.element);
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    element.append(this.root);
+  }
+
+  controls() {
+    this.toStart = button("First step (Home)", icon("start"), () => this.go(0));
+    this.previous = button("Step back (left arrow)", icon("back"), () => this.go(this.step - 1));
+    this.player = button("Play (space)", icon("play"), () => this.toggle());
+    this.next = button("Step forward (right arrow)", icon("next"), () => this.go(this.step + 1));
+    this.toEnd = button("Last step (End)", icon("end"), () => this.go(this.last));
+    this.scrubber = make("input", { type: "range", min: 0, step: 1, "aria-label": "step" });
+    this.scrubber.addEventListener("input", () => this.go(Number(this.scrubber.value)));
+    this.count = make("span", { className: "agf-count" });
+    return make("div", { className: "agf-controls", role: "group", "aria-label": "Playback" },
+      this.toStart, this.previous, this.player, this.next, this.toEnd, this.scrubber, this.count,
+      make("span", { className: "agf-gap" }),
+      button("Zoom out", "−", () => this.stage.zoom(1 / SCALE.factor)),
+      button("Fit to width", "fit", () => this.stage.whole()),
+      button("Zoom in", "+", () => this.stage.zoom(SCALE.factor)));
+  }
+
+  get step() { return clamp(this.model.get("step"), 0, this.last); }
+  get last() { return this.story.steps.length - 1; }
+
+  /** Take over a story from the kernel; rebuild only what has changed. */
+  tell() {
+    const story = this.model.get("story"), rebuilt = this.story?.stage !== story.stage;
+    const reshaped = !this.story || JSON.stringify(this.story.cards) !== JSON.stringify(story.cards);
+    this.story = story;
+    this.root.setAttribute("aria-label", story.title);
+    this.notice.textContent = story.notice;
+    if (rebuilt) this.restage(reshaped);
+    this.sliders.show(story.sliders);
+    this.moveTexts(this.sliders.ahead() ?? story.texts);
+    this.paint();
+  }
+
+  restage(reshaped) {
+    const focused = this.stage.cards?.indexOf(document.activeElement) ?? -1;
+    if (reshaped) this.details.node = null;
+    this.stage.show(this.story);
+    if (focused >= 0) this.stage.focus(Math.min(focused, this.stage.cards.length - 1));
+    this.scrubber.max = this.last;
+  }
+
+  /** The reader moves an input: all numbers follow, at the beginning of the story from its end. */
+  moved(texts) {
+    this.pause();
+    this.moveTexts(texts);
+    if (this.step === 0) this.go(this.last, false);
+    else this.paint();
+  }
+
+  moveTexts(texts) {
+    this.texts = texts;
+    this.stage.write(texts, this.fill);
+  }
+
+  paint() {
+    const { step, last } = this, current = this.story.steps[step];
+    this.stage.paint(step, this.fill);
+    this.phase.textContent = { start: "Start", forward: "Forward", backward: "Backward" }[current.phase];
+    this.phase.dataset.phase = current.phase;
+    this.sentence.textContent = this.fill(current.text);
+    this.scrubber.value = step;
+    this.scrubber.setAttribute("aria-valuetext", `step ${step} of ${last}`);
+    this.count.textContent = `${step} / ${last}`;
+    this.toStart.disabled = this.previous.disabled = step === 0;
+    this.next.disabled = this.toEnd.disabled = step === last;
+    this.open(this.details.node);
+  }
+
+  open(node) {
+    this.details.show(node, this.story, this.fill);
+    this.stage.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
+  }
+
+  go(step, byReader = true) {
+    const before = this.step, after = clamp(step, 0, this.last);
+    if (byReader) this.pause();
+    if (after === before) return;
+    this.model.set("step", after);
+    this.model.save_changes();
+    const current = this.story.steps[after];
+    if (after === before + 1) this.stage.pulse(current);
+    if (current.phase !== "start") this.stage.follow(current.nodes[0]);
+  }
+
+  toggle() {
+    if (this.timer) return this.pause();
+    this.player.replaceChildren(icon("pause"));
+    this.player.setAttribute("aria-label", "Pause (space)");
+    this.player.title = "Pause (space)";
+    if (this.step === this.last) this.go(0, false);
+    const pace = this.last > PACE.manySteps ? PACE.many : PACE.few;
+    const tick = () => (this.step === this.last ? this.pause() : this.go(this.step + 1, false));
+    this.timer = setInterval(tick, pace);
+    tick();
+  }
+
+  pause() {
+    if (!this.timer) return;
+    clearInterval(this.timer);
+    this.timer = null;
+    this.player.replaceChildren(icon("play"));
+    this.player.setAttribute("aria-label", "Play (space)");
+    this.player.title = "Play (space)";
+  }
+
+  ask(inputs) {
+    this.model.set("inputs", inputs);
+    this.model.save_changes();
+  }
+
+  /** Keys never leave the widget: in JupyterLab, "d d" would delete the cell. */
+  pressed(event) {
+    event.stopPropagation();
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { stage, step, last } = this, onCard = stage.holds(event.target);
+    const native = event.target.matches("button, input");
+    const around = (by) => stage.focus(clamp(stage.roving + by, 0, stage.cards.length - 1));
+    const actions = {
+      ...(!native && {
+        ArrowRight: () => this.go(step + 1), ArrowLeft: () => this.go(step - 1),
+        Home: () => this.go(0), End: () => this.go(last), " ": () => this.toggle(),
+      }),
+      ...(onCard && {
+        ArrowDown: () => around(1), ArrowUp: () => around(-1),
+        Enter: () => this.open(this.details.node === stage.roving ? null : stage.roving),
+      }),
+      Escape: () => this.open(null),
+    };
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+
+  dispose() {
+    this.pause();
+    this.stage.observer.disconnect();
+    for (const [event, heard] of Object.entries(this.listeners)) this.model.off(event, heard);
+    this.root.remove();
+  }
+}
+
+function render({ model, el }) {
+  const flow = new Flow(model, el);
+  return () => flow.dispose();
+}
+
+export default { render };

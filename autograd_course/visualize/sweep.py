@@ -1,0 +1,131 @@
+"""What happens as an input moves: traces over a range, computed before anybody drags."""
+
+import io
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.visualize.inputs import input_names
+from autograd_course.visualize.picture import Picture
+from autograd_course.visualize.script import Script
+from autograd_course.visualize.trace import Trace, TraceError
+from autograd_course.visualize.tracing import trace_gradient_flow
+from autograd_course.visualize.wording import script
+
+Range = tuple[float, float]
+HALF = 30  # positions of a slider on each side of the middle
+_LEAST_REACH = 3.0
+_MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these, sliders are made only if asked for
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A function, its inputs, and the ranges in which some of its scalar inputs may move."""
+
+    fn: Any
+    inputs: tuple[Any, ...]
+    names: tuple[str, ...]
+    ranges: Mapping[str, Range]
+
+    def trace(self, at: Mapping[str, float]) -> Trace:
+        """Trace the function with the named inputs at other values."""
+        moved = {id(x): at[n] for n, x in self._named() if n in at}
+        inputs = [_at(x, moved[id(x)]) if id(x) in moved else x for x in self.inputs]
+        # Where one tensor was given twice, one tensor is given again.
+        again = {id(old): new for old, new in zip(self.inputs, inputs, strict=True)}
+        inputs = [again[id(old)] for old in self.inputs]
+        return trace_gradient_flow(self.fn, *inputs, names=self.names)
+
+    def values(self) -> dict[str, float]:
+        """Return the given values of the inputs that may move."""
+        return {name: x.item() for name, x in self._named() if name in self.ranges}
+
+    def sliders(self, at: Mapping[str, float], words: Script) -> list[dict[str, Any]]:
+        """Return a slider for each range: its values, and the texts to show at each.
+
+        A value at which the graph is another, or the function raises, has ``None`` for texts.
+        """
+        return [self._slider(name, at, words) for name in self.ranges]
+
+    def _slider(self, name: str, at: Mapping[str, float], words: Script) -> dict[str, Any]:
+        values = _positions(*self.ranges[name], at[name])
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            frames = [self._texts({**at, name: value}, words) for value in values]
+        labels = [f"{value:.4g}" for value in values]
+        return {
+            "name": name,
+            "values": values,
+            "labels": labels,
+            "frames": frames,
+            "index": values.index(at[name]),
+        }
+
+    def _texts(self, at: Mapping[str, float], words: Script) -> Sequence[str] | None:
+        try:
+            moved = script(self.trace(at))
+        except TraceError:
+            return None
+        return moved.texts if moved == words else None
+
+    def _named(self) -> list[tuple[str, Tensor]]:
+        return _scalars(self.inputs, self.names)
+
+
+def experiment(
+    fn: Any, inputs: Sequence[Any], names: Sequence[str] | None, sweep: Mapping[str, Range] | None
+) -> Experiment:
+    """Check and name what is to be traced. Without ``sweep`` nothing may move.
+
+    Raises :class:`TraceError` if ``sweep`` names something else than a scalar input.
+    """
+    called = tuple(input_names(fn, inputs, names))
+    movable = [name for name, _ in _scalars(inputs, called)]
+    if wrong := [name for name in sweep or {} if name not in movable]:
+        raise TraceError(
+            f"sweep names {wrong[0]!r}, which is not a scalar input; "
+            f"those are: {', '.join(movable) or 'none'}."
+        )
+    ranges = {name: (float(low), float(high)) for name, (low, high) in (sweep or {}).items()}
+    return Experiment(fn, tuple(inputs), called, ranges)
+
+
+def natural_ranges(
+    inputs: Sequence[Any], names: Sequence[str], picture: Picture
+) -> dict[str, Range]:
+    """Choose a range for each scalar input of a small graph; none where that would be many."""
+    scalars = _scalars(inputs, names)
+    if len(scalars) > _MOST_SLIDERS or len(picture.trace.nodes) > _MOST_NODES:
+        return {}
+    return {name: _around(x.item()) for name, x in scalars}
+
+
+def _around(value: float) -> Range:
+    reach = max(_LEAST_REACH, abs(value))
+    return value - reach, value + reach
+
+
+def _scalars(inputs: Sequence[Any], names: Sequence[str]) -> list[tuple[str, Tensor]]:
+    seen: dict[int, tuple[str, Tensor]] = {}
+    asked = any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    for name, x in zip(names, inputs, strict=True):
+        movable = isinstance(x, Tensor) and x.shape == () and x.is_floating_point()
+        if movable and (x.requires_grad or not asked) and bool(x.isfinite()):
+            seen.setdefault(id(x), (name, x))
+    return list(seen.values())
+
+
+def _at(tensor: Tensor, value: float) -> Tensor:
+    return torch.full_like(tensor.detach(), value).requires_grad_(tensor.requires_grad)
+
+
+def _positions(low: float, high: float, value: float) -> list[float]:
+    """Return evenly spaced values, and the current one among them exactly."""
+    grid = [round(low + (high - low) * i / (2 * HALF), 10) for i in range(2 * HALF + 1)]
+    near = [at for at in grid if abs(at - value) > 1e-9 * max(1.0, abs(value))]
+    return sorted([*near, value])

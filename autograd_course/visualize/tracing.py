@@ -1,0 +1,141 @@
+"""Tracing a function: one real forward, one real backward."""
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from autograd_course.visualize.assemble import Passes, assemble
+from autograd_course.visualize.capture import BackwardGradients, ForwardValues
+from autograd_course.visualize.graph import in_forward_order, is_leaf, operation
+from autograd_course.visualize.inputs import (
+    as_callable,
+    captured_names,
+    fresh_leaves,
+    input_names,
+    title,
+)
+from autograd_course.visualize.summary import Summary
+from autograd_course.visualize.trace import Trace, TraceError
+
+
+def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:
+    """Run ``fn(*inputs)`` and its backward pass once, and record both.
+
+    ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called) or any callable that
+    returns a tensor or a tuple of some. If that is not one number, the loss is the sum of all
+    elements. ``inputs`` are its arguments; tensors are copied. ``names`` are for the inputs;
+    without them, the parameters' own names are used.
+
+    The caller's tensors, gradients, random state, grad mode and default dtype stay as they are,
+    and nothing of the graph is kept alive.
+
+    Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises, or
+    if the result is not a tensor or does not depend on the inputs.
+    """
+    call, arguments = as_callable(fn), fresh_leaves(inputs)
+    named = {id(x): name for x, name in _named_once(arguments, input_names(fn, inputs, names))}
+    with _undisturbed():
+        outputs, values = _forward(call, arguments, title(fn))
+        passes = _backward(outputs, values, [x for x in arguments if id(x) in named])
+    foreign = any(id(leaf) not in named for leaf in passes.leaves.values())
+    return assemble(title(fn), passes, named | (captured_names(fn) if foreign else {}))
+
+
+def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    seen: set[int] = set()
+    for argument, name in zip(arguments, names, strict=True):
+        if isinstance(argument, Tensor) and argument.requires_grad and id(argument) not in seen:
+            seen.add(id(argument))
+            yield argument, name
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Trace under grad mode, whatever the caller's, and give the random state back."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    dtype = torch.get_default_dtype()
+    try:
+        with (
+            torch.random.fork_rng(devices=list(devices)),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+def _forward(
+    call: Callable[..., Any], arguments: Sequence[Any], name: str
+) -> tuple[list[Tensor], ForwardValues]:
+    with ForwardValues() as values:
+        try:
+            result = call(*arguments)
+        except Exception as error:
+            raise TraceError(f"{name} raised {_told(error)}.") from error
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    tensors = [output for output in outputs if isinstance(output, Tensor)]
+    if not tensors:
+        raise TraceError(
+            f"{name} returned {type(result).__name__}, not a tensor; let it return the loss."
+        )
+    differentiable = [tensor for tensor in tensors if tensor.requires_grad]
+    if not differentiable:
+        raise TraceError(
+            f"The output of {name} does not depend on its inputs through autograd; "
+            "look for detach(), no_grad(), .item() or a rounding to integers on the way."
+        )
+    for tensor in differentiable:
+        values.note(tensor)
+    return differentiable, values
+
+
+def _backward(outputs: list[Tensor], values: ForwardValues, arguments: Sequence[Tensor]) -> Passes:
+    roots = [(edge.node, edge.output_nr) for edge in map(get_gradient_edge, outputs)]
+    first = [get_gradient_edge(argument).node for argument in arguments]
+    nodes = in_forward_order([node for node, _ in roots], first)
+    leaves = {node: node.variable for node in nodes if is_leaf(node)}
+    gradients = BackwardGradients()
+    seeds = [torch.ones_like(output) for output in outputs]
+    try:
+        with gradients.watching(nodes):
+            # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
+            found = torch.autograd.grad(
+                outputs, list(leaves.values()), seeds, retain_graph=True, allow_unused=True
+            )
+    except Exception as error:
+        where = "backward" if gradients.running is None else operation(gradients.running)
+        raise TraceError(f"The backward of {where} raised {_told(error)}.") from error
+    collected = {
+        leaf: None if gradient is None else Summary.of(gradient)
+        for leaf, gradient in zip(leaves, found, strict=True)
+    }
+    return Passes(
+        nodes=nodes,
+        roots=roots,
+        leaves=leaves,
+        outputs=[Summary.of(output) for output in outputs],
+        seeds=[Summary.of(seed) for seed in seeds],
+        values=values.of,
+        gradients=gradients,
+        collected=collected,
+    )
+
+
+def _told(error: Exception) -> str:
+    """Say what was raised, and on which line of the caller's code."""
+    ours, theirs = Path(__file__).parent, Path(torch.__file__).parent
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not {ours, theirs} & set(Path(frame.filename).parents)
+    ]
+    place = f" at `{frames[-1].line}`" if frames and frames[-1].line else ""
+    text = str(error).strip().rstrip(".")
+    return f"{type(error).__name__}{place}" + (f": {text}" if text else "")

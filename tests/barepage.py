@@ -1,0 +1,80 @@
+"""A widget's ES module in a bare page, with a model that only remembers: no server, no kernel."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from labdrive import find_chromium
+from playwright.sync_api import Browser, Page, sync_playwright
+
+# What anywidget's front end gives to ``render``, without a kernel behind it.
+MODEL = """
+const listeners = {};
+window.state = STATE;
+window.saved = [];
+window.model = {
+  get: name => state[name],
+  set: (name, value) => {
+    if (state[name] === value) return;
+    state[name] = value;
+    (listeners[`change:${name}`] || []).forEach(heard => heard());
+  },
+  save_changes: () => saved.push(structuredClone({step: state.step, inputs: state.inputs})),
+  on: (event, heard) => (listeners[event] ||= []).push(heard),
+  off: (event, heard) => { listeners[event] = listeners[event].filter(h => h !== heard); },
+};
+window.escaped = [];
+document.addEventListener('keydown', event => escaped.push(event.key));
+const url = URL.createObjectURL(new Blob([MODULE], {type: 'text/javascript'}));
+window.dispose = await import(url).then(
+  widget => widget.default.render({model, el: document.querySelector('main')}));
+"""
+
+
+def chromium_or_skip() -> str:
+    """Return a browser; without one skip, but fail where tests are to be complete."""
+    if found := find_chromium():
+        return found
+    reason = "no Chromium found: install chromium, or name one in the environment variable CHROMIUM"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextlib.contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Run a headless Chromium."""
+    executable = chromium_or_skip()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=executable,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def showing(
+    browser: Browser, module: Path, style: str, state: dict, dark: bool = False, still: bool = True
+) -> Iterator[Page]:
+    """Show a widget on a page in JupyterLab's light or dark colors; no error may be raised."""
+    motion = "reduce" if still else "no-preference"
+    page = browser.new_page(viewport={"width": 900, "height": 800}, reduced_motion=motion)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    ground, ink = ("#111111", "#ffffffde") if dark else ("#ffffff", "#000000de")
+    page.set_content(
+        f"<body data-jp-theme-light='{'false' if dark else 'true'}' style='background:{ground};"
+        f"--jp-layout-color0:{ground};--jp-ui-font-color1:{ink}'><style>{style}</style><main></main>"
+    )
+    script = MODEL.replace("STATE", json.dumps(state)).replace(
+        "MODULE", json.dumps(module.read_text(encoding="utf-8"))
+    )
+    page.evaluate(f"(async () => {{{script}}})()")
+    yield page
+    page.close()
+    assert not errors

@@ -1,0 +1,162 @@
+"""The widget without a browser: what it tells the page, and what it leaves in the notebook."""
+
+import base64
+import json
+import re
+
+import pytest
+import torch
+from flows import loss, transformer_block, two_and_three
+from torch import Tensor
+
+from autograd_course.visualize import GradientFlow, TraceError, describe, gradient_flow
+from autograd_course.visualize.widget import STATIC
+
+
+@pytest.fixture
+def flow() -> GradientFlow:
+    return gradient_flow(loss, *two_and_three())
+
+
+def slider(flow: GradientFlow, name: str) -> dict:
+    return next(slider for slider in flow.story["sliders"] if slider["name"] == name)
+
+
+def card(flow: GradientFlow, title: str) -> dict:
+    return next(card for card in flow.story["cards"] if card["title"] == title)
+
+
+def filled(template: str, texts: list[str]) -> str:
+    return re.sub(r"\{(\d+)\}", lambda slot: texts[int(slot[1])], template)
+
+
+def test_a_saved_notebook_has_the_picture_and_the_account(flow: GradientFlow) -> None:
+    data, _ = flow._repr_mimebundle_()
+
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert data["text/plain"] == describe(flow.trace) == repr(flow)
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "image/svg+xml" not in data
+
+
+def test_what_is_sent_to_the_page_is_json(flow: GradientFlow) -> None:
+    json.dumps(flow.get_state(), allow_nan=False, default=lambda _: "widget")
+
+
+def test_the_story_goes_forward_then_back(flow: GradientFlow) -> None:
+    phases = [step["phase"] for step in flow.story["steps"]]
+
+    assert phases == ["start"] + ["forward"] * 4 + ["backward"] * 6
+    assert flow.steps == 10
+
+
+def test_a_step_past_the_end_is_the_end(flow: GradientFlow) -> None:
+    flow.step = 99
+
+    assert flow.step == 10
+
+
+def test_a_sweep_holds_what_the_picture_says_at_each_value(flow: GradientFlow) -> None:
+    sweep = slider(flow, "x")
+    frame = sweep["frames"][sweep["values"].index(-1.0)]
+
+    assert filled(card(flow, "x")["gradient"], frame) == "-2"
+    assert filled(card(flow, "loss")["value"], frame) == "4"
+    assert sweep["values"][sweep["index"]] == 2.0
+    assert sweep["frames"][sweep["index"]] == flow.story["texts"]
+
+
+def test_moving_an_input_traces_anew(flow: GradientFlow) -> None:
+    flow.step = 10
+    flow.inputs = {"x": -1.0, "y": 0.5}
+
+    assert filled(card(flow, "loss")["value"], flow.story["texts"]) == "1.5"
+    assert slider(flow, "y")["values"][slider(flow, "y")["index"]] == 0.5
+    assert flow.step == 10
+
+
+def test_a_range_can_be_chosen() -> None:
+    flow = gradient_flow(loss, *two_and_three(), sweep={"y": (0, 6)})
+
+    (only,) = flow.story["sliders"]
+    assert (only["name"], only["values"][0], only["values"][-1]) == ("y", 0, 6)
+
+
+def test_a_range_may_leave_the_value_out() -> None:
+    flow = gradient_flow(torch.sin, torch.tensor(2.0), names="x", sweep={"x": (0, 1)})
+
+    assert slider(flow, "x")["values"][-1] == 2.0
+
+
+def test_sliders_can_be_left_out() -> None:
+    assert gradient_flow(loss, *two_and_three(), sweep=False).story["sliders"] == []
+
+
+def test_a_large_graph_and_a_tensor_have_no_slider() -> None:
+    block, x = transformer_block()
+
+    assert gradient_flow(block, x).story["sliders"] == []
+    assert gradient_flow(torch.sum, torch.ones(3)).story["sliders"] == []
+
+
+def branching(x: Tensor) -> Tensor:
+    return x.sin() if x > 0 else x.exp() * 2
+
+
+def test_where_the_graph_is_another_the_kernel_is_asked() -> None:
+    flow = gradient_flow(branching, torch.tensor(1.0))
+    sweep = slider(flow, "x")
+
+    assert sweep["frames"][sweep["values"].index(-0.5)] is None
+    flow.inputs = {"x": -0.5}
+    assert [c["title"] for c in flow.story["cards"]] == ["x", "Exp", "Mul", "loss"]
+
+
+def limited(x: Tensor) -> Tensor:
+    if x > 3:
+        raise ValueError("too large")
+    return x * x
+
+
+def test_where_the_function_raises_the_last_picture_stays_with_a_notice() -> None:
+    flow = gradient_flow(limited, torch.tensor(2.0))
+    before = flow.story["texts"]
+
+    flow.inputs = {"x": 4.0}
+
+    assert "limited raised ValueError" in flow.story["notice"]
+    assert flow.story["texts"] == before
+
+
+def test_a_sweep_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def talkative(x: Tensor) -> Tensor:
+        print("once")
+        return x * x
+
+    gradient_flow(talkative, torch.tensor(2.0))
+
+    assert capsys.readouterr().out == "once\n"
+
+
+@pytest.mark.parametrize("name", ["z", "y"])
+def test_a_sweep_of_something_else_is_refused(name: str) -> None:
+    with pytest.raises(TraceError, match=f"sweep names '{name}', which is not a scalar input"):
+        gradient_flow(
+            lambda x, y: (x * y).sum(), torch.tensor(1.0), torch.ones(2), sweep={name: (0, 1)}
+        )
+
+
+def test_the_loss_itself_is_refused() -> None:
+    with pytest.raises(TraceError, match="needs a function to run as its first argument"):
+        gradient_flow(loss(*two_and_three()))
+
+
+def test_a_notebook_shows_a_refusal_as_one_sentence() -> None:
+    assert TraceError("No.")._render_traceback_() == ["TraceError: No."]
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in STATIC.iterdir()))
+def test_nothing_is_loaded_from_elsewhere(file: str) -> None:
+    text = (STATIC / file).read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+
+    assert not re.search(r"https?:|@import|url\(|\bimport\b", text)
