@@ -1,0 +1,420 @@
+# %% [markdown]
+# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/01_template.ipynb)
+#
+# # 01 · The template: exercises
+#
+# Lesson 01 showed the parts. Here you put them together: six Functions to write, then five broken ones to repair.
+#
+# **Given:** the task, the formula of forward, the name and the signature of every class.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **Bounds that hold everywhere:**
+#
+# - `backward` is a formula that you derive and write down, not a call of autograd.
+# - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
+# - Every shape counts: matrices, single numbers (0-dim), axes of length 1.
+#
+# 18 points, about 45 minutes.
+
+# %% tags=["setup"]
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "git+https://github.com/autograd-course/autograd_course@main"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()
+
+# %%
+import torch
+from torch import Tensor
+
+from autograd_course import diagnose, grade, hint, progress
+
+# %% [markdown]
+# ## How to work
+#
+# After each exercise stands its grader cell. Run it as often as you like: it runs your class on inputs of several shapes and says `passed`, or which rule is broken, on which element, and what to reread.
+# An exercise that you have not begun is `not attempted`, so the whole notebook runs from top to bottom at any time.
+#
+# Stuck? `hint("square")` in a cell of its own gives a nudge, once more the idea, a third time nearly the answer.
+# `progress()` shows where you are, also after a restart of the kernel.
+#
+# One piece of advice: write one class, grade it, and only then begin the next.
+
+# %% [markdown]
+# ## 1 · Square (1 point)
+#
+# Forward is $y = x^2$, element by element. With $g = \partial L / \partial y$ coming from upstream, backward returns
+#
+# $$\frac{\partial L}{\partial x} = \frac{\partial y}{\partial x} \, g .$$
+#
+# **Write** both methods. `grad_output` is $g$, and `x` may have any shape.
+
+
+# %% nbgrader={"grade": false, "grade_id": "square", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "square-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("square", Square)
+
+# %% [markdown]
+# ## 2 · Scaled sigmoid (2 points)
+#
+# A sigmoid that rises to `gain` with a steepness `slope`, both Python numbers:
+#
+# $$y = \text{gain} \cdot \sigma(\text{slope} \cdot x), \qquad \sigma(t) = \frac{1}{1 + e^{-t}} .$$
+#
+# **Write** both methods.
+# **Bound:** save nothing but the output $y$. The next layer keeps $y$ alive anyway, so your Function costs no memory at all, and $x$ may be freed.
+# For that, backward must be written in terms of $y$. A number that is not a tensor gets `None` as its gradient.
+
+
+# %% nbgrader={"grade": false, "grade_id": "scaled-sigmoid", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class ScaledSigmoid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, gain: float, slope: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "scaled-sigmoid-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("scaled-sigmoid", ScaledSigmoid)
+
+# %% [markdown]
+# ## 3 · Weighted sum (2 points)
+#
+# Blend two tensors by a third of the same shape:
+#
+# $$z = w \, x + (1 - w) \, y .$$
+#
+# **Write** both methods. All three inputs are tensors, so backward returns three gradients, in the order of forward's arguments.
+
+
+# %% nbgrader={"grade": false, "grade_id": "weighted-sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class WeightedSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "weighted-sum-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("weighted-sum", WeightedSum)
+
+# %% [markdown]
+# ## 4 · Clipped ReLU with a stated convention (2 points)
+#
+# $$y = \min(\max(x, 0), \text{ceiling})$$
+#
+# At $x = 0$ and $x = \text{ceiling}$ no derivative exists, and the author of a Function has to choose. The lesson's ClippedReLU chose 0 at both.
+#
+# **Bound:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it.
+# **Write** both methods; `ceiling` is a positive Python number.
+
+
+# %% nbgrader={"grade": false, "grade_id": "clipped-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class ClippedReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, ceiling: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "clipped-relu-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("clipped-relu", ClippedReLU)
+
+# %% [markdown]
+# ## 5 · Linear with an optional bias (3 points)
+#
+# $$y = x W^\top + b$$
+#
+# | tensor | shape |
+# | --- | --- |
+# | `x` | `(..., in)`: any number of leading axes, also none |
+# | `weight` | `(out, in)` |
+# | `bias` | `(out,)`, or `None`, or not given |
+# | `y` | `(..., out)` |
+#
+# **Write** both methods. backward returns three values whether or not there is a bias: what belongs in the third place when there is none?
+# Let the shapes lead you: of all products of $g$ with what you saved, few have the shape of $W$.
+
+
+# %% nbgrader={"grade": false, "grade_id": "linear", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "linear-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("linear", Linear)
+
+# %% [markdown]
+# ## 6 · To polar coordinates: two outputs (3 points)
+#
+# $$r = \sqrt{x^2 + y^2}, \qquad \theta = \operatorname{atan2}(y, x)$$
+#
+# Two outputs mean two upstream gradients, and each input collects from both of them:
+#
+# $$\frac{\partial L}{\partial x} = \frac{\partial r}{\partial x} g_r + \frac{\partial \theta}{\partial x} g_\theta, \qquad
+# \frac{\partial L}{\partial y} = \frac{\partial r}{\partial y} g_r + \frac{\partial \theta}{\partial y} g_\theta .$$
+#
+# **Write** both methods; forward returns the pair `(r, theta)`. `torch.hypot` and `torch.atan2` are allowed.
+# When a loss uses only one of the outputs, the other's gradient arrives as zeros: nothing to do for you.
+
+
+# %% nbgrader={"grade": false, "grade_id": "to-polar", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class ToPolar(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_r: Tensor, grad_theta: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "to-polar-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("to-polar", ToPolar)
+
+# %% [markdown]
+# ## Repair five broken backwards
+#
+# A colleague has left, and five Functions of theirs are in use. Each forward is right, each runs without complaint at first sight, and each of them spoils the training of whatever stands before it.
+# Most of what you do with custom Functions in practice is this: code that somebody else wrote, and a suspicion.
+#
+# `diagnose` examines a Function on an example call. Its report has
+#
+# - the **rule** that is broken, a name you can search for,
+# - a **witness**: an element of a gradient, what it should be and what it is,
+# - what to **look at**.
+#
+# It names the fault. The repair is yours: derive from the broken class, so that its forward stays, and override `backward`.
+
+# %% [markdown]
+# ### 7 · Cube (1 point)
+#
+# $y = x^3$
+
+
+# %%
+class BrokenCube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2
+
+
+x = torch.tensor([[0.5, -1.0, 2.0], [-0.3, 1.5, 0.8]], dtype=torch.float64)
+diagnose(BrokenCube, (x,))
+
+
+# %% [markdown]
+# The report says what backward does not do. Notice that a loss of `y.sum()` would never show it: there, every entry of `grad_output` is 1.
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-cube", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Cube(BrokenCube):
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-cube-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("repair-cube", Cube)
+
+# %% [markdown]
+# ### 8 · Multiply (1 point)
+#
+# $z = x \, y$, for two tensors of one shape.
+
+
+# %%
+class BrokenMultiply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return x * grad_output, y * grad_output
+
+
+y = torch.tensor([[2.0, 0.4, -1.2], [0.9, -0.7, 3.0]], dtype=torch.float64)
+diagnose(BrokenMultiply, (x, y))
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Multiply(BrokenMultiply):
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-multiply-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("repair-multiply", Multiply)
+
+# %% [markdown]
+# ### 9 · Mean (1 point)
+#
+# The mean over the last axis, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
+
+
+# %%
+class BrokenMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.shape = x.shape
+        return x.mean(-1)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        return grad_output.unsqueeze(-1).expand(ctx.shape)
+
+
+diagnose(BrokenMean, (x,))
+
+
+# %% [markdown]
+# A fault of this kind is easily missed: every gradient has the right direction, and training still works, only with a learning rate that nobody chose.
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-mean", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Mean(BrokenMean):
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-mean-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("repair-mean", Mean)
+
+# %% [markdown]
+# ### 10 · Absolute value (1 point)
+#
+# $y = |x|$. At $x = 0$ any slope from −1 to 1 is accepted.
+
+
+# %%
+class BrokenAbsolute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * (x > 0)
+
+
+diagnose(BrokenAbsolute, (x,))
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-absolute", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Absolute(BrokenAbsolute):
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-absolute-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("repair-absolute", Absolute)
+
+# %% [markdown]
+# ### 11 · Power (1 point)
+#
+# $y = x^p$, with a Python number $p$.
+
+
+# %%
+class BrokenPower(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, exponent: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.exponent = exponent
+        return x**exponent
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return ctx.exponent * x ** (ctx.exponent - 1) * grad_output
+
+
+diagnose(BrokenPower, (x, 3))
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-power", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Power(BrokenPower):
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-power-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("repair-power", Power)
+
+# %% [markdown]
+# ## Where you are
+#
+# The table below comes from your progress file, so it also counts what you solved on another day.
+
+# %% tags=["nbval-ignore-output"]
+progress()
+
+# %% [markdown]
+# ## Where next
+#
+# When all eleven are passed, you can write and check any Function whose backward is a formula. Lesson 02 is about `ctx`: what it is, how long it lives, and what goes wrong when its rules are broken.
+# Until then, a good use of ten minutes: run `diagnose` on a Function of your own.
