@@ -1,0 +1,122 @@
+"""The command ``autograd-course``.
+
+Exit codes: 0 done, 1 could not be done, 2 not understood (an unknown name or option).
+"""
+
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
+
+app = typer.Typer(
+    help="Write, test and trust custom autograd Functions in PyTorch.",
+    epilog="Exit codes: 0 done, 1 could not be done, 2 not understood.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+# A URL or a file name must stay in one piece: nothing here is wrapped, colored or read as markup.
+_out = Console(soft_wrap=True, highlight=False, markup=False)
+_err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    _err.print(message)
+    raise typer.Exit(code)
+
+
+def _wants_browser(no_browser: bool) -> bool:
+    return not no_browser and os.environ.get("BROWSER", "").lower() != "none"
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    closest = get_close_matches(name.lower().replace("_", "-"), names, n=3, cutoff=0.4) or names
+    return f"There is no {kind} {name!r}. Closest: {', '.join(closest)}."
+
+
+@app.callback()
+def course() -> None:
+    """Write, test and trust custom autograd Functions in PyTorch."""
+
+
+@app.command()
+def lab(
+    notebook: Annotated[
+        Path, typer.Option(help="The notebook to open, relative to here or to the course folder.")
+    ] = FIRST_NOTEBOOK,
+    port: Annotated[
+        int,
+        typer.Option(
+            envvar="PORT",
+            min=0,
+            max=65535,
+            help="Where to serve; if it is taken, the next free port. 0: any.",
+        ),
+    ] = 8888,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address; so does BROWSER=none.")
+    ] = False,
+) -> None:
+    """Open the course in JupyterLab, served to this machine only."""
+    if find_spec("jupyterlab") is None:
+        _fail("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'", 1)
+    from autograd_course.lab.launcher import serve
+
+    try:
+        folder = course_folder(Path.cwd())
+    except LabError as error:
+        _fail(str(error), 1)
+    try:
+        opened = notebook_in(folder, notebook)
+    except LabError as error:
+        raise typer.BadParameter(str(error), param_hint="--notebook") from None
+    serve(folder, opened, port=port, open_browser=_wants_browser(no_browser), say=_out.print)
+
+
+@app.command()
+def status() -> None:
+    """Show which exercises are passed and which points they gave."""
+    from autograd_course.grader import progress
+
+    _out.print(str(progress()))
+
+
+@app.command()
+def hint(
+    exercise: Annotated[str, typer.Argument(help="The id of an exercise, as in: square.")],
+) -> None:
+    """Give the next hint for an exercise."""
+    from autograd_course.grader.exercises import UnknownExerciseError, find
+    from autograd_course.grader.hints import hint as next_hint
+
+    try:
+        known = find(exercise)
+    except UnknownExerciseError as unknown:
+        raise typer.BadParameter(str(unknown), param_hint="EXERCISE") from None
+    _out.print(str(next_hint(known.id)))
+
+
+@app.command()
+def explain(
+    rule: Annotated[str, typer.Argument(help="The name of a rule, as a diagnosis prints it.")],
+) -> None:
+    """Say what a rule of the diagnosis means and which lesson teaches it."""
+    from autograd_course.doctor import RULES
+
+    if rule not in RULES:
+        raise typer.BadParameter(_unknown("rule", rule, RULES), param_hint="RULE")
+    known = RULES[rule]
+    _out.print(f"{known.name} ({known.severity}): {known.title}\n\n{known.hint}\n")
+    _out.print(f"Taught in lesson {known.lesson}.")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,1 @@
+"""The course's own way to start JupyterLab."""

@@ -1,0 +1,39 @@
+"""Which folder and which notebook JupyterLab opens."""
+
+from pathlib import Path
+
+FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
+REPOSITORY = Path(__file__).parents[2]
+
+
+class LabError(Exception):
+    """JupyterLab cannot be started as asked; the message is one sentence for the learner."""
+
+
+def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
+    """Return the course folder: the nearest of ``start`` and its parents, else ``repository``.
+
+    A course folder is one that holds ``notebooks/00_start_here.ipynb``. ``repository`` is where an
+    editable install lives. Raises :class:`LabError` where none of them is one.
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents, repository):
+        if (folder / FIRST_NOTEBOOK).is_file():
+            return folder
+    raise LabError(
+        f"No course folder here: neither {start} nor a folder above it holds {FIRST_NOTEBOOK}. "
+        "Change into your copy of the course, then try again."
+    )
+
+
+def notebook_in(folder: Path, notebook: Path) -> Path:
+    """Return ``notebook`` relative to ``folder``; as typed, it is relative to either cwd or folder.
+
+    Raises :class:`LabError` where the file does not exist, or lies outside the course folder.
+    """
+    found = next((path for path in (notebook, folder / notebook) if path.is_file()), None)
+    if found is None:
+        raise LabError(f"There is no notebook {notebook}, neither here nor in {folder}.")
+    if not found.resolve().is_relative_to(folder):
+        raise LabError(f"{notebook} lies outside {folder}: copy it into the course first.")
+    return found.resolve().relative_to(folder)
