@@ -78,10 +78,8 @@ def test_the_reference_functions_are_twice_differentiable(function, inputs) -> N
 
 def test_the_report_reads_well() -> None:
     assert str(diagnose(HalfSquare, (torch.tensor([1.0, -2.0, 3.0]),))) == (
-        "Made: wrong - constant-factor\n"
-        "\n"
-        "error  constant-factor\n"
-        "  The gradient of input0 is 1/2 times the true one, everywhere.\n"
+        "✗ Made · wrong\n"
+        "  constant-factor: The gradient of input0 is 1/2 times the true one, everywhere.\n"
         "  witness  input0[2] = 3, grad_output = -2.179: gradient -6.536, should be -13.07\n"
         "  at       return b(*args, *gs)\n"
         "  hint     Which constant of forward is missing from the derivative, or is there twice:\n"
@@ -90,11 +88,20 @@ def test_the_report_reads_well() -> None:
     )
 
 
+def test_a_warning_is_no_error() -> None:
+    float_mask = saving(torch.relu, lambda x, g: g.float() * (x > 0))
+
+    lines = str(diagnose(float_mask, (X,))).splitlines()
+
+    assert lines[0] == "✓ Made · no error, 1 warning"
+    assert lines[1].startswith("  warning, gradient-dtype: For float64 inputs, backward returned")
+
+
 def test_a_clean_report_says_what_was_examined() -> None:
     lines = str(diagnose(Square, (X,))).splitlines()
 
-    assert lines[0] == "Square: nothing wrong found"
-    assert all(line.startswith("  examined: ") for line in lines[1:])
+    assert lines[0] == "✓ Square · nothing wrong found"
+    assert all(line.startswith("  examined ") for line in lines[1:])
     assert len(lines) == 4
 
 

@@ -26,8 +26,7 @@ Sampler = Callable[[torch.Generator], Sequence[Any]]
 SAMPLES = 2  # drawn from a sampler, beside the example
 
 EXAMINED = (
-    "the contract with the engine (static methods, arity, shapes, dtypes, devices, in-place "
-    "changes)",
+    "the contract: methods, arity, shapes, dtypes, devices, in-place changes",
     "linearity in grad_output",
     "values against central differences in float64",
 )

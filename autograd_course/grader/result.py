@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autograd_course.doctor import Finding
+from autograd_course.doctor.card import as_html, as_text
 from autograd_course.doctor.report import details, sentence
-from autograd_course.grader.layout import as_html, as_text
 from autograd_course.grader.verdict import Status
 
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}

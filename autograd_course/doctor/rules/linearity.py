@@ -116,7 +116,7 @@ MULTIPLES = {
 
 def _bent(evidence: Evidence, law: str, name: str) -> Seen:
     line = return_line(evidence.backward_source)
-    return Seen(f"{law} (seen on {name}).", {"input": name, "line": line})
+    return Seen(f"{law} (of {name}).", {"input": name, "line": line})
 
 
 def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Lay out a headline and labelled rows, as plain text and as HTML without scripts."""
+"""A card: a headline and sections of labeled rows, as plain text and as HTML without scripts."""
 
 from collections.abc import Iterable
 from html import escape
@@ -20,9 +20,10 @@ _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inhe
 Rows = Iterable[tuple[str, str]]
 
 
-def as_text(headline: str, rows: Rows) -> str:
+def as_text(headline: str, *sections: Rows) -> str:
     """Return the headline and below it the rows that have a text, wrapped, labels to the left."""
-    return "\n".join([headline, *(_text_row(label, text) for label, text in rows if text)])
+    blocks = [[_text_row(label, text) for label, text in rows if text] for rows in sections]
+    return headline + "\n" + "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def _text_row(label: str, text: str) -> str:
@@ -35,13 +36,14 @@ def _text_row(label: str, text: str) -> str:
     return "\n".join([f"  {label:<{LABEL}}{lines[0].strip()}" if label else lines[0], *lines[1:]])
 
 
-def as_html(headline: str, rows: Rows, *, kind: str) -> str:
+def as_html(headline: str, *sections: Rows, kind: str) -> str:
     """Return the same as a block with a colored stripe; all text is escaped."""
-    cells = "".join(_html_row(label, text) for label, text in rows if text)
+    blocks = ["".join(_html_row(label, text) for label, text in rows if text) for rows in sections]
+    body = "".join(f'<div style="margin-bottom: 6px">{block}</div>' for block in blocks if block)
     return (
         f'<div style="border-left: 4px solid {_STRIPE[kind]}; padding: 2px 0 2px 12px; '
         f'color: {_TEXT}; line-height: 1.5; max-width: 52em">'
-        f'<div style="font-weight: 600">{escape(headline)}</div>{cells}</div>'
+        f'<div style="font-weight: 600">{escape(headline)}</div>{body}</div>'
     )
 
 
@@ -57,5 +59,5 @@ def _html_row(label: str, text: str) -> str:
 
 
 def _value(label: str, text: str) -> str:
-    tag = "code" if label in ("witness", "at") else "span"
+    tag = "code" if label in ("witness", "at", "call") else "span"
     return f"<{tag}>{escape(text)}</{tag}>"
