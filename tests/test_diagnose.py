@@ -15,7 +15,7 @@ from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor import WrongGradientError, judge
-from autograd_course.doctor.diagnose import _in_double
+from autograd_course.doctor.examination import _in_double
 from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.subject import subject_of
@@ -224,12 +224,29 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (Square, (X,), {"intentional": ("fliped-sign",)}, "Did you mean 'flipped-sign'?"),
         (saving(torch.log, lambda x, g: g / x), (X,), {}, "returned nan .* inside its domain"),
         (Square, (X,), {"reference": lambda x: x @ x}, "the reference raised RuntimeError"),
+        (Square, (X.to_sparse(),), {}, "an input is sparse, which is not examined"),
+        (saving(torch.argmax, lambda x, g: None), (X,), {}, "no output of Made can carry a gradient"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_cannot_be_examined_is_refused_in_one_sentence(fn, inputs, options, says) -> None:
     with pytest.raises(DoctorError, match=says):
         diagnose(fn, inputs, **options)
+
+
+def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:
+    monkeypatch.setattr("autograd_course.doctor.diagnosing.judge", lambda *_: 1 / 0)
+
+    with pytest.raises(DoctorError, match="the doctor itself failed: ZeroDivisionError"):
+        diagnose(Square, (X,))
+
+
+def test_a_large_input_is_sampled() -> None:
+    assert diagnose(Square, torch.ones(300, 300)).ok
+
+
+def test_an_output_that_is_no_tensor_is_passed_over() -> None:
+    assert diagnose(saving(lambda x: (2 * x, None), lambda x, g, _: 2 * g), (X,)).ok
 
 
 def test_one_tensor_may_stand_alone() -> None:

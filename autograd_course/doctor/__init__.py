@@ -4,7 +4,7 @@
 beside it, and ``rules`` decide on the evidence alone.
 """
 
-from autograd_course.doctor.diagnose import diagnose
+from autograd_course.doctor.diagnosing import diagnose
 from autograd_course.doctor.diagnosis import (
     Diagnosis,
     DoctorError,

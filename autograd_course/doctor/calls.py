@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ from autograd_course.doctor.evidence import Failure
 
 T = TypeVar("T")
 
-_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
 def attempt(call: Callable[[], T]) -> T | Failure:
@@ -28,8 +30,13 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 def users_line(error: BaseException) -> str:
     """Return the innermost line of the user's own code that an exception passed through."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.line and not f.filename.startswith(_NOT_THE_USERS)]
+    own = [frame for frame in frames if frame.line and _is_the_users(frame.filename)]
     return f"{own[-1].name}: {own[-1].line}" if own else ""
+
+
+def _is_the_users(filename: str) -> bool:
+    standard = filename.startswith(_STANDARD_LIBRARY) and "site-packages" not in filename
+    return not standard and not filename.startswith(_OURS_OR_TORCHS)
 
 
 def is_float(value: Any) -> bool:

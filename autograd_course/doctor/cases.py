@@ -24,6 +24,9 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
         raise DoctorError(
             "no input is a floating or complex tensor: pass at least one, as torch.randn(3, 4)."
         )
+    for i in floating:
+        if case[i].layout is not torch.strided:
+            raise DoctorError("an input is sparse, which is not examined: pass x.to_dense().")
     asking = [i for i in floating if case[i].requires_grad]
     return tuple(asking or floating)
 

@@ -16,7 +16,8 @@ from torch import Tensor
 from autograd_course.doctor.evidence import Columns
 
 STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
-MOST_COLUMNS = 256  # an input; more elements than that are sampled
+MOST_COLUMNS = 256  # of an input; more elements than that are sampled,
+MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
 
 Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat and real
 
@@ -24,7 +25,7 @@ Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat an
 def jacobian(
     values: Values, inputs: Sequence[Any], wanted: Sequence[int], rng: torch.Generator
 ) -> tuple[Columns, ...]:
-    """Return the Jacobian's columns for each wanted input, at most ``MOST_COLUMNS`` of them."""
+    """Return the Jacobian's columns for each wanted input, a sample of them where they are many."""
     center = values(_copies(inputs))
     return tuple(_columns(values, inputs, position, center, rng) for position in wanted)
 
@@ -45,8 +46,9 @@ def _columns(
 ) -> Columns:
     real = as_real(inputs[position]).reshape(-1)
     index = torch.arange(real.numel())
-    if real.numel() > MOST_COLUMNS:
-        index = torch.randperm(real.numel(), generator=rng)[:MOST_COLUMNS].sort().values
+    most = max(1, min(MOST_COLUMNS, MOST_ENTRIES // max(1, center.numel())))
+    if real.numel() > most:
+        index = torch.randperm(real.numel(), generator=rng)[:most].sort().values
     typical = float(real.square().mean().sqrt()) if real.numel() else 1.0
     steps = _steps(real, typical)
 

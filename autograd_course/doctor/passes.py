@@ -62,13 +62,13 @@ def engine_pass(session: Session, grad_outputs: tuple[Tensor | None, ...]) -> Pu
 
 def direct_call(session: Session, grad_outputs: Sequence[Tensor], move: Move = stay) -> Raw:
     """Call ``backward`` itself on the graph's own node, as the engine does before it mends."""
-    outputs = session.run(move).tensors
-    node: Any = next(out.grad_fn for out in outputs if out.grad_fn is not None)
-    given = iter(grad_outputs)
-    gs = [move(next(given)).clone() if is_float(o) else torch.zeros_like(o) for o in outputs]
+    run = session.run(move)
+    node: Any = next(out.grad_fn for out in run.tensors if out.grad_fn is not None)
+    gs = list(_given(run.returned, grad_outputs, move))
     saved = attempt(lambda: [t for t in node.saved_tensors if isinstance(t, Tensor)])
     held = [] if isinstance(saved, Failure) else saved
-    gs_before, held_before = [g.clone() for g in gs], [t.detach().clone() for t in held]
+    gs_before = [g if g is None else g.clone() for g in gs]
+    held_before = [t.detach().clone() for t in held]
     with torch.no_grad():
         got = attempt(lambda: node.apply(*gs))
     if isinstance(got, Failure):
@@ -81,6 +81,18 @@ def direct_call(session: Session, grad_outputs: Sequence[Tensor], move: Move = s
         changed_grad_outputs=_changed(gs_before, gs),
         changed_saved=_changed(held_before, held),
     )
+
+
+def _given(
+    returned: Sequence[Any], grad_outputs: Sequence[Tensor], move: Move
+) -> Iterator[Tensor | None]:
+    """Yield what the engine hands over: a cotangent, zeros for integers, None for the rest."""
+    given = iter(grad_outputs)
+    for output in returned:
+        if is_float(output):
+            yield move(next(given)).clone()
+        else:
+            yield torch.zeros_like(output) if isinstance(output, Tensor) else None
 
 
 def variants(session: Session, grad_outputs: Sequence[Tensor]) -> tuple[Variant, ...]:

@@ -162,7 +162,7 @@ WRITE: tuple[Exercise, ...] = (
         samplers=LINEAR_INPUTS,
         hints=(
             "Write down the shapes of x, weight, bias and grad_output for a batch of 4, 3 inputs, "
-            "2 outputs. Which products of grad_output with what you have give a weight's shape?",
+            "2 outputs. Which product of grad_output with another one has the shape of weight?",
             "For a batch: grad_x = g W, grad_W = gᵀ x, and the bias was added to every row, so "
             "its gradient collects g from every row. More leading axes are just more rows: flatten "
             "them.",

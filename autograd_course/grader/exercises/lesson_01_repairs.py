@@ -84,9 +84,8 @@ REPAIRS: tuple[Exercise, ...] = (
             "Move one of four numbers by 1. By how much does their mean move? And by how much does "
             "this backward say?",
             "The gradient is spread to the right places, but it is that of the sum. Which factor "
-            "turns a sum into a mean, and where does its derivative keep it?",
-            "Divide by the length of the last axis, x.shape[-1], which forward keeps as part of "
-            "ctx.shape.",
+            "turns a sum into a mean? A constant factor stays when you differentiate.",
+            "Divide by the length of the last axis, which forward has left in ctx.shape[-1].",
         ),
         read='lesson 01, "What backward is asked for"',
     ),

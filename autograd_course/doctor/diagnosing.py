@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-import torch
-
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.cases import SPREADS, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import Diagnosis, DoctorError, Finding
-from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.examination import Sampler, examine
 from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.judge import judge
-from autograd_course.doctor.probe import probe
 from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.subject import Subject, subject_of
+from autograd_course.doctor.subject import subject_of
 from autograd_course.doctor.truth import establish
-
-Sampler = Callable[[torch.Generator], Sequence[Any]]
-
-SAMPLES = 2  # drawn from a sampler, beside the example
 
 EXAMINED = (
     "the contract: methods, arity, shapes, dtypes, devices, in-place changes",
@@ -66,19 +56,27 @@ def diagnose(
         raise DoctorError(
             "double_backward=True is not examined yet: use torch.autograd.gradgradcheck."
         )
-    subject = _in_double(subject_of(fn, len(args)))
-
-    def verdict(evidence: Evidence) -> tuple[Finding, ...]:
-        return judge(establish(evidence, reference, surrogate, seed), designed)
-
-    with undisturbed(seed):
-        evidence = [_probe(subject, case, seed) for case in (args, *_sampled(sampler, seed))]
-        if reference is None:
-            _require_numbers(evidence)
-        if sampler is None:
-            evidence += _variation(subject, args, seed)
-        verdicts = [verdict(seen) for seen in evidence]
+    with _own_faults_told():
+        subject = subject_of(fn, len(args))
+        with undisturbed(seed):
+            seen = examine(subject, args, sampler, seed, any_output=reference is not None)
+            judged = [establish(evidence, reference, surrogate, seed) for evidence in seen]
+            verdicts = [judge(evidence, designed) for evidence in judged]
+        if not any(verdicts) and not any(evidence.pulls for evidence in seen):
+            raise DoctorError(f"no output of {subject.name} can carry a gradient.")
     return Diagnosis(subject.name, _clearest(verdicts), EXAMINED)
+
+
+@contextmanager
+def _own_faults_told() -> Iterator[None]:
+    """Turn whatever goes wrong in the doctor itself into one sentence; it is never a verdict."""
+    try:
+        yield
+    except DoctorError:
+        raise
+    except Exception as error:
+        cause = (str(error).strip().splitlines() or ["without a message"])[0]
+        raise DoctorError(f"the doctor itself failed: {type(error).__name__}: {cause}") from error
 
 
 def _require_rules(names: Collection[str]) -> None:
@@ -87,50 +85,6 @@ def _require_rules(names: Collection[str]) -> None:
             close = difflib.get_close_matches(name, RULES, 1)
             meant = f" Did you mean {close[0]!r}?" if close else ""
             raise DoctorError(f"intentional= names no rule {name!r}.{meant}")
-
-
-def _probe(subject: Subject, case: Sequence[Any], seed: int) -> Evidence:
-    return probe(subject, [in_double(value) for value in case], wanted(case), seed)
-
-
-def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
-    rng = torch.Generator().manual_seed(seed)
-    return [] if sampler is None else [tuple(sampler(rng)) for _ in range(SAMPLES)]
-
-
-def _variation(subject: Subject, args: Sequence[Any], seed: int) -> list[Evidence]:
-    """Return evidence on the widest variation of the example that stays inside the domain."""
-    rng = torch.Generator().manual_seed(seed)
-    for spread in SPREADS:
-        evidence = _probe(subject, varied(args, spread, rng), seed)
-        if not evidence.forward.failure and not _nan_output(evidence):
-            return [evidence]
-    return []
-
-
-def _in_double(subject: Subject) -> Subject:
-    """Return the subject with a module's own parameters in float64, in a copy."""
-    if not isinstance(subject.call, torch.nn.Module):
-        return subject
-    return replace(subject, call=copy.deepcopy(subject.call).double())
-
-
-def _require_numbers(evidence: Sequence[Evidence]) -> None:
-    """Refuse inputs on which forward gives nan: without a reference there is no truth there."""
-    for seen in evidence:
-        if place := _nan_output(seen):
-            raise DoctorError(
-                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its domain, "
-                "or a reference= that says what is right there."
-            )
-
-
-def _nan_output(evidence: Evidence) -> str:
-    """Say where forward returned nan, ``""`` where it did not."""
-    for k, output in enumerate(evidence.forward.outputs):
-        if is_float(output) and bool(torch.isnan(output).any()):
-            return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
-    return ""
 
 
 def _clearest(verdicts: Sequence[tuple[Finding, ...]]) -> tuple[Finding, ...]:

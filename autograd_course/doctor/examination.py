@@ -1,0 +1,80 @@
+"""Probe a subject on the caller's example and on other inputs like it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.cases import SPREADS, in_double, varied, wanted
+from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.probe import probe
+from autograd_course.doctor.subject import Subject
+
+Sampler = Callable[[torch.Generator], Sequence[Any]]
+
+SAMPLES = 2  # drawn from a sampler, beside the example
+
+
+def examine(
+    subject: Subject, args: Sequence[Any], sampler: Sampler | None, seed: int, *, any_output: bool
+) -> list[Evidence]:
+    """Return evidence on the example first, then on what is sampled, or else on a variation of it.
+
+    Unless ``any_output``, an output that is nan is refused with :class:`DoctorError`: without a
+    reference there is no truth there.
+    """
+    subject = _in_double(subject)
+    evidence = [_probe(subject, case, seed) for case in (args, *_sampled(sampler, seed))]
+    if not any_output:
+        _require_numbers(evidence)
+    return evidence if sampler else evidence + _variation(subject, args, seed)
+
+
+def _probe(subject: Subject, case: Sequence[Any], seed: int) -> Evidence:
+    return probe(subject, [in_double(value) for value in case], wanted(case), seed)
+
+
+def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
+    rng = torch.Generator().manual_seed(seed)
+    return [] if sampler is None else [tuple(sampler(rng)) for _ in range(SAMPLES)]
+
+
+def _variation(subject: Subject, args: Sequence[Any], seed: int) -> list[Evidence]:
+    """Return evidence on the widest variation of the example that stays inside the domain."""
+    rng = torch.Generator().manual_seed(seed)
+    for spread in SPREADS:
+        evidence = _probe(subject, varied(args, spread, rng), seed)
+        if not evidence.forward.failure and not _nan_output(evidence):
+            return [evidence]
+    return []
+
+
+def _in_double(subject: Subject) -> Subject:
+    """Return the subject with a module's own parameters in float64, in a copy."""
+    if not isinstance(subject.call, torch.nn.Module):
+        return subject
+    return replace(subject, call=copy.deepcopy(subject.call).double())
+
+
+def _require_numbers(evidence: Sequence[Evidence]) -> None:
+    """Refuse inputs on which forward gives nan: without a reference there is no truth there."""
+    for seen in evidence:
+        if place := _nan_output(seen):
+            raise DoctorError(
+                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its domain, "
+                "or a reference= that says what is right there."
+            )
+
+
+def _nan_output(evidence: Evidence) -> str:
+    """Say where forward returned nan, ``""`` where it did not."""
+    for k, output in enumerate(evidence.forward.outputs):
+        if is_float(output) and bool(torch.isnan(output).any()):
+            return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
+    return ""
