@@ -42,7 +42,7 @@ from autograd_course import diagnose, grade, hint, progress
 # After each exercise stands its grader cell. Run it as often as you like: it runs your class on inputs of several shapes and says `passed`, or which rule is broken, on which element, and what to reread.
 # An exercise that you have not begun is `not attempted`, so the whole notebook runs from top to bottom at any time.
 #
-# Stuck? `hint("square")` in a cell of its own gives a nudge, once more the idea, a third time nearly the answer.
+# Stuck? `hint("square")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
 # `progress()` shows where you are, also after a restart of the kernel.
 #
 # One piece of advice: write one class, grade it, and only then begin the next.
@@ -81,7 +81,7 @@ grade("square", Square)
 # $$y = \text{gain} \cdot \sigma(\text{slope} \cdot x), \qquad \sigma(t) = \frac{1}{1 + e^{-t}} .$$
 #
 # **Write** both methods.
-# **Bound:** save nothing but the output $y$. The next layer keeps $y$ alive anyway, so your Function costs no memory at all, and $x$ may be freed.
+# **Bound:** save nothing but the output $y$. The next layer mostly keeps $y$ anyway, and then your Function costs no memory of its own, and $x$ may be freed.
 # For that, backward must be written in terms of $y$. A number that is not a tensor gets `None` as its gradient.
 
 
@@ -219,14 +219,14 @@ grade("to-polar", ToPolar)
 # %% [markdown]
 # ## Repair five broken backwards
 #
-# A colleague has left, and five Functions of theirs are in use. Each forward is right, each runs without complaint at first sight, and each of them spoils the training of whatever stands before it.
+# A colleague is gone, and five Functions of theirs remain. Each forward is right. Four of the backwards run without complaint and spoil the training of whatever stands before them; the fifth stops it with an error.
 # Most of what you do with custom Functions in practice is this: code that somebody else wrote, and a suspicion.
 #
 # `diagnose` examines a Function on an example call. Its report has
 #
 # - the **rule** that is broken, a name you can search for,
-# - a **witness**: an element of a gradient, what it should be and what it is,
-# - what to **look at**.
+# - mostly a **witness**: one element of a gradient, what it is and what it should be,
+# - a **hint** at what to look for.
 #
 # It names the fault. The repair is yours: derive from the broken class, so that its forward stays, and override `backward`.
 

@@ -101,10 +101,10 @@ class Square(Function):
 grade("square", Square)
 
 # %% [markdown]
-# The answer does not stop at "wrong". It names the *rule* that was broken (there is a catalogue
-# of them, and the lessons teach each), shows a *witness*, one element with the value expected and
-# the value that came, and says what to read. An exercise that you have not begun is *not
-# attempted*:
+# The answer does not stop at "wrong". It names the *rule* that was broken, shows a *witness*, one
+# element with the value that came and the value expected, and says what to read. (In a terminal,
+# `autograd-course explain forward-mismatch` says more about a rule.) An exercise that you have
+# not begun is *not attempted*:
 
 
 # %%

@@ -107,8 +107,8 @@ print("loss after 100 steps:", f"{custom_losses[99]:.2f}")
 print("loss after 300 steps:", f"{custom_losses[-1]:.2f}")
 
 # %% [markdown]
-# The loss falls by a factor of more than five and settles. No exception, no warning, no `nan`. If
-# this were your run, you would write the line into the report.
+# The loss falls to less than a fifth and flattens out. No exception, no warning, no `nan`. If this
+# were your run, you would write the line into the report.
 #
 # Now the same `forward`, line for line, but differentiated by autograd instead of by hand.
 
@@ -126,8 +126,10 @@ def share_held(line):
     return (level < line[0] + line[1] * rain).float().mean().item()
 
 
-print(f"the wall fitted with the hand-written backward holds {share_held(custom_line):.0%} of them")
-print(f"the wall fitted with autograd's own backward holds   {share_held(true_line):.0%} of them")
+print(
+    f"the wall fitted with the hand-written backward holds {share_held(custom_line):.0%} of floods"
+)
+print(f"the wall fitted with autograd's own backward holds   {share_held(true_line):.0%} of floods")
 
 # %% jupyter={"source_hidden": true}
 with figure(columns=2, height=3.6) as (watched, built):
@@ -144,7 +146,7 @@ with figure(columns=2, height=3.6) as (watched, built):
     for line, color, dash in ((true_line.cpu(), BLUE, "-"), (custom_line.cpu(), ORANGE, "--")):
         built.plot(ends, line[0] + line[1] * ends, color=color, linestyle=dash)
     note(built, f"asked for: holds {share_held(true_line):.0%}", (0.02, 4.9), BLUE)
-    note(built, f"built: {1 - share_held(custom_line):.0%} come over it (×)", (0.5, 0.5), ORANGE)
+    note(built, f"built: {1 - share_held(custom_line):.0%} come over it (×)", (0.4, 0.5), ORANGE)
     built.set(title="what was built", xlabel="rain", ylabel="river level", ylim=(0, 10))
 
 # %% [markdown]
@@ -154,9 +156,9 @@ with figure(columns=2, height=3.6) as (watched, built):
 # below, the descent goes to the median; and the loss, which is computed rightly, falls all the
 # same, because the median lies on the way.
 #
-# PyTorch never compares a `backward` with its `forward`. The engine calls what you wrote and
-# hands the result on. The comparing is your work, and this lesson is about doing it: first what a
-# Function is, then how to make it prove itself. The colleague's Function will be back.
+# PyTorch never compares a `backward` with its `forward`. Its autograd engine calls what you wrote
+# and hands the result on. The comparing is your work, and this lesson is about doing it: first
+# what a Function is, then how to make it prove itself. The colleague's Function will be back.
 
 # %% [markdown]
 # ## The whole thing, working
@@ -167,7 +169,8 @@ with figure(columns=2, height=3.6) as (watched, built):
 # gap: we compute the value however we like, and say ourselves how a gradient goes back through
 # it.
 #
-# With $y = \sqrt[3]{x}$ the derivative is $\tfrac{1}{3} x^{-2/3} = \tfrac{1}{3 y^2}$.
+# With $y = \sqrt[3]{x}$ the derivative is $\tfrac{1}{3} x^{-2/3} = \tfrac{1}{3 y^2}$, and infinite
+# at 0.
 
 
 # %%
@@ -194,20 +197,20 @@ print("x.grad =", x.grad.numpy().round(4).tolist())
 print("gradcheck:", gradcheck(CubeRoot.apply, x))
 
 # %% [markdown]
-# `forward` takes the inputs and returns the output; grad mode is off inside it, so nothing in
-# there is recorded. `backward` takes the gradient of the loss with respect to the *output*,
-# called `grad_output`, and returns the gradient with respect to the *input*. `ctx` carries what
-# the one leaves for the other. You call `CubeRoot.apply`, never `forward`. And `gradcheck`
-# compares `backward` with finite differences of `forward`: the comparison that the engine does
-# not make.
+# `forward` takes the inputs and returns the output; grad mode is off inside it, as under
+# `torch.no_grad()`, so nothing in there is recorded. `backward` takes the gradient of the loss
+# with respect to the *output*, called `grad_output`, and returns the gradient with respect to the
+# *input*. `ctx` carries what the one leaves for the other. You call `CubeRoot.apply`, never
+# `forward`. And `gradcheck` compares `backward` with finite differences of `forward`: the
+# comparison that the engine does not make.
 
 # %% [markdown]
 # ## What backward is asked for
 #
 # A loss $L$ is one number. When the reverse pass arrives at our node $y = f(x)$, everything
-# behind it has been summed up in $g = \partial L / \partial y$, one number for every element of
-# $y$. What is wanted is $\partial L / \partial x$, one number for every element of $x$. The chain
-# rule connects the two through the Jacobian of $f$:
+# between $y$ and the loss has been summed up in $g = \partial L / \partial y$, one number for
+# every element of $y$. What is wanted is $\partial L / \partial x$, one number for every element
+# of $x$. The chain rule connects the two through the Jacobian of $f$:
 #
 # $$\frac{\partial L}{\partial x_j} = \sum_i g_i \, \frac{\partial y_i}{\partial x_j}
 # \qquad\text{that is}\qquad \frac{\partial L}{\partial x} = g^\top J .$$
@@ -329,7 +332,9 @@ def loss(x, y):
     return Square.apply(x) + ReLU.apply(y)
 
 
-gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
+gradient_flow(
+    loss, torch.tensor(2.0), torch.tensor(3.0), sweep={"x": (-4.0, 4.0), "y": (-4.0, 4.0)}
+)
 
 # %% [markdown]
 # Click on the picture and step with → and ←. The values arrive at the loss; then the gradient 1
@@ -338,9 +343,9 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # focus and shows what its Function saved.
 #
 # Two things to try. Drag $y$ below zero: which factor becomes zero, and what no longer arrives?
-# Then send one input into both branches, `gradient_flow(lambda x: loss(x, x),
-# torch.tensor(2.0))`, and see two gradients meet and *add*: an input that is used twice collects
-# from both uses.
+# Then send one input into both branches, with `gradient_flow(lambda x: loss(x, x),
+# torch.tensor(2.0))` as the last line of the cell, and see two gradients meet and *add*: an input
+# that is used twice collects from both uses.
 
 # %% [markdown]
 # ## When to write one
@@ -351,7 +356,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # | the gradient is meant to differ | straight-through estimators, clipped or reversed gradients |
 # | a better formula than the recorded one | stable where the composition gives `nan`, or cheaper |
 # | less memory | save a mask or the output, recompute the rest |
-# | the forward is an algorithm | a solver, whose backward is one linear solve (implicit function) |
+# | the forward is an algorithm | a solver: by the implicit function theorem, one linear solve |
 #
 # And when not: whenever the forward composes PyTorch operations and none of these applies. Then
 # autograd chains derivatives that others have tested for years, and yours can at best equal the
@@ -360,7 +365,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # **Common belief: "a hand-written backward is leaner than autograd's."** We can count. A dispatch
 # mode sees every operation that autograd sends on for execution; saved-tensor hooks see every
 # tensor that autograd keeps for backward. The counts are the same on every machine, which timings
-# are not.
+# are not. How the next cell counts is not the point; the table further down is.
 
 # %%
 from torch.autograd.graph import saved_tensors_hooks
@@ -393,8 +398,8 @@ def price(f, *inputs):
 
 # %% [markdown]
 # Three candidates that one meets in tutorials: an addition, a ReLU (the one above) and a GELU,
-# $x\,\Phi(x)$ with $\Phi$ the normal distribution function, whose derivative is
-# $\Phi(x)+x\,\varphi(x)$.
+# $x\,\Phi(x)$, whose derivative is $\Phi(x)+x\,\varphi(x)$, with $\Phi$ the normal distribution
+# function and $\varphi$ its density.
 
 
 # %%
@@ -497,8 +502,7 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf x, where gr
 # Tensors go through `ctx.save_for_backward(...)`, in one call, and come back as
 # `ctx.saved_tensors`. Saved so, they are freed by the backward pass (unless `retain_graph=True`),
 # and an in-place change made in between is noticed. Everything else (numbers, shapes, flags)
-# becomes an attribute, `ctx.dim = dim`. What goes wrong otherwise is the subject of lesson 02,
-# with five runs.
+# becomes an attribute, `ctx.dim = dim`. What goes wrong otherwise is the subject of lesson 02.
 #
 # ### What backward returns
 #
@@ -553,7 +557,7 @@ print("None, None         ", attempt(None, None))
 # ## A template with an optional argument
 #
 # Here is a Function to copy from. It scales and shifts each channel, $y = s \odot x + b$ along
-# the last axis, and the shift may be left out. Since `s` and `b` are used in every row, their
+# the last axis, and the shift $b$ may be left out. Since $s$ and $b$ are used in every row, their
 # gradients are *sums* over the rows: an input that fans out in the forward collects in the
 # backward.
 #
@@ -565,7 +569,7 @@ print("None, None         ", attempt(None, None))
 
 # %%
 class ScaleShift(Function):
-    """y = s·x + b along the last axis; x is (..., C), s and b are (C,), b may be left out."""
+    """y = scale·x + shift along the last axis; x is (..., C), scale and shift are (C,)."""
 
     @staticmethod
     def forward(ctx, x, scale, shift=None):
@@ -897,8 +901,9 @@ for n in (3, 10, 30):
 # %% [markdown]
 # Two forwards for each input element, two backwards for each output element (the second to see
 # whether the answer repeats), and two of each besides. So check on a *few* elements: a formula
-# that is right for them is right for a million, as long as they visit every branch. (`fast_mode`
-# compares one random projection of the two matrices instead, at the same cost for any size.)
+# that is right for them will hardly go wrong on a million, as long as they visit every branch.
+# (`fast_mode` compares one random projection of the two matrices instead, at the same cost for
+# any size.)
 #
 # And the opening run? One check of three elements would have been enough:
 
@@ -916,7 +921,7 @@ print(
 # | --- | --- |
 # | `eps` (1e-6) | the step $h$. Larger for float32-only code, together with larger tolerances |
 # | `atol`, `rtol` (1e-5, 1e-3) | passes up to `atol` + `rtol` · the numerical value's magnitude |
-# | `raise_exception` (True) | `False`: return `False` instead of raising, as in the loops above |
+# | `raise_exception` (True) | `False`: return `False` instead of raising, as in the cell above |
 # | `nondet_tol` (0) | how much two backwards may differ; for kernels that add in no fixed order |
 # | `fast_mode` (False) | one random projection in place of the full matrices |
 # | `check_undefined_grad` (True) | an output whose gradient never comes must act like zeros |
@@ -982,18 +987,19 @@ print("backward returns", tuple(raw.shape), "for an offset of shape", tuple(offs
 print("offset.grad     ", offset.grad.tolist())
 
 # %% [markdown]
-# Here the engine's silent summing, seen above, happens to give the right number. Right by luck:
-# whoever calls this backward without the engine in between gets the wrong shape. Lesson 08 tours
-# the other blind spots. They are the reason for the next section.
+# (`ctx` is the node, so `y.grad_fn` lets us call `backward` by hand and see what it returns
+# before the engine does.) Here the engine's silent summing, seen above, happens to give the right
+# number. Right by luck: whoever calls this backward without the engine in between gets the wrong
+# shape. Lesson 08 tours the other blind spots. They are the reason for the next section.
 
 # %% [markdown]
 # ## Let the doctor look
 #
-# `diagnose` takes what `gradcheck` takes, and asks the questions that are missing: is backward
+# `diagnose` takes the class and the inputs, and asks the questions that are missing: is backward
 # linear in $g$, are the raw shapes right, and if a value is wrong, *how* is it wrong? It answers
-# with the name of a rule and a witness, one element that shows it. The forgetful twin first, on
-# the very inputs on which `gradcheck` let it pass: `diagnose` takes them for an example and varies
-# it.
+# with the name of a rule and, where one element can show it, with that element as a witness. The
+# forgetful twin first, on the very inputs on which `gradcheck` let it pass: `diagnose` takes them
+# for an example, and tries values beyond them too.
 
 # %%
 diagnose(ForgetfulReLU, (below, 6.0))
@@ -1037,6 +1043,20 @@ class Reciprocal(Function):
 
 
 diagnose(Reciprocal, (torch.tensor([-2.0, 0.5, 4.0], dtype=torch.float64),))
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# $\partial y/\partial x = -1/x^2 = -y^2$, hence
+#
+# ```python
+# (y,) = ctx.saved_tensors
+# return -(y**2) * grad_output
+# ```
+#
+# Leave out the minus, then `grad_output`: `diagnose` has a name for each.
+#
+# </details>
 
 # %% [markdown]
 # ## One Function at a time
@@ -1129,14 +1149,15 @@ for name, f in chain.items():
 # - (a) a forgotten factor 2
 # - (b) `grad_output` clipped to [−1, 1]
 # - (c) a flipped sign
-# - (d) `grad_output` not multiplied on, for five elements
+# - (d) `grad_output` forgotten, with five input elements
 #
 # <details><summary>Answer 4</summary>
 #
 # - (a) No: it is a plain difference from the numerical Jacobian.
 # - **(b) Yes**: only one-hot upstream gradients are sent, and clipping leaves 0 and 1 alone.
 # - (c) No: as (a).
-# - (d) No: rows filled with one number stand where only the diagonal should be.
+# - (d) No: asked about one output, this backward answers with all five derivatives; four should be
+#   zero.
 #
 # </details>
 
@@ -1162,7 +1183,7 @@ for name, f in chain.items():
 #
 # ```python
 # class F(torch.autograd.Function):
-#     """y = …; ∂L/∂x = …"""                       # the formula first
+#     """The formula first: y = …; ∂L/∂x = …"""
 #
 #     @staticmethod
 #     def forward(ctx, x, number, optional=None):
@@ -1197,8 +1218,8 @@ for name, f in chain.items():
 # ## Where next
 #
 # [The exercises of this lesson](../exercises/01_template.ipynb): six Functions to write and five
-# broken ones to repair, each graded on the spot. `hint("square")` gives the first of three hints
-# if one does not come.
+# broken ones to repair, each graded on the spot. If you are stuck, `hint("square")` gives the first
+# of three hints.
 #
-# Lesson 02 opens `ctx`: what it keeps alive and for how long, and what happens to those who put
-# their tensors in the wrong place.
+# Lesson 02, planned, opens `ctx`: what it keeps alive and for how long, and what happens to those
+# who put their tensors in the wrong place.

@@ -225,7 +225,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (saving(torch.log, lambda x, g: g / x), (X,), {}, "returned nan .* inside its domain"),
         (Square, (X,), {"reference": lambda x: x @ x}, "the reference raised RuntimeError"),
         (Square, (X.to_sparse(),), {}, "an input is sparse, which is not examined"),
-        (saving(torch.argmax, lambda x, g: None), (X,), {}, "no output of Made can carry a gradient"),
+        (saving(torch.argmax, lambda x, g: None), (X,), {}, "no output of Made can carry"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

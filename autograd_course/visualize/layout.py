@@ -1,29 +1,48 @@
-"""Where everything stands: a layered drawing from left to right, shared by picture and widget."""
+"""Where everything stands: a layered drawing, shared by picture and widget."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autograd_course.visualize.heights import heights
-from autograd_course.visualize.layers import Layers, Place, layered
-from autograd_course.visualize.routes import CARD_HEIGHT, Box, Curve, Point, curved
+from autograd_course.visualize.across import Room, across
+from autograd_course.visualize.flow import DOWN, RIGHT, Flow, Point
+from autograd_course.visualize.layers import Layers, layered
+from autograd_course.visualize.routes import LABEL_HEIGHT, Curve, Placement, curved
 from autograd_course.visualize.script import Script
 from autograd_course.visualize.trace import Trace
 
 # Pixels. A character of the widest font that may stand in for ours is 0.61 of its size wide.
 TITLE, LINE = 13.0, 12.0
-NARROWEST, PADDING = 92.0, 20.0
-GAP, MARGIN = 40.0, 20.0
+NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 62.0
+BADGE_WIDTH, BADGE_HEIGHT, BADGE_RISE = 62.0, 14.0, 10.0
+MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
+# A rank is some 170 pixels wide: of more than these, a page of 1000 pixels shows no legible text.
+_MOST_COLUMNS = 9
+
+
+@dataclass(frozen=True)
+class Box:
+    """A card or badge: its upper left corner and its size."""
+
+    x: float
+    y: float
+    width: float
+    height: float
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``boxes[i]`` belongs to node ``i``, ``curves[j]`` to edge ``j``."""
+    """``boxes[i]`` and ``badges[i]`` belong to node ``i``, ``curves[j]`` to edge ``j``.
+
+    ``reading`` lists the nodes in the order in which the drawing is read, which is topological.
+    """
 
     width: float
     height: float
     boxes: tuple[Box, ...]
+    badges: tuple[Box, ...]
     curves: tuple[Curve, ...]
+    reading: tuple[int, ...]
 
 
 def text_width(text: str, size: float = LINE) -> float:
@@ -32,25 +51,21 @@ def text_width(text: str, size: float = LINE) -> float:
 
 
 def layout(trace: Trace, words: Script) -> Layout:
-    """Lay a trace out. Deterministic; some ten milliseconds at 60 nodes."""
-    ends = [(edge.source, edge.target) for edge in trace.edges]
-    layers = layered(len(trace.nodes), ends)
+    """Lay a trace out, from left to right or, if it is deep, from top to bottom.
+
+    Deterministic; some ten milliseconds at 60 nodes.
+    """
+    layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
+    flow = RIGHT if len(layers.ranks) <= _MOST_COLUMNS else DOWN
+    labels = [text_width(words.fill(text)) for text in words.factors]
     widths = [_card_width(words, node) for node in range(len(trace.nodes))]
-    spans = _spans(layers, widths, [text_width(words.fill(text)) for text in words.factors])
-    middle = {place: MARGIN + y for place, y in heights(layers, CARD_HEIGHT).items()}
-    boxes = _boxes(layers, widths, spans, middle)
-    curves = curved(layers, spans, middle, boxes)
-    return Layout(
-        width=spans[-1][1] + MARGIN,
-        height=_lowest(boxes, curves) + MARGIN,
-        boxes=tuple(boxes),
-        curves=tuple(curves),
-    )
-
-
-def _lowest(boxes: Sequence[Box], curves: Sequence[Curve]) -> float:
-    ends = [box.y + box.height for box in boxes]
-    return max(ends + [y for curve in curves for _, y in curve.points])
+    placed = _placed(layers, flow, widths, labels)
+    curves = curved(layers, placed, labels)
+    boxes = _boxes(layers, placed)
+    badges = [_badge(box, flow) for box in boxes]
+    seen = [*boxes, *(badges[i] for i, node in enumerate(trace.nodes) if node.kind == "custom")]
+    width, height = _extent(seen, curves)
+    return Layout(width, height, tuple(boxes), tuple(badges), tuple(curves), layers.reading)
 
 
 def _card_width(words: Script, node: int) -> float:
@@ -60,29 +75,53 @@ def _card_width(words: Script, node: int) -> float:
     return max(NARROWEST, *(width + PADDING for width in widths))
 
 
-def _spans(layers: Layers, widths: Sequence[float], labels: Sequence[float]) -> list[Point]:
-    """Return the left and right end of every column; gaps are as wide as their labels need."""
-    column_of = {route[-1]: 0 for route in layers.routes}
-    column_of |= {place: c for c, column in enumerate(layers.columns) for place in column}
-    widest = [0.0] * len(layers.columns)
+def _placed(
+    layers: Layers, flow: Flow, widths: Sequence[float], labels: Sequence[float]
+) -> Placement:
+    sizes = [flow.turned(width, CARD_HEIGHT) for width in widths]
+    room = Room([size for _, size in sizes], flow.beside)
+    middle = {place: MARGIN + at for place, at in across(layers, room).items()}
+    lengths = [flow.turned(width, LABEL_HEIGHT if width else 0.0)[0] for width in labels]
+    return Placement(
+        flow, _spans(layers, flow, [size for size, _ in sizes], lengths), middle, sizes
+    )
+
+
+def _spans(
+    layers: Layers, flow: Flow, cards: Sequence[float], labels: Sequence[float]
+) -> list[Point]:
+    """Return begin and end of every rank along the flow; gaps are as long as labels need."""
+    longest = [0.0] * len(layers.ranks)
     for route, label in zip(layers.routes, labels, strict=True):
-        widest[column_of[route[-1]]] = max(widest[column_of[route[-1]]], label)
-    spans, x = [], MARGIN
-    for c, column in enumerate(layers.columns):
-        x += (GAP + widest[c]) if c else 0.0
-        width = max([widths[place] for place in column if isinstance(place, int)], default=0.0)
-        spans.append((x, x + width))
-        x += width
+        rank = layers.rank_of[route[-1]]
+        longest[rank] = max(longest[rank], label)
+    spans: list[Point] = []
+    at = MARGIN
+    for rank, places in enumerate(layers.ranks):
+        at += (flow.gap + longest[rank]) if spans else 0.0
+        spans.append((at, at + max(cards[place] for place in places if isinstance(place, int))))
+        at = spans[-1][1]
     return spans
 
 
-def _boxes(
-    layers: Layers, widths: Sequence[float], spans: Sequence[Point], middle: dict[Place, float]
-) -> list[Box]:
+def _boxes(layers: Layers, placed: Placement) -> list[Box]:
     boxes: dict[int, Box] = {}
-    for (start, end), column in zip(spans, layers.columns, strict=True):
-        for node in (place for place in column if isinstance(place, int)):
-            x = (start + end - widths[node]) / 2
-            y = middle[node] - CARD_HEIGHT / 2
-            boxes[node] = Box(round(x, 1), round(y, 1), round(widths[node], 1), CARD_HEIGHT)
+    for (begin, end), rank in zip(placed.spans, layers.ranks, strict=True):
+        for node in (place for place in rank if isinstance(place, int)):
+            width, height = placed.flow.turned(*placed.sizes[node])
+            x, y = placed.flow.turned((begin + end) / 2, placed.middle[node])
+            corner = round(x - width / 2, 1), round(y - height / 2, 1)
+            boxes[node] = Box(*corner, round(width, 1), height)
     return [boxes[node] for node in range(len(boxes))]
+
+
+def _badge(box: Box, flow: Flow) -> Box:
+    x = box.x + flow.badge * box.width - BADGE_WIDTH / 2
+    return Box(round(x, 1), box.y - BADGE_RISE, BADGE_WIDTH, BADGE_HEIGHT)
+
+
+def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:
+    corners = [(box.x + box.width, box.y + box.height) for box in boxes]
+    corners += [point for curve in curves for point in curve.points]
+    right, low = (max(ends) for ends in zip(*corners, strict=True))
+    return round(right + MARGIN, 1), round(low + MARGIN, 1)

@@ -4,18 +4,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path
 
-from autograd_course.visualize.layout import LINE, TITLE, Layout
+from autograd_course.visualize.layout import LINE, TITLE, Box, Layout
 from autograd_course.visualize.raster import small_png
-from autograd_course.visualize.routes import Box, Curve
+from autograd_course.visualize.routes import Curve
 from autograd_course.visualize.script import Card, Script
-from autograd_course.visualize.svg import (
-    ARROW,
-    BADGE,
-    BADGE_HEIGHT,
-    BADGE_RISE,
-    BADGE_WIDTH,
-    BASELINES,
-)
+from autograd_course.visualize.svg import BADGE, BADGE_BASELINE, BASELINES
 
 INK, PAPER, CARD, EDGE = "#22262b", "#ffffff", "#f5f6f8", "#878f9a"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
@@ -31,8 +24,10 @@ def png(words: Script, drawn: Layout) -> bytes:
     canvas = _Canvas(figure, drawn)
     for curve in drawn.curves:
         canvas.edge(curve)
-    for box, card in zip(drawn.boxes, words.cards, strict=True):
+    for box, badge, card in zip(drawn.boxes, drawn.badges, words.cards, strict=True):
         canvas.card(box, card, words)
+        if card.kind == "custom":
+            canvas.badge(badge)
     for curve, factor in zip(drawn.curves, words.factors, strict=True):
         if text := words.fill(factor):
             canvas.factor(curve, text)
@@ -49,10 +44,8 @@ class _Canvas:
     def edge(self, curve: Curve) -> None:
         codes = [Path.MOVETO] + [Path.CURVE4] * (len(curve.points) - 1)
         line = Path(list(curve.points), codes)
-        self.axes.add_patch(PathPatch(line, fill=False, edgecolor=EDGE, linewidth=1.6))
-        x, y = curve.points[-1]
-        tip = [(x, y), (x - ARROW, y - ARROW / 2), (x - ARROW, y + ARROW / 2)]
-        self.axes.add_patch(Polygon(tip, facecolor=EDGE, edgecolor="none"))
+        self.axes.add_artist(PathPatch(line, fill=False, edgecolor=EDGE, linewidth=1.6))
+        self.axes.add_artist(Polygon(list(curve.arrow), facecolor=EDGE, edgecolor="none"))
 
     def card(self, box: Box, card: Card, words: Script) -> None:
         custom, rim = card.kind == "custom", card.kind == "output"
@@ -68,10 +61,10 @@ class _Canvas:
         self._text(x, top, title, INK, TITLE, "bold")
         self._text(x, middle, words.fill(value), VALUE)
         self._text(x, low, words.fill(gradient), GRADIENT, weight="bold")
-        if custom:
-            badge = Box(x - BADGE_WIDTH / 2, box.y - BADGE_RISE, BADGE_WIDTH, BADGE_HEIGHT)
-            self._rectangle(badge, BADGE_HEIGHT / 2, facecolor=CUSTOM, edgecolor="none")
-            self._text(x, box.y - BADGE_RISE + 10.5, BADGE, PAPER, 9.5, "bold")
+
+    def badge(self, box: Box) -> None:
+        self._rectangle(box, box.height / 2, facecolor=CUSTOM, edgecolor="none")
+        self._text(box.x + box.width / 2, box.y + BADGE_BASELINE, BADGE, PAPER, 9.5, "bold")
 
     def factor(self, curve: Curve, text: str) -> None:
         x, y = curve.label
@@ -81,7 +74,7 @@ class _Canvas:
     def _rectangle(self, box: Box, radius: float, **look: object) -> None:
         style = f"round,pad=0,rounding_size={radius}"
         corner = (box.x, box.y)
-        self.axes.add_patch(
+        self.axes.add_artist(
             FancyBboxPatch(corner, box.width, box.height, boxstyle=style, **look)  # type: ignore[arg-type]
         )
 

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from autograd_course.visualize.layout import Layout, text_width
-from autograd_course.visualize.routes import LABEL_HEIGHT, Box, Curve
-from autograd_course.visualize.script import Card, Script
+from autograd_course.visualize.layout import Box, Layout, text_width
+from autograd_course.visualize.routes import LABEL_HEIGHT, Curve
+from autograd_course.visualize.script import Script
 
 STATIC = Path(__file__).parent / "static"
 BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from a card's top
-BADGE, BADGE_WIDTH, BADGE_HEIGHT, BADGE_RISE = "ƒ custom", 62.0, 14.0, 10.0
-ARROW = 7.0
+BADGE, BADGE_BASELINE = "ƒ custom", 10.5
 
 
 def stage(words: Script, drawn: Layout) -> str:
@@ -33,10 +32,7 @@ def svg(words: Script, drawn: Layout, account: str) -> str:
 
 def _document(words: Script, drawn: Layout, head: str) -> str:
     edges = [_edge(number, curve) for number, curve in enumerate(drawn.curves)]
-    cards = [
-        _card(number, box, card, words)
-        for number, (box, card) in enumerate(zip(drawn.boxes, words.cards, strict=True))
-    ]
+    cards = [_card(node, drawn, words) for node in drawn.reading]
     factors = [_factor(number, curve, words) for number, curve in enumerate(drawn.curves)]
     size = f'width="{drawn.width:g}" height="{drawn.height:g}"'
     return (
@@ -54,8 +50,7 @@ def path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _edge(number: int, curve: Curve) -> str:
-    x, y = curve.points[-1]
-    arrow = f"M{x:g} {y:g}l{-ARROW:g} {-ARROW / 2:g}v{ARROW:g}z"
+    arrow = "M" + " ".join(f"{x:g} {y:g}" for x, y in curve.arrow) + "z"
     return (
         f'<g class="agf-link" data-edge="{number}" aria-hidden="true">'
         f'<path class="agf-edge" d="{path(curve.points)}"/>'
@@ -76,28 +71,29 @@ def _factor(number: int, curve: Curve, words: Script) -> str:
     )
 
 
-def _card(number: int, box: Box, card: Card, words: Script) -> str:
+def _card(node: int, drawn: Layout, words: Script) -> str:
+    card, box = words.cards[node], drawn.boxes[node]
     spoken = f"{card.label}: value {card.value}, gradient {card.gradient}"
     radius = box.height / 2 if card.kind == "input" else 8
     middle = box.x + box.width / 2
     lines = zip(("title", "value", "gradient"), card.lines, BASELINES, strict=True)
+    badge = _badge(drawn.badges[node]) if card.kind == "custom" else ""
     texts = [
         f'<text class="agf-{kind}" x="{middle:g}" y="{box.y + base:g}" '
         f'data-text="{escape(line)}">{escape(words.fill(line))}</text>'
         for kind, line, base in lines
     ]
     return (
-        f'<g class="agf-card agf-{card.kind}" data-node="{number}" role="button" '
+        f'<g class="agf-card agf-{card.kind}" data-node="{node}" role="button" '
         f'aria-label="{escape(words.fill(spoken))}">'
         f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" '
-        f'rx="{radius:g}"/>{"".join(texts)}{_badge(middle, box.y) * (card.kind == "custom")}</g>'
+        f'rx="{radius:g}"/>{"".join(texts)}{badge}</g>'
     )
 
 
-def _badge(middle: float, top: float) -> str:
+def _badge(box: Box) -> str:
     return (
-        f'<g class="agf-badge" aria-hidden="true"><rect x="{middle - BADGE_WIDTH / 2:g}" '
-        f'y="{top - BADGE_RISE:g}" width="{BADGE_WIDTH:g}" height="{BADGE_HEIGHT:g}" '
-        f'rx="{BADGE_HEIGHT / 2:g}"/><text x="{middle:g}" '
-        f'y="{top - BADGE_RISE + 10.5:g}">{BADGE}</text></g>'
+        f'<g class="agf-badge" aria-hidden="true"><rect x="{box.x:g}" y="{box.y:g}" '
+        f'width="{box.width:g}" height="{box.height:g}" rx="{box.height / 2:g}"/>'
+        f'<text x="{box.x + box.width / 2:g}" y="{box.y + BADGE_BASELINE:g}">{BADGE}</text></g>'
     )
