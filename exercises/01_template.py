@@ -6,7 +6,9 @@
 # Lesson 01 showed the parts. Here you put them together: six Functions to write, then five broken ones to repair.
 #
 # **Given:** the task, the formula of forward, the name and the signature of every class.
+#
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+#
 # **Bounds that hold everywhere:**
 #
 # - `backward` is a formula that you derive and write down, not a call of autograd.
@@ -81,8 +83,9 @@ grade("square", Square)
 # $$y = \text{gain} \cdot \sigma(\text{slope} \cdot x), \qquad \sigma(t) = \frac{1}{1 + e^{-t}} .$$
 #
 # **Write** both methods.
+#
 # **Bound:** save nothing but the output $y$. The next layer mostly keeps $y$ anyway, and then your Function costs no memory of its own, and $x$ may be freed.
-# For that, backward must be written in terms of $y$. A number that is not a tensor gets `None` as its gradient.
+# For that, backward must be written in terms of $y$. The two numbers get `None` for a gradient.
 
 
 # %% nbgrader={"grade": false, "grade_id": "scaled-sigmoid", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -135,6 +138,7 @@ grade("weighted-sum", WeightedSum)
 # At $x = 0$ and $x = \text{ceiling}$ no derivative exists, and the author of a Function has to choose. The lesson's ClippedReLU chose 0 at both.
 #
 # **Bound:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it.
+#
 # **Write** both methods; `ceiling` is a positive Python number.
 
 

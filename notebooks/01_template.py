@@ -333,7 +333,7 @@ def loss(x, y):
 
 
 gradient_flow(
-    loss, torch.tensor(2.0), torch.tensor(3.0), sweep={"x": (-4.0, 4.0), "y": (-4.0, 4.0)}
+    loss, torch.tensor(2.0), torch.tensor(3.0), sweep={"x": (-6.0, 6.0), "y": (-6.0, 6.0)}
 )
 
 # %% [markdown]

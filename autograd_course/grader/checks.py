@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
+from autograd_course.doctor.calls import as_tuple
 from autograd_course.grader.exercise import Check
-from autograd_course.grader.passes import applied, as_tuple, differentiable
+from autograd_course.grader.passes import applied, differentiable
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
+from autograd_course.doctor.calls import as_tuple
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.raised import is_unfinished, told
 from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
@@ -29,11 +30,6 @@ def differentiable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 def applied(function: type[Function], inputs: tuple[Any, ...]) -> Any:
     """Return what the Function returns for ``inputs``."""
     return function.apply(*inputs)
-
-
-def as_tuple(outputs: Any) -> tuple[Any, ...]:
-    """Return what a call returned as a tuple, whether it was one thing or several."""
-    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
 def forward_problem(

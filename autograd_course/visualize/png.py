@@ -13,13 +13,13 @@ from autograd_course.visualize.svg import BADGE, BADGE_BASELINE, BASELINES
 INK, PAPER, CARD, EDGE = "#22262b", "#ffffff", "#f5f6f8", "#878f9a"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
 _PIXELS = 72  # a pixel of the layout is a point
-_SHARP, _PLAIN, _WIDE = 144, 84, 1600  # dots per inch; pictures wider than this are plain
+_SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
 _FONT = ["DejaVu Sans"]  # comes with matplotlib: the same picture everywhere
 
 
 def png(words: Script, drawn: Layout) -> bytes:
-    """Draw the picture, sharp unless it is very wide, with a palette to keep the file small."""
-    dpi = _SHARP if drawn.width <= _WIDE else _PLAIN
+    """Draw the picture, sharp unless it is large, with a palette to keep the file small."""
+    dpi = _SHARP if drawn.width * drawn.height <= _LARGE else _PLAIN
     figure = Figure(figsize=(drawn.width / _PIXELS, drawn.height / _PIXELS), dpi=dpi)
     canvas = _Canvas(figure, drawn)
     for curve in drawn.curves:

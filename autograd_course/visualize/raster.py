@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 _COLORS = 48
+_EVERY = 5  # rows of which one is looked at to choose the colors: each color fills more than that
 
 
 def small_png(figure: Figure) -> bytes:
@@ -15,7 +16,9 @@ def small_png(figure: Figure) -> bytes:
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = bytes(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), pixels).convert("RGB")
+    rows = picture.resize((picture.width, picture.height // _EVERY), Image.Resampling.NEAREST)
+    palette = rows.quantize(_COLORS, dither=Image.Dither.NONE)
     output = BytesIO()
-    reduced = picture.quantize(_COLORS, dither=Image.Dither.NONE)
-    reduced.save(output, "PNG", optimize=True, dpi=(figure.dpi, figure.dpi))
+    reduced = picture.quantize(palette=palette, dither=Image.Dither.NONE)
+    reduced.save(output, "PNG", dpi=(figure.dpi, figure.dpi))
     return output.getvalue()
