@@ -139,6 +139,35 @@ class BackwardOnModule(torch.nn.Module):
 Double = saving(lambda x: 2 * x, lambda x, g: 2 * g)
 
 
+class OnTheClass(Function):
+    kept: Tensor
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        OnTheClass.kept = x
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return 2 * OnTheClass.kept * g
+
+
+class Counting(Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        Counting.calls += 1
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return 2 * g
+
+
+STACK: list[Tensor] = []
+
+
 def dirty(ctx: Any, x: Tensor, returned: Callable[[Tensor], Tensor], change: bool = True) -> Tensor:
     if change:
         x.mul_(2)
@@ -359,7 +388,14 @@ WITNESSES = [
          {"reference": torch.relu}),
 ]  # fmt: skip
 
+WITNESSES += [
+    Case("shared-state", "the input is kept on the class", OnTheClass, (X,)),
+    Case("shared-state", "a global list is popped", raw(
+        lambda ctx, x: (STACK.append(x), x.sin())[1], lambda ctx, g: STACK[-1].cos() * g), (X,)),
+]  # fmt: skip
+
 LOOKALIKES = [
+    Case("shared-state", "a counter on the class", Counting, (X,)),
     Case("missing-staticmethod", "a classmethod beside static methods", ClassmethodFactory, (X,)),
     Case("non-tensor-saved", "None may be saved",
          raw(lambda ctx, x: save_something(ctx, x, None), lambda ctx, g: ctx.saved_tensors[0].cos() * g),

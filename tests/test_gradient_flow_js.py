@@ -197,17 +197,76 @@ def test_on_release_the_kernel_is_told_and_its_answer_shown(page: Page, flow: Gr
     expect(card(page, "loss")).to_have_accessible_name(re.compile("value 31,"))
 
 
+def reply(page: Page, flow: GradientFlow) -> None:
+    """Answer as the kernel would what the page asked last."""
+    flow.inputs = page.evaluate("saved.at(-1).inputs")
+    page.evaluate("story => model.set('story', story)", flow.story)
+
+
+def asked(page: Page) -> list[float]:
+    """Return the values of x for which the kernel was asked; it was traced at 2."""
+    return page.evaluate("saved.map(({ inputs }) => inputs.x).filter(x => x !== 2)")
+
+
+def release(slider: Locator, index: int) -> None:
+    move(slider, index)
+    move(slider, index, "change")
+
+
 def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
     page: Page, flow: GradientFlow
 ) -> None:
     x = page.get_by_label("input x")
-    move(x, 50, "input")
-    move(x, 60, "input")
-    flow.inputs = {"x": flow.story["sliders"][0]["values"][50], "y": 3.0}
+    release(x, 50)
+    move(x, 60)
 
-    page.evaluate("story => model.set('story', story)", flow.story)
+    reply(page, flow)
 
     expect(card(page, "x")).to_have_accessible_name("x, input: value 5, gradient 10")
+
+
+def test_one_question_is_asked_at_a_time_and_the_newest_next(
+    page: Page, flow: GradientFlow
+) -> None:
+    x = page.get_by_label("input x")
+    for index in (50, 55, 60):
+        release(x, index)
+    assert asked(page) == [4]
+
+    reply(page, flow)
+    assert asked(page) == [4, 5]
+    reply(page, flow)
+
+    assert asked(page) == [4, 5]
+    expect(page.get_by_label("input y")).to_be_enabled()
+
+
+def test_a_dead_kernel_does_not_lock_the_sliders(page: Page, flow: GradientFlow) -> None:
+    page.clock.install()
+    x, y = page.get_by_label("input x"), page.get_by_label("input y")
+    release(x, 60)
+    page.clock.run_for(4_000)
+    expect(y).to_be_disabled()
+    page.clock.run_for(2_000)
+
+    expect(y).to_be_enabled()
+    expect(page.get_by_text("The kernel has not answered")).to_be_visible()
+    expect(card(page, "x")).to_have_accessible_name("x, input: value 2, gradient 4")
+    release(x, 60)
+    assert asked(page) == [5, 5]
+
+    reply(page, flow)
+    expect(page.get_by_text("The kernel has not answered")).to_have_count(0)
+    expect(card(page, "x")).to_have_accessible_name("x, input: value 5, gradient 10")
+
+
+def test_back_where_it_was_nothing_is_asked(page: Page, flow: GradientFlow) -> None:
+    x, traced = page.get_by_label("input x"), flow.story["sliders"][0]["index"]
+    move(x, 60)
+    release(x, traced)
+
+    assert asked(page) == []
+    expect(page.get_by_label("input y")).to_be_enabled()
 
 
 def test_a_notice_is_shown(page: Page, flow: GradientFlow) -> None:
@@ -264,15 +323,48 @@ def test_no_text_is_wider_than_its_card(browser: Browser) -> None:
     assert spilled == []
 
 
-def test_a_large_graph_scrolls_to_where_the_story_is_and_fits_on_demand(browser: Browser) -> None:
+@pytest.fixture
+def deep(browser: Browser) -> Iterator[Page]:
     block, x = transformer_block()
-    flow = gradient_flow(block, x)
-    with shown(browser, flow) as page:
-        expect(card(page, "output")).not_to_be_in_viewport()
-        page.get_by_label("step", exact=True).fill(str(len(flow.trace.nodes) // 2 + 10))
-        expect(page.locator(".agf-now, .agf-now-back")).to_be_in_viewport()
-        page.get_by_role("button", name="Fit to width").click()
-        expect(card(page, "output")).to_be_in_viewport()
+    with shown(browser, gradient_flow(block, x)) as page:
+        yield page
+
+
+def test_a_deep_graph_scrolls_to_where_the_story_is(deep: Page) -> None:
+    expect(card(deep, "output")).not_to_be_in_viewport()
+    deep.locator("svg.agf-picture").click(position={"x": 3, "y": 3})
+    for key, there in [("End", "x"), ("ArrowLeft", "norm1.weight"), ("Home", "x")]:
+        deep.keyboard.press(key)
+        expect(card(deep, there)).to_be_in_viewport(ratio=1)
+
+
+def test_a_deep_graph_leaves_room_for_its_controls(deep: Page) -> None:
+    expect(deep.get_by_role("button", name="Play (space)")).to_be_in_viewport()
+    view = deep.locator(".agf-view")
+    assert view.evaluate("view => view.scrollHeight > view.clientHeight")
+    assert view.evaluate("view => view.scrollWidth <= view.clientWidth")
+
+
+def test_arrows_go_down_a_deep_graph_and_it_scrolls_along(deep: Page) -> None:
+    deep.locator("[data-node][tabindex='0']").focus()
+    tops = []
+    for _ in range(47):
+        deep.keyboard.press("ArrowDown")
+        focused = deep.locator("[data-node]:focus > rect")
+        expect(focused).to_be_in_viewport(ratio=1)
+        tops.append(float(focused.get_attribute("y")))
+
+    assert tops == sorted(tops)
+    expect(card(deep, "output")).to_be_focused()
+
+
+def test_a_zoomed_picture_fits_on_demand(deep: Page) -> None:
+    wide = "view => view.scrollWidth > view.clientWidth"
+    for _ in range(4):
+        deep.get_by_role("button", name="Zoom in").click()
+    assert deep.locator(".agf-view").evaluate(wide)
+    deep.get_by_role("button", name="Fit to width").click()
+    assert not deep.locator(".agf-view").evaluate(wide)
 
 
 def test_a_disposed_view_hears_nothing_more(page: Page) -> None:

@@ -125,6 +125,7 @@ def test_where_the_function_raises_the_last_picture_stays_with_a_notice() -> Non
     flow.inputs = {"x": 4.0}
 
     assert "limited raised ValueError" in flow.story["notice"]
+    assert flow.story["answers"] == {"x": 4.0}
     assert flow.story["texts"] == before
 
 

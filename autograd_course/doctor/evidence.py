@@ -115,11 +115,13 @@ class Evidence:
     instance_methods: tuple[str, ...]
     backward_source: str
     forward: Forward
+    omitted: tuple[str, ...] = ()
     raw: Raw | None = None
     pulls: Mapping[str, Pull] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     jacobian: tuple[Columns, ...] = ()
     expected: Mapping[str, tuple[Expected, ...]] = field(default_factory=dict)
+    interleaved: Pull | None = None  # "random" again, but with another forward in between
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
     reference_outputs: tuple[Tensor, ...] | None = None
     reference_grads: tuple[Tensor, ...] | None = None

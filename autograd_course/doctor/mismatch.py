@@ -108,7 +108,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
     """Return the element that is furthest off: index, input there, expected, actual."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
-    index = _unravel(int(off.argmax()), off.shape)
+    index = unraveled(int(off.argmax()), off.shape)
     return {
         "input": mismatch.name,
         "index": list(index),
@@ -134,13 +134,19 @@ def plain(value: Any) -> Any:
     return f"{number:.4g}" if isinstance(number, complex) else number
 
 
+def number(value: Any) -> str:
+    """Return a number with four significant digits."""
+    return f"{value + 0.0:.4g}" if isinstance(value, float) else str(value)  # + 0.0: no -0
+
+
 def return_line(source: str) -> str:
     """Return the one line of a backward that returns, or ``""`` where there are several."""
     lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
     return lines[0] if len(lines) == 1 else ""
 
 
-def _unravel(position: int, shape: torch.Size) -> tuple[int, ...]:
+def unraveled(position: int, shape: torch.Size) -> tuple[int, ...]:
+    """Return the index of a flat position."""
     index: list[int] = []
     for length in reversed(shape):
         position, here = divmod(position, length)

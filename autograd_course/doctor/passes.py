@@ -39,11 +39,18 @@ def forward_pass(session: Session) -> Forward:
     )
 
 
-def engine_pass(session: Session, grad_outputs: tuple[Tensor | None, ...]) -> Pull:
-    """Send cotangents through the engine; an output whose cotangent is ``None`` goes unused."""
+def engine_pass(
+    session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
+) -> Pull:
+    """Send cotangents through the engine; an output whose cotangent is ``None`` goes unused.
+
+    ``interleaved`` runs forward once more, on other values, before backward runs.
+    """
 
     def pull() -> tuple[Tensor | None, ...]:
         run = session.run()
+        if interleaved:
+            attempt(lambda: session.run(lambda t: 0.5 * t))
         pairs = [
             (out, g.clone())
             for out, g in zip(run.floats, grad_outputs, strict=True)

@@ -35,6 +35,7 @@ def probe(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: 
         instance_methods=subject.instance_methods,
         backward_source=subject.backward_source,
         forward=forward,
+        omitted=subject.omitted,
     )
     outputs = [output for output in forward.outputs if is_float(output)]
     if forward.failure or not outputs:
@@ -47,7 +48,9 @@ def probe(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: 
         found = replace(found, raw=direct_call(session, one), variants=variants(session, one))
     if found.raw and found.raw.failure:
         return found
-    return replace(found, pulls=_pulls(session, dict(_cotangents(one, two))))
+    pulls = _pulls(session, dict(_cotangents(one, two)))
+    again = engine_pass(session, tuple(one), interleaved=True)
+    return replace(found, pulls=pulls, interleaved=again)
 
 
 def _differences(session: Session, rng: torch.Generator) -> tuple[Columns, ...]:

@@ -8,6 +8,15 @@ from typing import Any
 
 from autograd_course.doctor import card
 from autograd_course.doctor.diagnosis import Diagnosis, Finding
+from autograd_course.doctor.mismatch import number
+
+# How what is meant to be so is declared; for an exercise's learner this is no way out.
+BY_DESIGN = {
+    "flipped-sign": "a gradient reversal is declared with intentional='flipped-sign'",
+    "nonlinear-in-grad-output": "a clipped or guided backward is declared with "
+    "intentional='nonlinear-in-grad-output'",
+    "undeclared-surrogate": "declare what backward stands for: surrogate=differentiable_stand_in",
+}
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -49,12 +58,16 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
     evidence = finding.evidence
     if "expected" in evidence and "actual" in evidence and "index" in evidence:
         yield "witness", witness_text(evidence)
+    elif evidence.get("witness"):
+        yield "witness", str(evidence["witness"])
     if evidence.get("line"):
         yield "at", str(evidence["line"])
     if evidence.get("call"):
         yield "call", str(evidence["call"])
     if finding.hint:
         yield "hint", finding.hint
+    if finding.rule in BY_DESIGN:
+        yield "if meant", BY_DESIGN[finding.rule]
     if finding.lesson:
         yield "lesson", finding.lesson
 
@@ -71,12 +84,8 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
     return f"{where}: {what}{number(evidence['actual'])}, should be {number(evidence['expected'])}"
 
 
-def number(value: Any) -> str:
-    """Return a number with four significant digits."""
-    return f"{value + 0.0:.4g}" if isinstance(value, float) else str(value)  # + 0.0: no -0
-
-
 def sentence(text: str) -> str:
     """Start a message with a capital, unless it starts with a name from the user's code."""
-    word = text.split(" ")[0]
-    return text[:1].upper() + text[1:] if word.isalpha() and len(word) > 2 else text
+    word = text.split(" ")[0].rstrip(",.")
+    ordinary = word.isalpha() and word.islower() and (len(word) > 2 or word == "no")
+    return text[:1].upper() + text[1:] if ordinary else text

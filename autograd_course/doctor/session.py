@@ -64,7 +64,10 @@ class Session:
         """Call the subject on given arguments."""
         reseed(self.seed)
         call = self._watched if self._watched and watched else self.subject.call
-        return as_tuple(call(*args))
+        returned = call(*args)
+        # A Function that returns a list has returned one thing that is no tensor; a callable may.
+        whole = self.subject.function is not None and isinstance(returned, list)
+        return (returned,) if whole else as_tuple(returned)
 
     @property
     def log(self) -> CtxLog:

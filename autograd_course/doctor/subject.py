@@ -21,6 +21,7 @@ class Subject:
     call: Callable[..., Any]
     parameters: tuple[str, ...]
     function: type[Function] | None
+    omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves to their defaults
 
     @property
     def instance_methods(self) -> tuple[str, ...]:
@@ -49,7 +50,8 @@ def subject_of(fn: Any, count: int) -> Subject:
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
             raise DoctorError(f"{fn.__name__} has no forward yet: write it, then diagnose again.")
-        return Subject(fn.__name__, fn.apply, _names(fn.forward, _has_ctx(fn), count), fn)
+        names = _parameters(fn.forward, _has_ctx(fn))
+        return Subject(fn.__name__, fn.apply, _numbered(names, count), fn, tuple(names[count:]))
     if isinstance(fn, type) or not callable(fn):
         raise DoctorError(
             f"diagnose needs a torch.autograd.Function subclass or a callable, got {_describe(fn)}."
@@ -59,7 +61,8 @@ def subject_of(fn: Any, count: int) -> Subject:
         return subject_of(owner, count)
     called = fn.forward if isinstance(fn, torch.nn.Module) else fn
     name = getattr(fn, "__name__", type(fn).__name__)
-    return Subject("callable" if name == "<lambda>" else name, fn, _names(called, 0, count), None)
+    parameters = _numbered(_parameters(called, 0), count)
+    return Subject("callable" if name == "<lambda>" else name, fn, parameters, None)
 
 
 def _has_ctx(function: type[Function]) -> int:
@@ -67,14 +70,18 @@ def _has_ctx(function: type[Function]) -> int:
     return int(function.setup_context is Function.setup_context)
 
 
-def _names(call: Callable[..., Any], skip: int, count: int) -> tuple[str, ...]:
-    """Return ``count`` argument names, numbered where the signature does not tell."""
+def _parameters(call: Callable[..., Any], skip: int) -> list[str]:
+    """Return the names of a callable's positional parameters, as far as its signature tells."""
     try:
         parameters = list(inspect.signature(call).parameters.values())[skip:]
     except (TypeError, ValueError):
-        parameters = []
-    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return tuple(named[i] if i < len(named) else f"input{i}" for i in range(count))
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _numbered(names: list[str], count: int) -> tuple[str, ...]:
+    """Return ``count`` argument names, numbered where the signature does not tell."""
+    return tuple(names[i] if i < len(names) else f"input{i}" for i in range(count))
 
 
 def _describe(thing: Any) -> str:

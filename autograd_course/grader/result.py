@@ -57,7 +57,9 @@ class Result:
     def _evidence(self) -> Iterator[tuple[str, str]]:
         """Yield the doctor's witness, line and hint; what to reread, the exercise says itself."""
         if self.finding:
-            yield from (row for row in details(self.finding) if row[0] != "lesson")
+            yield from (
+                row for row in details(self.finding) if row[0] not in ("lesson", "if meant")
+            )
 
     def __repr__(self) -> str:
         return as_text(self.headline, self.rows())

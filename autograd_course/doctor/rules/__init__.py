@@ -13,6 +13,7 @@ ORDER_OF_WORK = (
     "forward_values",
     "gradient_values",
     "kinks",
+    "state",
 )
 
 for _module in ORDER_OF_WORK:  # importing a module registers its rules

@@ -29,7 +29,26 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
     if failure is None or turned:
         return None
-    return Seen(f"backward {what_was_raised(failure)}", {**raised(failure), "call": call(evidence)})
+    return Seen(
+        f"backward {what_was_raised(failure)}",
+        {**raised(failure), "call": call(evidence)},
+        hint=next((hint for said, hint in WHAT_TO_DO.items() if said in failure.text), ""),
+    )
+
+
+_TUPLE = "ctx.saved_tensors is a tuple, also for a single tensor: (x,) = ctx.saved_tensors."
+
+# What Python and PyTorch say of common mistakes, and what is to be done about each.
+WHAT_TO_DO = {
+    "unpack (expected 1, got 0)": "ctx.saved_tensors is empty: has forward saved anything?",
+    "to unpack (expected": "ctx.saved_tensors holds what forward saved, in that order.",
+    "only integer tensors of a single element": _TUPLE,
+    "can't multiply sequence": _TUPLE,
+    "'tuple' and": _TUPLE,
+    "positional argument": "backward receives ctx, then one gradient for each output of forward.",
+    "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
+    "expected Variable or None": "Every gradient is a tensor, or None.",
+}
 
 
 @rule(

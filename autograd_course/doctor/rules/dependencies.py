@@ -7,6 +7,7 @@ from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.mismatch import Mismatch
+from autograd_course.doctor.rules.wording import ordinal
 
 
 def missing_dependency(m: Mismatch) -> str | None:
@@ -14,9 +15,9 @@ def missing_dependency(m: Mismatch) -> str | None:
     for cut, grads in m.evidence.held_fixed.items():
         if m.fits(grads[m.slot]):
             return (
-                f"the gradient of {m.name} is what comes out when the result of {cut} is held "
-                f"fixed, "
-                f"but it depends on {m.name} too"
+                f"the gradient of {m.name} misses what comes back through {cut}: it is right only "
+                f"if "
+                f"the result there did not depend on {m.name}"
             )
     return _output_path(m) or _row_term(m)
 
@@ -28,8 +29,8 @@ def _output_path(m: Mismatch) -> str | None:
             grad, truth = pull.grads[m.slot], m.evidence.expected[name][m.slot].value
             if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
                 return (
-                    f"the gradient of {m.name} misses the part that comes back through output "
-                    f"{name.removeprefix('only ')}"
+                    f"the gradient of {m.name} misses the part that comes back through the "
+                    f"{ordinal(name)} output"
                 )
     return None
 

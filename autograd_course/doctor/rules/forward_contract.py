@@ -152,7 +152,12 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
         return None
     if not forward.outputs:
         what = ", ".join(forward.kinds)
-        return Seen(f"forward returned {what} where a tensor is needed.", {"returned": what})
+        hint = {
+            "NoneType": "Is the return statement of forward missing?",
+            "list": "Return several outputs as a tuple: return r, theta.",
+        }.get(what, "")
+        needed = f"forward returned {what} where a tensor or a tuple of tensors is needed."
+        return Seen(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None
     if not any(is_float(output) for output in forward.outputs):

@@ -28,10 +28,11 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
     if len(got) != len(wanted):
         return Seen(f"forward returns {len(got)} tensors, the reference {len(wanted)}.")
     for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
-        which = "the output" if len(got) == 1 else f"output {k}"
+        which = "output" if len(got) == 1 else f"output {k}"
         if mine.shape != reference.shape:
             return Seen(
-                f"{which} of forward has shape {tuple(mine.shape)} where {tuple(reference.shape)} "
+                f"the {which} of forward has shape {tuple(mine.shape)} where "
+                f"{tuple(reference.shape)} "
                 f"is right.",
                 {"expected": list(reference.shape), "actual": list(mine.shape)},
             )
@@ -39,7 +40,7 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
         if bool(off.any()):
             index = tuple(off.nonzero()[0].tolist())
             return Seen(
-                f"{which} of forward is wrong at {int(off.sum())} of {off.numel()} elements.",
+                f"the {which} of forward is wrong at {int(off.sum())} of {off.numel()} elements.",
                 {
                     "input": which,
                     "index": list(index),

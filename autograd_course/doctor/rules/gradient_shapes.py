@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.evidence import Evidence, Raw
 from autograd_course.doctor.mismatch import mismatches, return_line
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
@@ -29,13 +29,8 @@ from autograd_course.doctor.rules.wording import (
 def wrong_arity(evidence: Evidence) -> Seen | None:
     raw, arguments = evidence.raw, len(evidence.inputs)
     if raw and not raw.failure:
-        for name, value, kind in zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False):
-            if not isinstance(value, torch.Tensor) and kind != "NoneType":
-                return Seen(
-                    f"backward returned a gradient for {name}, which is no tensor: None belongs "
-                    f"there.",
-                    {"input": name, "line": return_line(evidence.backward_source)},
-                )
+        if unasked := _unasked(evidence, raw):
+            return Seen(unasked, {"line": return_line(evidence.backward_source)})
         extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
         if raw.count >= arguments and not extra:
             return None
@@ -61,6 +56,27 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
     )
 
 
+def _unasked(evidence: Evidence, raw: Raw) -> str:
+    """Say for which argument backward returned a gradient though it can have none."""
+    given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
+    numbers = [
+        name
+        for name, value, kind in given
+        if not isinstance(value, torch.Tensor) and kind != "NoneType"
+    ]
+    if numbers:
+        return f"backward returned a gradient for {numbers[0]}, which is no tensor: None belongs "
+        "there."
+    later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
+    for name, kind in later:
+        if kind != "NoneType":
+            return (
+                f"backward returned a gradient for {name}, which this call left out: None belongs "
+                "in its place then."
+            )
+    return ""
+
+
 @rule(
     "gradient-shape",
     "contract",
@@ -71,7 +87,7 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
     lesson="03_gradient_patterns",
     after=("wrong-arity",),
 )
-def gradientshape(evidence: Evidence) -> Seen | None:
+def gradient_shape(evidence: Evidence) -> Seen | None:
     for position, want, got in _raw_shapes(evidence):
         name = evidence.name(position)
         if got != want and not _sums_to(got, want) and not raw_transpose(evidence, position):

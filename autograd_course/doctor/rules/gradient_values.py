@@ -11,7 +11,7 @@ from autograd_course.doctor.rules import hypotheses as h
 from autograd_course.doctor.rules.dependencies import missing_dependency
 from autograd_course.doctor.rules.factors import constant_factor
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import raw_transpose
+from autograd_course.doctor.rules.wording import ordinal, raw_transpose
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ def _unexplained(m: Mismatch) -> str:
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if not wrong or wrong == names:
         return off
-    through = " and ".join(name.removeprefix("only ") for name in wrong)
-    return f"{off}: only what comes back through output {through} is wrong"
+    through = " and ".join(ordinal(name) for name in wrong)
+    return f"{off}: only what comes back through the {through} output is wrong"
 
 
 HYPOTHESES = (
@@ -41,8 +41,7 @@ HYPOTHESES = (
         "undeclared-surrogate",
         "forward is piecewise constant, backward is not zero",
         h.undeclared_surrogate,
-        "If it is meant as a straight-through estimator, declare what backward stands for: "
-        "diagnose(..., surrogate=differentiable_stand_in).",
+        "The true gradient of a step is zero. Is a straight-through estimator meant?",
         "04_straight_through",
     ),
     Hypothesis(

@@ -50,6 +50,9 @@ def _shaped(candidate: Tensor, like: Mismatch) -> Tensor | None:
 
 def missing_gradient(m: Mismatch) -> str | None:
     """Nothing, or zeros, where the truth is not zero."""
+    raw = m.evidence.raw
+    if raw and raw.kinds == ("NoneType",):
+        return f"backward returned None, but the output depends on {m.name}: is a return missing?"
     if not m.returned:
         return f"no gradient arrives at {m.name}, but the output depends on it"
     if not bool(m.actual.any()):

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Pull
-from autograd_course.doctor.mismatch import mismatches, plain, resolution, return_line, size
+from autograd_course.doctor.mismatch import (
+    mismatches,
+    number,
+    plain,
+    resolution,
+    return_line,
+    size,
+    unraveled,
+)
 from autograd_course.doctor.probe import FAR
 from autograd_course.doctor.rules.registry import Seen, rule
 
@@ -31,16 +39,21 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
     return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
 
 
-def _times(grad: Tensor | None, factor: float) -> Tensor | None:
-    return None if grad is None else factor * grad
-
-
-def _where(evidence: Evidence, got: Grads, wanted: Grads) -> str | None:
-    """Return the name of the first wanted input at which two sets of gradients differ."""
-    for position, one, other in zip(evidence.wanted, got, wanted, strict=True):
-        if not _same(one, other):
-            return evidence.name(position)
-    return None
+def _seen(
+    evidence: Evidence, slot: int, law: str, times: str, seen: tuple[Tensor | None, ...]
+) -> Seen:
+    """Say which law is broken, with one element: its gradient once, then for another cotangent."""
+    once, got, wanted = (torch.zeros(()) if t is None else t for t in seen)
+    off = torch.nan_to_num((got - wanted).abs(), nan=torch.inf)
+    index = unraveled(int(off.argmax()), off.shape)
+    first, second, right = (number(plain(t.expand(off.shape)[index])) for t in (once, got, wanted))
+    name = evidence.name(evidence.wanted[slot])
+    element = f"{name}{list(index) if index else ''}"
+    text = f"{element}: gradient {first} for grad_output, {second} for {times}, should be {right}"
+    return Seen(
+        law.format(name=name),
+        {"input": name, "witness": text, "line": return_line(evidence.backward_source)},
+    )
 
 
 @rule(
@@ -58,28 +71,19 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     pulls = [_grads(evidence, name) for name in ("random", "double", "other", "zero")]
     if not all(pulls):
         return None
-    for position, once, twice, other, zero in zip(evidence.wanted, *pulls, strict=True):
-        what = _constant_part(once, twice, other, zero)
-        if what:
-            name = evidence.name(position)
-            return Seen(
-                f"the gradient of {name} {what}.",
-                {"input": name, "line": return_line(evidence.backward_source)},
+    for slot, (once, twice, other, zero) in enumerate(zip(*pulls, strict=True)):
+        if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
+            continue
+        if _same(once, twice) and _same(once, other):
+            law = "the gradient of {name} stays the same when grad_output doubles."
+            return _seen(evidence, slot, law, "2 · grad_output", (once, twice, 2 * once))
+        if zero is not None and bool(zero.any()) and not bool(torch.isnan(zero).any()):
+            law = (
+                "the gradient of {name} is not zero when grad_output is zero: something is added "
+                "to it."
             )
+            return _seen(evidence, slot, law, "0 · grad_output", (once, zero, 0 * zero))
     return None
-
-
-def _constant_part(
-    once: Tensor | None, twice: Tensor | None, other: Tensor | None, zero: Tensor | None
-) -> str:
-    """Say in what way a gradient does not depend on grad_output, or ``""``."""
-    if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
-        return ""
-    if _same(once, twice) and _same(once, other):
-        return "stays the same when grad_output doubles"
-    if zero is not None and bool(zero.any()) and not bool(torch.isnan(zero).any()):
-        return "is not zero when grad_output is zero: something is added to it"
-    return ""
 
 
 @rule(
@@ -88,7 +92,7 @@ def _constant_part(
     "error",
     "backward is not linear in grad_output",
     hint="A vector-Jacobian product is linear: no clamp, sign, abs, relu, square or comparison of "
-    "grad_output. A clipped or guided backward that is meant so is declared with intentional=.",
+    "grad_output.",
     lesson="01_template",
     after=("contract", "ignores-grad-output"),
 )
@@ -97,26 +101,28 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
     if not all(b.values()):
         return None
     for pull, (factor, law) in MULTIPLES.items():
-        scaled = [_times(grad, factor) for grad in b["random"]]
-        name = _where(evidence, b[pull], scaled)
-        if name is not None:
-            return _bent(evidence, law, name)
-    sums = [_plus(one, other) for one, other in zip(b["random"], b["other"], strict=True)]
-    name = _where(evidence, b["sum"], sums)
-    law = "the gradient for a sum of two cotangents is not the sum of their gradients"
-    return None if name is None else _bent(evidence, law, name)
+        for slot, (once, got) in enumerate(zip(b["random"], b[pull], strict=True)):
+            wanted = None if once is None else factor * once
+            if not _same(got, wanted):
+                times = f"{factor:g} · grad_output"
+                return _seen(evidence, slot, law, times, (once, got, wanted))
+    for slot, (once, other, got) in enumerate(zip(b["random"], b["other"], b["sum"], strict=True)):
+        if not _same(got, _plus(once, other)):
+            law = (
+                "the gradient of {name} for a sum of cotangents is not the sum of their gradients."
+            )
+            return _seen(evidence, slot, law, "the sum", (once, got, _plus(once, other)))
+    return None
 
 
 MULTIPLES = {
-    "negative": (-1.0, "turning the sign of grad_output does not turn the sign of the gradient"),
-    "double": (2.0, "doubling grad_output does not double the gradient"),
-    "far": (FAR, f"{FAR:g} times the grad_output does not give {FAR:g} times the gradient"),
+    "negative": (-1.0, "turning the sign of grad_output does not turn that of {name}'s gradient."),
+    "double": (2.0, "doubling grad_output does not double the gradient of {name}."),
+    "far": (
+        FAR,
+        f"{FAR:g} times the grad_output does not give {FAR:g} times the gradient of {{name}}.",
+    ),
 }
-
-
-def _bent(evidence: Evidence, law: str, name: str) -> Seen:
-    line = return_line(evidence.backward_source)
-    return Seen(f"{law} (of {name}).", {"input": name, "line": line})
 
 
 def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:

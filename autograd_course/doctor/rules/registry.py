@@ -9,16 +9,17 @@ from typing import Any, Literal
 from autograd_course.doctor.diagnosis import Finding, Severity
 from autograd_course.doctor.evidence import Evidence
 
-Family = Literal["contract", "linearity", "values"]
+Family = Literal["contract", "linearity", "values", "state"]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a rule saw: the message and its evidence; a severity only where it is not the rule's."""
+    """What a rule saw: the message and its evidence; severity and hint where not the rule's own."""
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
     severity: Severity | None = None
+    hint: str = ""
 
 
 Decide = Callable[[Evidence], Seen | None]
@@ -46,9 +47,13 @@ class Rule:
         seen = self.decide(evidence)
         if seen is None:
             return None
-        severity = seen.severity or self.severity
         return Finding(
-            self.name, severity, seen.message, dict(seen.evidence), self.hint, self.lesson
+            rule=self.name,
+            severity=seen.severity or self.severity,
+            message=seen.message,
+            evidence=dict(seen.evidence),
+            hint=seen.hint or self.hint,
+            lesson=self.lesson,
         )
 
 

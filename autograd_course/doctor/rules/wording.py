@@ -14,6 +14,12 @@ def plural(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
+def ordinal(pull: str) -> str:
+    """Return which output a pull named ``only k`` uses, in words."""
+    k = int(pull.removeprefix("only "))
+    return ("first", "second", "third", "fourth")[k] if k < 4 else f"{k + 1}th"
+
+
 def shape(sizes: torch.Size) -> str:
     return str(tuple(sizes))
 
