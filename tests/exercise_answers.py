@@ -152,6 +152,33 @@ def forward(exercise: str, mistake: str, rule: str, method: Callable[..., Any]) 
     return Wrong(exercise, mistake, rule, spoiled(exercise, forward=method))
 
 
+class KeptInAGlobal(Function):
+    kept: dict[str, Any] = {}  # noqa: RUF012
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        KeptInAGlobal.kept["x"] = x
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * KeptInAGlobal.kept["x"] * g
+
+
+class AutogradInside(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(x**2, x, g)[0]
+
+
 class InstanceMethods(Function):
     def forward(self, ctx: Any, x: Any) -> Any:
         ctx.save_for_backward(x)
@@ -235,6 +262,14 @@ def _linear(ctx: Any, x: Any, w: Any, g: Any, **instead: Any) -> Any:
 
 
 WRONG = [
+    Wrong("square", "keeps x in a global", "shared-state", KeptInAGlobal),
+    Wrong("square", "lets autograd differentiate", "unneeded-function", AutogradInside),
+    backward(
+        "repair-absolute",
+        "divides 0 by 0 at the kink",
+        "kink-convention",
+        lambda ctx, x, g: g * x / x.abs(),
+    ),
     backward("square", "forgets grad_output", "ignores-grad-output", lambda ctx, x, g: 2 * x),
     backward("square", "forgets the 2", "constant-factor", lambda ctx, x, g: x * g),
     backward("square", "turns the sign", "flipped-sign", lambda ctx, x, g: -2 * x * g),

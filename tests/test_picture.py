@@ -8,7 +8,7 @@ import matplotlib as mpl
 import pytest
 import torch
 from flows import loss, transformer_block, two_and_three
-from PIL import Image
+from PIL import Image, ImageColor
 
 from autograd_course.functions import Square
 from autograd_course.visualize import describe, tangent, trace_gradient_flow
@@ -31,6 +31,7 @@ def test_the_png_is_small_and_opaque(picture: Picture) -> None:
     assert image.mode == "P"
     assert "transparency" not in image.info
     assert len(picture.png) < 20_000
+    assert image.convert("RGB").getpixel((0, 0)) == ImageColor.getrgb(PAPER)
 
 
 def test_the_png_is_the_same_for_the_same_trace(picture: Picture) -> None:

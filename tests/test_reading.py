@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from autograd_course.grader import CATALOGUE, Exercise
+from autograd_course.grader import CATALOGUE
+from autograd_course.grader.result import SECTION
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
-@pytest.mark.parametrize("exercise", CATALOGUE.values(), ids=list(CATALOGUE))
-def test_the_section_to_reread_is_a_heading_of_the_lesson(exercise: Exercise) -> None:
-    place = re.fullmatch(r'lesson (?P<number>\d\d), "(?P<heading>.+)"', exercise.read)
-    assert place, f'{exercise.read!r} is not of the form: lesson 01, "A heading"'
+PLACES = {exercise.id: exercise.read for exercise in CATALOGUE.values()} | SECTION
+
+
+@pytest.mark.parametrize("read", PLACES.values(), ids=PLACES)
+def test_the_section_to_reread_is_a_heading_of_the_lesson(read: str) -> None:
+    place = re.fullmatch(r'lesson (?P<number>\d\d), "(?P<heading>.+)"', read)
+    assert place, f'{read!r} is not of the form: lesson 01, "A heading"'
     (lesson,) = NOTEBOOKS.glob(f"{place['number']}_*.py")
     headings = re.findall(r"^# #{2,3} (.+)$", lesson.read_text(encoding="utf-8"), re.MULTILINE)
     assert place["heading"] in headings

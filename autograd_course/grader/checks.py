@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -54,27 +55,73 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
     return None
 
 
+def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that backward computes the gradient itself and does not let autograd do it.
+
+    In an ordinary backward pass grad mode is off and nothing is saved for a further one; a backward
+    that records operations of its own to differentiate them gives itself away by what it saves.
+    """
+    _, outputs = _applied(function, inputs)
+    recorded: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        recorded.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+    if not recorded:
+        return None
+    return Finding(
+        rule="unneeded-function",
+        severity="info",
+        message="backward records operations and lets autograd differentiate them: without the "
+        "Function, autograd would do the same.",
+        hint="Write down the derivative as a formula in the saved tensors and grad_output.",
+        lesson="01_template",
+    )
+
+
+def slope_within(low: float, high: float, at: float) -> Check:
+    """Return a check that the gradient at a kink is a slope between those of its two sides."""
+
+    def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
+        got = float(_gradient(function.apply, (torch.tensor([at], dtype=torch.float64),))[1])
+        if low <= got <= high:
+            return None
+        return _off_convention(f"any slope from {low:g} to {high:g}", at, got)
+
+    return check
+
+
 def gradient_at(reference: Any, *inputs: Any) -> Check:
     """Return a check that asks for the reference's own gradient at ``inputs``: on its kinks."""
+    names = list(inspect.signature(reference).parameters)[1:]
+    given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
+    others = f" (with {given})" if given else ""
 
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
         points, expected = _gradient(reference, inputs)
         actual = _gradient(function.apply, inputs)[1]
         for at, right, got in zip(*(t.tolist() for t in (points, expected, actual)), strict=True):
             if right != got:
-                return Finding(
-                    rule="kink-convention",
-                    severity="info",
-                    message=f"At exactly x = {at:g} the gradient is {got:g}; this exercise asks "
-                    f"for {right:g} there. Everywhere else it is right.",
-                    evidence={"at": at, "expected": right, "actual": got},
-                    hint="At a kink no derivative exists, so the author chooses. Which comparisons "
-                    "make your mask, and do they include the bounds?",
-                    lesson="01_template",
-                )
+                return _off_convention(f"{right:g}{others}", at, got)
         return None
 
     return check
+
+
+def _off_convention(asked: str, at: float, got: float) -> Finding:
+    return Finding(
+        rule="kink-convention",
+        severity="info",
+        message=f"at exactly x = {at:g} the gradient is {got:g}; this exercise asks for {asked} "
+        "there. Everywhere else it is right.",
+        evidence={"at": at, "actual": got},
+        hint="At a kink no derivative exists, so the author chooses. What does your formula give "
+        "there, and is every comparison in it meant to include the bound?",
+        lesson="01_template",
+    )
 
 
 def _applied(

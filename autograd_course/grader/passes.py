@@ -68,7 +68,8 @@ def _difference(actual: tuple[Any, ...], expected: tuple[Tensor, ...]) -> Findin
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
         name = "forward" if len(expected) == 1 else f"output {number} of forward"
         if not isinstance(got, Tensor):
-            return _mismatch(f"{name} is {_described(got)}; a tensor is asked for.")
+            hint = "Is the return statement of forward missing?" if got is None else ""
+            return _mismatch(f"{name} is {_described(got)}; a tensor is asked for.", hint)
         if got.shape != right.shape:
             return _mismatch(
                 f"{name} has shape {tuple(got.shape)}; {tuple(right.shape)} is asked for.",
@@ -100,13 +101,13 @@ def _value_difference(name: str, got: Tensor, right: Tensor) -> Finding | None:
     )
 
 
-def _mismatch(message: str, **evidence: Any) -> Finding:
+def _mismatch(message: str, hint: str = "", **evidence: Any) -> Finding:
     return Finding(
         rule="forward-mismatch",
         severity="error",
         message=message,
         evidence=evidence,
-        hint="Work the forward formula out by hand for one element and compare.",
+        hint=hint or "Work the forward formula out by hand for one element and compare.",
         lesson="01_template",
     )
 

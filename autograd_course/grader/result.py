@@ -10,6 +10,21 @@ from autograd_course.doctor.card import as_html, as_text
 from autograd_course.doctor.report import details, sentence
 from autograd_course.grader.verdict import Status
 
+# Where the lesson treats what a rule finds; of other rules, the exercise says what to reread.
+SECTION = {
+    "missing-staticmethod": 'lesson 01, "The class is never instantiated"',
+    "backward-never-called": 'lesson 01, "The class is never instantiated"',
+    "non-tensor-saved": 'lesson 01, "What goes where on ctx"',
+    "saved-tensors-in-forward": 'lesson 01, "What goes where on ctx"',
+    "shared-state": 'lesson 01, "What goes where on ctx"',
+    "tensor-on-ctx": 'lesson 01, "What goes where on ctx"',
+    "wrong-arity": 'lesson 01, "What backward returns"',
+    "gradient-shape": 'lesson 01, "What backward returns"',
+    "ignores-grad-output": 'lesson 01, "What backward is asked for"',
+    "nonlinear-in-grad-output": 'lesson 01, "What backward is asked for"',
+    "uniform-grad-output": 'lesson 01, "What backward is asked for"',
+}
+
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
 
@@ -47,7 +62,7 @@ class Result:
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
-            yield "read", self.read
+            yield "read", SECTION.get(self.finding.rule, self.read) if self.finding else ""
         if self.status in ("wrong", "not attempted") and self.possible:
             yield "next", f'hint("{self.exercise}") gives the next hint'
         if self.status == "grader failed":

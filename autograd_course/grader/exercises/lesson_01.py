@@ -5,7 +5,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import gradient_at, no_tensor_on_ctx, saves_only_outputs
+from autograd_course.grader.checks import (
+    backward_is_a_formula,
+    gradient_at,
+    no_tensor_on_ctx,
+    saves_only_outputs,
+)
 from autograd_course.grader.exercise import Exercise, Sampler
 from autograd_course.grader.exercises.lesson_01_repairs import REPAIRS
 from autograd_course.grader.sampling import around, normal, positive, shaped
@@ -92,7 +97,10 @@ WRITE: tuple[Exercise, ...] = (
             "(x,) = ctx.saved_tensors – mind the comma – then return twice x times grad_output.",
         ),
         read='lesson 01, "What backward is asked for"',
-        checks=(no_tensor_on_ctx,),
+        checks=(
+            backward_is_a_formula,
+            no_tensor_on_ctx,
+        ),
     ),
     Exercise(
         id="scaled-sigmoid",
@@ -110,7 +118,7 @@ WRITE: tuple[Exercise, ...] = (
             "ctx.slope, multiply by grad_output, and return None for each of the two numbers.",
         ),
         read='lesson 01, "Save the output instead of the input"',
-        checks=(no_tensor_on_ctx, saves_only_outputs),
+        checks=(backward_is_a_formula, no_tensor_on_ctx, saves_only_outputs),
         bounds="nothing but the output is kept for backward",
     ),
     Exercise(
@@ -129,7 +137,10 @@ WRITE: tuple[Exercise, ...] = (
             "derivative by grad_output, and return them in the order of forward's arguments.",
         ),
         read='lesson 01, "Several inputs, several outputs"',
-        checks=(no_tensor_on_ctx,),
+        checks=(
+            backward_is_a_formula,
+            no_tensor_on_ctx,
+        ),
     ),
     Exercise(
         id="clipped-relu",
@@ -148,6 +159,7 @@ WRITE: tuple[Exercise, ...] = (
         ),
         read='lesson 01, "From the formula to the proof"',
         checks=(
+            backward_is_a_formula,
             no_tensor_on_ctx,
             gradient_at(clipped_relu, torch.tensor([0.0, 2.0, 1.0], dtype=torch.float64), 2.0),
         ),
@@ -172,7 +184,10 @@ WRITE: tuple[Exercise, ...] = (
         ),
         read='lesson 01, "A template with an optional argument"',
         asked=("unreduced-broadcast",),
-        checks=(no_tensor_on_ctx,),
+        checks=(
+            backward_is_a_formula,
+            no_tensor_on_ctx,
+        ),
     ),
     Exercise(
         id="to-polar",
@@ -192,7 +207,10 @@ WRITE: tuple[Exercise, ...] = (
             "x/r · grad_r - y/r² · grad_theta for x, and y/r · grad_r + x/r² · grad_theta for y.",
         ),
         read='lesson 01, "Several inputs, several outputs"',
-        checks=(no_tensor_on_ctx,),
+        checks=(
+            backward_is_a_formula,
+            no_tensor_on_ctx,
+        ),
     ),
 )
 

@@ -5,10 +5,13 @@ import functools
 import torch
 from torch import Tensor
 
+from autograd_course.grader.checks import backward_is_a_formula, slope_within
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.sampling import around, normal, positive, shaped
 
-repair = functools.partial(Exercise, lesson="01_template", points=1)
+repair = functools.partial(
+    Exercise, lesson="01_template", points=1, checks=(backward_is_a_formula,)
+)
 
 
 def cube(x: Tensor) -> Tensor:
@@ -75,7 +78,7 @@ REPAIRS: tuple[Exercise, ...] = (
         title="Repair: mean",
         reference=mean,
         samplers={
-            "a 2×4 matrix": lambda rng: (normal(rng, 2, 4),),
+            "a 2×5 matrix": lambda rng: (normal(rng, 2, 5),),
             "a vector": lambda rng: (normal(rng, 5),),
             "three axes": lambda rng: (normal(rng, 2, 3, 6),),
             "a last axis of length 1": lambda rng: (normal(rng, 3, 1),),
@@ -93,6 +96,7 @@ REPAIRS: tuple[Exercise, ...] = (
         "repair-absolute",
         title="Repair: absolute value",
         reference=absolute,
+        checks=(backward_is_a_formula, slope_within(-1.0, 1.0, at=0.0)),
         samplers={
             "numbers of both signs": lambda rng: (both_signs(rng, 2, 3),),
             "negative numbers only": lambda rng: (-positive(rng, 4),),
