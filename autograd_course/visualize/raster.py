@@ -1,6 +1,7 @@
 """A matplotlib figure as a small PNG, without any state of pyplot."""
 
 from io import BytesIO
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -19,6 +20,15 @@ def small_png(figure: Figure) -> bytes:
     rows = picture.resize((picture.width, picture.height // _EVERY), Image.Resampling.NEAREST)
     palette = rows.quantize(_COLORS, dither=Image.Dither.NONE)
     output = BytesIO()
-    reduced = picture.quantize(palette=palette, dither=Image.Dither.NONE)
+    reduced = _exact_ground(picture.quantize(palette=palette, dither=Image.Dither.NONE), picture)
     reduced.save(output, "PNG", dpi=(figure.dpi, figure.dpi))
     return output.getvalue()
+
+
+def _exact_ground(reduced: Image.Image, picture: Image.Image) -> Image.Image:
+    """Give the color of the corner back as it was: on a page, a white a little off is seen."""
+    colors: list[int] = list(reduced.getpalette() or ())
+    index: Any = reduced.getpixel((0, 0))
+    colors[3 * index : 3 * index + 3] = list(picture.getpixel((0, 0)))  # type: ignore[arg-type]
+    reduced.putpalette(colors)
+    return reduced

@@ -57,6 +57,7 @@ class GradientFlow(anywidget.AnyWidget):
             **asdict(words),
             "stage": self.picture.stage,
             "sliders": self._source.sliders(at, words),
+            "answers": dict(at),
             "notice": "",
         }
 
@@ -69,7 +70,7 @@ class GradientFlow(anywidget.AnyWidget):
         try:
             self.picture = Picture(self._source.trace(at))
         except TraceError as error:
-            self.story = {**self.story, "notice": str(error)}
+            self.story = {**self.story, "answers": at, "notice": str(error)}
             return
         self.story = self._told(at)
         self.step = min(self.step, self.steps)

@@ -3,6 +3,10 @@
 
 const PULSE = 600; // milliseconds that a pulse travels along an edge
 const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
+const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
+  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
 const SCALE = { least: 0.25, most: 2, legible: 0.62, wide: 0.8, factor: 1.25 };
 const SVG = "http://www.w3.org/2000/svg";
 const ICONS = {
@@ -16,6 +20,7 @@ const ICONS = {
 
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
 function make(tag, options = {}, ...children) {
   const { className, text, ...attributes } = options;
@@ -65,11 +70,13 @@ class Stage {
     this.view.replaceChildren(this.svg);
     this.svg.querySelector("title").remove(); // its tooltip would cover the cards
     const all = (selector) => [...this.svg.querySelectorAll(selector)];
-    this.cards = all("[data-node]");
+    this.reading = all("[data-node]"); // from rank to rank, as the picture is read
+    this.cards = [];
+    for (const card of this.reading) this.cards[card.dataset.node] = card;
     this.links = all(".agf-link");
     this.factors = all(".agf-factor");
     this.slots = all("[data-text]");
-    this.rove(0);
+    this.rove(this.cards.indexOf(this.reading[0]));
     this.fit();
   }
 
@@ -138,12 +145,15 @@ class Stage {
     move(begun);
   }
 
-  /** Scroll the node into the middle, if not all is in view. */
+  /** Scroll the node into the middle, unless it is near it. */
   follow(node) {
     const box = this.cards[node].getBoundingClientRect(), view = this.view.getBoundingClientRect();
-    const left = box.left + box.width / 2 - view.left - view.width / 2;
-    const top = box.top + box.height / 2 - view.top - view.height / 2;
-    this.view.scrollBy({ left, top, behavior: still() ? "auto" : "smooth" });
+    const off = (begin, size) => {
+      const distance = box[begin] + box[size] / 2 - view[begin] - view[size] / 2;
+      return Math.abs(distance) > view[size] * CALM ? distance : 0;
+    };
+    const behavior = still() ? "auto" : "smooth";
+    this.view.scrollBy({ left: off("left", "width"), top: off("top", "height"), behavior });
   }
 
   fit() {
@@ -176,7 +186,14 @@ class Stage {
 
   focus(node) {
     this.rove(node);
-    this.cards[node].focus();
+    this.cards[node].focus({ preventScroll: true });
+  }
+
+  /** Go on to the node that is read so many nodes later. */
+  wander(by) {
+    const at = this.reading.indexOf(this.cards[this.roving]) + by;
+    this.focus(this.cards.indexOf(this.reading[clamp(at, 0, this.reading.length - 1)]));
+    this.follow(this.roving);
   }
 
   holds(element) {
@@ -212,7 +229,43 @@ class Details {
   }
 }
 
-/** Sliders for scalar inputs. Their sweeps lie here already; the kernel is told on release. */
+/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+class Questions {
+  constructor(send, onSilence) {
+    this.send = send;
+    this.onSilence = onSilence;
+    this.timer = null;
+    this.waiting = null;
+  }
+
+  ask(inputs) {
+    if (this.timer) {
+      this.waiting = inputs;
+      return;
+    }
+    this.waiting = null;
+    this.timer = setTimeout(() => {
+      this.stop();
+      this.onSilence();
+    }, PATIENCE);
+    this.send(inputs);
+  }
+
+  /** Return what was asked meanwhile. */
+  answered() {
+    const { waiting } = this;
+    this.stop();
+    return waiting;
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = this.waiting = null;
+  }
+}
+
+/** Sliders for scalar inputs. Their sweeps lie here already; the kernel is told on release.
+    `wanted` holds the inputs for which the kernel has no answer yet. */
 class Sliders {
   constructor(onTexts, onWanted) {
     this.element = make("div", { className: "agf-sliders" });
@@ -222,12 +275,14 @@ class Sliders {
     this.rows = [];
   }
 
-  show(sliders) {
+  show({ sliders, answers }) {
+    if (same(this.wanted, answers)) this.wanted = {};
     if (this.rows.length !== sliders.length) {
       this.rows = sliders.map((slider, i) => this.row(slider, i));
       this.element.replaceChildren(...this.rows.map(({ row }) => row));
     }
     this.sliders = sliders;
+    this.answers = answers;
     sliders.forEach((slider, i) => {
       const { range } = this.rows[i];
       range.max = slider.values.length - 1;
@@ -251,7 +306,7 @@ class Sliders {
     const range = make("input", { type: "range", min: 0, step: 1, "aria-label": `input ${name}` });
     const output = make("output");
     range.addEventListener("input", () => this.moved(i));
-    range.addEventListener("change", () => this.released(i));
+    range.addEventListener("change", () => this.released());
     const row = make("label", { className: "agf-slider" }, output, range);
     return { row, range, output };
   }
@@ -272,9 +327,16 @@ class Sliders {
     if (frames[index]) this.onTexts(frames[index]);
   }
 
-  released(i) {
-    const values = this.sliders.map(({ values }, j) => values[Number(this.rows[j].range.value)]);
-    this.onWanted(Object.fromEntries(this.sliders.map(({ name }, j) => [name, values[j]])));
+  /** Put the sliders back to where the kernel last traced. */
+  reset() {
+    this.wanted = {};
+    this.show(this);
+  }
+
+  released() {
+    const { sliders, rows } = this;
+    this.onWanted(Object.fromEntries(
+      sliders.map(({ name, values }, i) => [name, values[Number(rows[i].range.value)]])));
   }
 }
 
@@ -285,10 +347,11 @@ class Flow {
     this.stage = new Stage((node) => this.open(this.details.node === node ? null : node));
     this.details = new Details(() => this.open(null));
     this.sliders = new Sliders((texts) => this.moved(texts), (inputs) => this.ask(inputs));
+    this.questions = new Questions((inputs) => this.send(inputs), () => this.giveUp(SILENCE));
     this.fill = (template, texts = this.texts) =>
       template.replace(/\{(\d+)\}/g, (_, slot) => texts[Number(slot)]);
     this.build(element);
-    this.listeners = { "change:story": () => this.tell(), "change:step": () => this.paint() };
+    this.listeners = { "change:story": () => this.hear(), "change:step": () => this.paint() };
     for (const [event, heard] of Object.entries(this.listeners)) model.on(event, heard);
     this.tell();
   }
@@ -333,9 +396,15 @@ class Flow {
     this.root.setAttribute("aria-label", story.title);
     this.notice.textContent = story.notice;
     if (rebuilt) this.restage(reshaped);
-    this.sliders.show(story.sliders);
+    this.sliders.show(story);
     this.moveTexts(this.sliders.ahead() ?? story.texts);
     this.paint();
+  }
+
+  hear() {
+    this.tell();
+    const next = this.questions.answered();
+    if (next) this.ask(next);
   }
 
   restage(reshaped) {
@@ -386,7 +455,7 @@ class Flow {
     this.model.save_changes();
     const current = this.story.steps[after];
     if (after === before + 1) this.stage.pulse(current);
-    if (current.phase !== "start") this.stage.follow(current.nodes[0]);
+    this.stage.follow(current.nodes[0]);
   }
 
   toggle() {
@@ -411,8 +480,22 @@ class Flow {
   }
 
   ask(inputs) {
+    if (this.questions.timer || !same(inputs, this.story.answers)) this.questions.ask(inputs);
+    else this.giveUp(this.story.notice); // answered before: nothing would come
+  }
+
+  send(inputs) {
+    this.model.set("inputs", this.story.answers); // else what went unheard would be no news
     this.model.set("inputs", inputs);
     this.model.save_changes();
+  }
+
+  /** Show what the kernel said last, and let it be asked anew. */
+  giveUp(notice) {
+    this.sliders.reset();
+    this.moveTexts(this.story.texts);
+    this.paint();
+    this.notice.textContent = notice;
   }
 
   /** Keys never leave the widget: in JupyterLab, "d d" would delete the cell. */
@@ -421,14 +504,13 @@ class Flow {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const { stage, step, last } = this, onCard = stage.holds(event.target);
     const native = event.target.matches("button, input");
-    const around = (by) => stage.focus(clamp(stage.roving + by, 0, stage.cards.length - 1));
     const actions = {
       ...(!native && {
         ArrowRight: () => this.go(step + 1), ArrowLeft: () => this.go(step - 1),
         Home: () => this.go(0), End: () => this.go(last), " ": () => this.toggle(),
       }),
       ...(onCard && {
-        ArrowDown: () => around(1), ArrowUp: () => around(-1),
+        ArrowDown: () => stage.wander(1), ArrowUp: () => stage.wander(-1),
         Enter: () => this.open(this.details.node === stage.roving ? null : stage.roving),
       }),
       Escape: () => this.open(null),
@@ -440,6 +522,7 @@ class Flow {
 
   dispose() {
     this.pause();
+    this.questions.stop();
     this.stage.observer.disconnect();
     for (const [event, heard] of Object.entries(this.listeners)) this.model.off(event, heard);
     this.root.remove();
