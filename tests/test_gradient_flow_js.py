@@ -31,7 +31,7 @@ def shown(browser: Browser, flow: GradientFlow, **look: bool):  # type: ignore[n
 
 @pytest.fixture
 def flow() -> GradientFlow:
-    return gradient_flow(loss, *two_and_three())
+    return gradient_flow(loss, *two_and_three(), sweep={"x": (-1, 5), "y": (0, 6)})
 
 
 @pytest.fixture
@@ -156,6 +156,8 @@ def test_enter_opens_a_node_and_escape_closes_it(page: Page) -> None:
 
     details = page.get_by_role("region", name="Details")
     expect(details).to_contain_text("Square, custom Function")
+    expect(details).to_contain_text("gradient ∂not yet known")
+    page.keyboard.press("End")
     expect(details).to_contain_text("1 × 4 = 4")
     expect(details).to_contain_text("2 (float32, 4 bytes)")
     page.keyboard.press("Escape")
@@ -164,6 +166,7 @@ def test_enter_opens_a_node_and_escape_closes_it(page: Page) -> None:
 
 def test_a_click_opens_ctx(page: Page) -> None:
     card(page, "ReLU").click()
+    page.keyboard.press("End")
 
     details = page.get_by_role("region", name="Details")
     expect(details).to_contain_text("saved tensor 0True (bool, 1 bytes)")

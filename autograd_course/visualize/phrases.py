@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from autograd_course.visualize.script import Row
 from autograd_course.visualize.summary import Summary
 from autograd_course.visualize.trace import Edge, Node, Trace
 
@@ -17,14 +18,15 @@ def headline(trace: Trace) -> str:
     return f"Gradient flow through {trace.title}: {count}, {custom} custom.{summed}"
 
 
-def results(node: Node) -> list[tuple[str, str]]:
-    """Return value and gradient of each of a node's outputs, as rows of a table."""
+def results(node: Node) -> list[Row]:
+    """Return value and gradient of each of a node's outputs, as rows of its details."""
     pairs = list(zip(node.values, node.gradients, strict=True))
-    rows = []
+    rows: list[Row] = []
     for index, (value, gradient) in enumerate(pairs):
         which = f" {index}" if len(pairs) > 1 else ""
         about = f" ({value.size}, {value.dtype})" if value else ""
-        rows += [(f"value{which}", told(value) + about), (f"gradient ∂{which}", told(gradient))]
+        rows.append((f"value{which}", told(value) + about, "value"))
+        rows.append((f"gradient ∂{which}", told(gradient), "gradient"))
     return rows
 
 

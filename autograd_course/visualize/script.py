@@ -14,16 +14,22 @@ Phase = Literal["start", "forward", "backward"]
 _SLOT = re.compile(r"\{(\d+)\}")
 
 
+Row = tuple[str, str, Literal["value", "gradient"]]
+
+
 @dataclass(frozen=True)
 class Card:
-    """A node in words: what its card shows, its full name, and the rows of its details."""
+    """A node in words: what its card shows, its full name, and the rows of its details.
+
+    A row is a term, a text, and what must be known of the node before it may be told.
+    """
 
     kind: Kind
     title: str
     value: str
     gradient: str
     label: str
-    details: tuple[tuple[str, str], ...]
+    details: tuple[Row, ...]
 
     @property
     def lines(self) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """What happens as an input moves: traces over a range, computed before anybody drags."""
 
 import io
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
@@ -106,8 +107,9 @@ def natural_ranges(
 
 
 def _around(value: float) -> Range:
-    reach = max(_LEAST_REACH, abs(value))
-    return value - reach, value + reach
+    """Return a range on both sides of 0, where derivatives change: that is what one drags for."""
+    reach = max(_LEAST_REACH, 2 * abs(value))
+    return -reach, reach
 
 
 def _scalars(inputs: Sequence[Any], names: Sequence[str]) -> list[tuple[str, Tensor]]:
@@ -125,7 +127,15 @@ def _at(tensor: Tensor, value: float) -> Tensor:
 
 
 def _positions(low: float, high: float, value: float) -> list[float]:
-    """Return evenly spaced values, and the current one among them exactly."""
-    grid = [round(low + (high - low) * i / (2 * HALF), 10) for i in range(2 * HALF + 1)]
+    """Return round, evenly spaced values, the ends, and the current value among them exactly."""
+    step = _round_step((high - low) / (2 * HALF))
+    first, last = math.ceil(low / step), math.floor(high / step)
+    grid = {round(i * step, 10) for i in range(first, last + 1)} | {low, high}
     near = [at for at in grid if abs(at - value) > 1e-9 * max(1.0, abs(value))]
     return sorted([*near, value])
+
+
+def _round_step(least: float) -> float:
+    """Return the smallest of …, 0.1, 0.2, 0.5, 1, 2, 5, … that is not below the least."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))

@@ -12,7 +12,7 @@ from autograd_course.visualize.phrases import (
     times,
     told,
 )
-from autograd_course.visualize.script import Card, Phase, Script, Step
+from autograd_course.visualize.script import Card, Phase, Row, Script, Step
 from autograd_course.visualize.trace import Kind, Node, Trace
 
 _MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
@@ -71,22 +71,22 @@ class _Writer:
             details=tuple(self._details(node)),
         )
 
-    def _details(self, node: Node) -> list[tuple[str, str]]:
-        rows = [(name, self._slot(text)) for name, text in results(node)]
+    def _details(self, node: Node) -> list[Row]:
+        rows = [(name, self._slot(text), when) for name, text, when in results(node)]
         uses = [edge for edge in self.trace.out_of(node.id) if node.kind != "output"]
         if len(uses) > 1:
             parts = (f"{told(use.gradient)} (from {self._name(use.target)})" for use in uses)
-            rows.append(("adds up", self._slot(" + ".join(parts))))
+            rows.append(("adds up", self._slot(" + ".join(parts)), "gradient"))
         if node.kind != "output":
             for edge in self.trace.into(node.id):
-                rows.append(
-                    (f"sends to {self._name(edge.source)}", self._slot(product(node, edge)))
-                )
+                sends = f"sends to {self._name(edge.source)}"
+                rows.append((sends, self._slot(product(node, edge)), "gradient"))
         for index, saved in enumerate(node.saved):
             about = f"{saved.summary.dtype}, {saved.bytes} bytes"
-            rows.append((f"saved tensor {index}", f"{self._slot(saved.summary.text)} ({about})"))
-        rows += [(f"ctx.{name}", self._slot(text)) for name, text in node.attributes]
-        return rows + ([("folded", " → ".join(node.folded))] if node.folded else [])
+            text = f"{self._slot(saved.summary.text)} ({about})"
+            rows.append((f"saved tensor {index}", text, "value"))
+        rows += [(f"ctx.{name}", self._slot(text), "value") for name, text in node.attributes]
+        return rows + ([("folded", " → ".join(node.folded), "value")] if node.folded else [])
 
     def _start(self) -> Step:
         inputs = [node for node in self.trace.nodes if node.kind == "input"]

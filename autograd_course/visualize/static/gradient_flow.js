@@ -88,7 +88,7 @@ class Stage {
     }
   }
 
-  /** Show the state after `step`; return which values and gradients are known by then. */
+  /** Show the state after `step`, and keep which values and gradients are known by then. */
   paint(step, fill) {
     const { steps } = this.story;
     const known = { value: new Set(), gradient: new Set(), went: new Set(), back: new Set() };
@@ -97,6 +97,7 @@ class Stage {
       past.nodes.forEach((node) => known[backward ? "gradient" : "value"].add(node));
       past.edges.forEach((edge) => known[backward ? "back" : "went"].add(edge));
     }
+    this.known = known;
     this.paintCards(steps[step], known, fill);
     this.links.forEach((link, edge) => {
       const now = steps[step].edges.includes(edge);
@@ -218,13 +219,15 @@ class Details {
     this.node = null;
   }
 
-  show(node, story, fill) {
+  /** Open a node; what the story has not told yet, the details do not tell either. */
+  show(node, story, known, fill) {
     this.node = node;
     this.element.hidden = node === null;
     if (node === null) return;
     this.heading.textContent = story.cards[node].label;
-    this.list.replaceChildren(...story.cards[node].details.flatMap(([term, text]) => [
-      make("dt", { text: term }), make("dd", { text: fill(text) }),
+    this.list.replaceChildren(...story.cards[node].details.flatMap(([term, text, when]) => [
+      make("dt", { text: term }),
+      make("dd", { text: known[when].has(node) ? fill(text) : "not yet known" }),
     ]));
   }
 }
@@ -443,7 +446,7 @@ class Flow {
   }
 
   open(node) {
-    this.details.show(node, this.story, this.fill);
+    this.details.show(node, this.story, this.stage.known, this.fill);
     this.stage.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
   }
 
