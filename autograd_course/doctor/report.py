@@ -79,6 +79,8 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
     what = ""
     if "at" in evidence:
         where, what = f"{where} = {number(evidence['at'])}", "gradient "
+    if evidence.get("given"):
+        where += "".join(f", {name} = {number(value)}" for name, value in evidence["given"].items())
     if "grad_output" in evidence:
         where += f", grad_output = {number(evidence['grad_output'])}"
     return f"{where}: {what}{number(evidence['actual'])}, should be {number(evidence['expected'])}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -44,7 +46,7 @@ def forward_problem(
         return wrong(told("forward", error, answer))
     expected = exercise.reference(*inputs)
     difference = _difference(as_tuple(outputs), as_tuple(expected))
-    return fault(difference)
+    return fault(_with_inputs(difference, exercise, inputs))
 
 
 def backward_problem(answer: type[Function], inputs: tuple[Any, ...]) -> Verdict | None:
@@ -59,6 +61,22 @@ def backward_problem(answer: type[Function], inputs: tuple[Any, ...]) -> Verdict
             return unfinished("backward is still to be written.")
         return wrong(told("backward", error, answer))
     return None
+
+
+def _with_inputs(
+    finding: Finding | None, exercise: Exercise, inputs: tuple[Any, ...]
+) -> Finding | None:
+    """Add to a wrong element what the inputs of its shape hold at the same index."""
+    if finding is None or "index" not in finding.evidence:
+        return finding
+    names = inspect.signature(exercise.reference).parameters
+    index, shape = tuple(finding.evidence["index"]), finding.evidence["shape"]
+    given = {
+        name: value[index].item()
+        for name, value in zip(names, inputs, strict=False)
+        if isinstance(value, Tensor) and value.shape == shape
+    }
+    return replace(finding, evidence={**finding.evidence, "given": given})
 
 
 def _difference(actual: tuple[Any, ...], expected: tuple[Tensor, ...]) -> Finding | None:
@@ -96,6 +114,7 @@ def _value_difference(name: str, got: Tensor, right: Tensor) -> Finding | None:
         f"{name} is wrong at {int((~close).sum())} of {close.numel()} elements.",
         input=name,
         index=index,
+        shape=tuple(right.shape),
         expected=right[tuple(index)].item(),
         actual=got[tuple(index)].item(),
     )
