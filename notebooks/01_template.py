@@ -332,9 +332,7 @@ def loss(x, y):
     return Square.apply(x) + ReLU.apply(y)
 
 
-gradient_flow(
-    loss, torch.tensor(2.0), torch.tensor(3.0), sweep={"x": (-6.0, 6.0), "y": (-6.0, 6.0)}
-)
+gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 
 # %% [markdown]
 # Click on the picture and step with → and ←. The values arrive at the loss; then the gradient 1
