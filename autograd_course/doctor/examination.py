@@ -67,8 +67,8 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
     for seen in evidence:
         if place := _nan_output(seen):
             raise DoctorError(
-                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its domain, "
-                "or a reference= that says what is right there."
+                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its "
+                "domain, or a reference= that says what is right there."
             )
 
 

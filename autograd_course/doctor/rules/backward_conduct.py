@@ -8,6 +8,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
     backward_failure,
     call,
+    ordinal,
     raised,
     raw_transpose,
     what_was_raised,
@@ -57,8 +58,7 @@ WHAT_TO_DO = {
     "error",
     "backward changes grad_output in place",
     hint="Work on a new tensor (grad_output * mask, grad_output.clone()): other branches of the "
-    "graph "
-    "may hold the same memory.",
+    "graph may hold the same memory.",
     lesson="02_ctx_rules",
 )
 def mutates_grad_output(evidence: Evidence) -> Seen | None:
@@ -77,8 +77,7 @@ def mutates_grad_output(evidence: Evidence) -> Seen | None:
     "error",
     "backward changes a saved tensor in place",
     hint="Clone before changing: a saved tensor is the caller's input or output itself, and a "
-    "second "
-    "backward reads it again.",
+    "second backward reads it again.",
     lesson="02_ctx_rules",
 )
 def mutates_saved(evidence: Evidence) -> Seen | None:
@@ -104,18 +103,17 @@ def none_grad_output(evidence: Evidence) -> Seen | None:
     for name, pull in evidence.pulls.items():
         if not name.startswith("only"):
             continue
-        used = int(name.removeprefix("only "))
+        used = ordinal(name)
         if pull.failure:
             return Seen(
-                f"backward raises {pull.failure.kind} when only output {used} is used: "
-                f"{pull.failure.text}",
+                f"backward {what_was_raised(pull.failure)} (when only the {used} output is used)",
                 {"used": used, **raised(pull.failure)},
             )
         wrong = mismatches(evidence, name)
         if wrong and not mismatches(evidence):
             return Seen(
-                f"the gradient is right when every output is used, and wrong when only output "
-                f"{used} is.",
+                "the gradient is right when every output is used, and wrong when only the "
+                f"{used} output is.",
                 {"used": used, **witness(wrong[0])},
             )
     return None

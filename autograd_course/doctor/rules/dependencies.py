@@ -16,8 +16,7 @@ def missing_dependency(m: Mismatch) -> str | None:
         if m.fits(grads[m.slot]):
             return (
                 f"the gradient of {m.name} misses what comes back through {cut}: it is right only "
-                f"if "
-                f"the result there did not depend on {m.name}"
+                f"if the result there did not depend on {m.name}"
             )
     return _output_path(m) or _row_term(m)
 
@@ -57,10 +56,9 @@ def _row_term(m: Mismatch) -> str | None:
                     else f"a multiple of {name}"
                 )
                 return (
-                    f"a term is missing from the gradient of {m.name}: "
-                    f"along axis {axis} it is {form}. "
-                    "Something that was reduced over that axis (a mean, a norm, a variance) was "
-                    "held fixed"
+                    f"a term is missing from the gradient of {m.name}: along axis {axis} it is "
+                    f"{form}. Something that was reduced over that axis (a mean, a norm, a "
+                    "variance) was held fixed"
                 )
     return None
 

@@ -178,8 +178,7 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     "warning",
     "an output is an input, or a view of one",
     hint="Return a new tensor (x.clone()); a view out of a Function cannot be changed in place, "
-    "and "
-    "its gradient may bypass your backward.",
+    "and its gradient may bypass your backward.",
     lesson="02_ctx_rules",
 )
 def returns_view(evidence: Evidence) -> Seen | None:
@@ -215,8 +214,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
         if marked and depends:
             return Seen(
                 f"output {place} is marked non-differentiable but changes smoothly with the "
-                f"inputs: "
-                "its gradient is lost.",
+                "inputs: its gradient is lost.",
                 {"output": place},
                 "error",
             )

@@ -32,8 +32,7 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
         if mine.shape != reference.shape:
             return Seen(
                 f"the {which} of forward has shape {tuple(mine.shape)} where "
-                f"{tuple(reference.shape)} "
-                f"is right.",
+                f"{tuple(reference.shape)} is right.",
                 {"expected": list(reference.shape), "actual": list(mine.shape)},
             )
         off = _far(mine, reference)

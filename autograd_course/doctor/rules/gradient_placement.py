@@ -15,8 +15,7 @@ from autograd_course.doctor.rules.wording import (
     "warning",
     "a gradient's dtype is not its input's",
     hint="Make new tensors like the ones you have (torch.zeros_like, x.new_zeros, "
-    "grad_output.dtype), "
-    "and convert masks with .to(grad_output.dtype), not with .float().",
+    "grad_output.dtype), and convert masks with .to(grad_output.dtype), not with .float().",
     lesson="03_gradient_patterns",
 )
 def gradient_dtype(evidence: Evidence) -> Seen | None:
@@ -36,8 +35,8 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
         for position, want, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"for {want} inputs, backward returned a {got} gradient for {name}; "
-                "the engine converts it silently.",
+                f"for {want} inputs, backward returned a {got} gradient for {name}; the engine "
+                "converts it silently.",
                 {"input": name, "expected": want, "actual": got},
             )
     return None

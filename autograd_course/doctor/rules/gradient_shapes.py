@@ -22,8 +22,8 @@ from autograd_course.doctor.rules.wording import (
     "contract",
     "error",
     "backward returns the wrong number of gradients",
-    hint="backward returns one value for each argument of forward after ctx, in the same order: a "
-    "gradient for a tensor, None for everything else.",
+    hint="backward returns one value for each argument of forward after ctx, in the same order: "
+    "a gradient for a tensor, None for everything else.",
     lesson="01_template",
 )
 def wrong_arity(evidence: Evidence) -> Seen | None:
@@ -82,8 +82,8 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     "contract",
     "error",
     "a gradient's shape does not fit its input",
-    hint="Each gradient has exactly the shape of its input: follow the shapes of the formula, and "
-    "sum over what forward broadcast or expanded.",
+    hint="Each gradient has exactly the shape of its input: follow the shapes of the formula, "
+    "and sum over what forward broadcast or expanded.",
     lesson="03_gradient_patterns",
     after=("wrong-arity",),
 )
@@ -92,8 +92,8 @@ def gradient_shape(evidence: Evidence) -> Seen | None:
         name = evidence.name(position)
         if got != want and not _sums_to(got, want) and not raw_transpose(evidence, position):
             return Seen(
-                f"backward returned a gradient of shape {shape(got)} for {name}, "
-                f"which has shape {shape(want)}.",
+                f"backward returned a gradient of shape {shape(got)} for {name}, which has shape "
+                f"{shape(want)}.",
                 {
                     "input": name,
                     "expected": list(want),

@@ -129,8 +129,8 @@ HYPOTHESES = (
         "wrong-region",
         "wrong on a region of inputs",
         h.wrong_region,
-        "Compare the mask or condition of backward with the branches of forward: which branch "
-        "is this input on?",
+        "Compare the mask or condition of backward with the branches of forward: which branch is "
+        "this input on?",
         "01_template",
     ),
     Hypothesis(
@@ -194,8 +194,7 @@ def _turned(evidence: Evidence) -> Seen | None:
             name = evidence.name(position)
             return Seen(
                 f"the gradient of {name} is the true one with its last two axes exchanged, so its "
-                f"shape "
-                f"does not fit {tuple(evidence.inputs[position].shape)}.",
+                f"shape does not fit {tuple(evidence.inputs[position].shape)}.",
                 {"inputs": [name], "line": return_line(evidence.backward_source)},
             )
     return None

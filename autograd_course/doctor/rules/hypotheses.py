@@ -130,8 +130,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
         return None
     return (
         f"the gradient of {m.name} uses only the diagonal of the Jacobian: each output also "
-        f"depends "
-        "on other elements, and those terms are missing"
+        "depends on other elements, and those terms are missing"
     )
 
 
@@ -147,8 +146,8 @@ def duplicate_index(m: Mismatch) -> str | None:
             right = {int(i) for i in picked} - repeated
             if wrong and wrong <= repeated and right and not wrong & right:
                 return (
-                    f"the gradient of {m.name} is right where {m.evidence.name(position)} picks an "
-                    "element once, and wrong where an index repeats"
+                    f"the gradient of {m.name} is right where {m.evidence.name(position)} picks "
+                    "an element once, and wrong where an index repeats"
                 )
     return None
 

@@ -15,8 +15,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "info",
     "differs only where the derivative does not exist",
     hint="Both are legal; state in the docstring which side is taken (relu: 0 at 0; clamp: 1 at "
-    "its "
-    "bounds).",
+    "its bounds).",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )

@@ -62,8 +62,7 @@ def _seen(
     "error",
     "backward does not multiply by grad_output",
     hint="What backward returns is the upstream gradient times the local one: is grad_output in "
-    "the "
-    "formula of every gradient?",
+    "the formula of every gradient?",
     lesson="01_template",
     after=("contract",),
 )
@@ -91,8 +90,8 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     "linearity",
     "error",
     "backward is not linear in grad_output",
-    hint="A vector-Jacobian product is linear: no clamp, sign, abs, relu, square or comparison of "
-    "grad_output.",
+    hint="A vector-Jacobian product is linear: no clamp, sign, abs, relu, square or comparison "
+    "of grad_output.",
     lesson="01_template",
     after=("contract", "ignores-grad-output"),
 )

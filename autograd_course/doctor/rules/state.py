@@ -27,8 +27,8 @@ def shared_state(evidence: Evidence) -> Seen | None:
         return None
     if again.failure:
         return Seen(
-            "backward fails when forward was called again before it: "
-            f"{again.failure.kind}: {again.failure.text}"
+            f"backward fails when forward was called again before it: {again.failure.kind}: "
+            f"{again.failure.text}"
         )
     pairs = zip(evidence.wanted, evidence.pulls["random"].grads, again.grads, strict=False)
     for position, alone, between in pairs:
