@@ -206,6 +206,8 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         return x.clamp(-1, 1)
 
     assert diagnose(clipped_ste, (2 * X,), surrogate=declared).ok
+    at_the_kink = torch.tensor([-1.0, 0.3, 1.0, 2.0])
+    assert diagnose(clipped_ste, at_the_kink, surrogate=declared).ok
     straight = saving(torch.sign, lambda x, g: 1.0 * g)
     assert diagnose(straight, (2 * X,), surrogate=declared).findings[0].rule == "wrong-region"
 

@@ -1,0 +1,116 @@
+"""What a Function is declared to be: a reference, or a surrogate, differentiated by autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import as_tuple, fresh, is_float
+from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.differences import flat, jacobian
+from autograd_course.doctor.evidence import Columns, Evidence
+from autograd_course.doctor.guard import reseed
+
+MOST_CUTS = 12  # interior nodes of a reference that are held fixed one by one and in pairs
+
+Reference = Callable[..., Any]
+
+
+class Declared:
+    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls."""
+
+    def __init__(self, call: Reference, evidence: Evidence, seed: int) -> None:
+        self.call, self.evidence, self.seed = call, evidence, seed
+        self.leaves, args = fresh(evidence.inputs, evidence.wanted)
+        reseed(seed)
+        try:
+            self.outputs = [o for o in as_tuple(call(*args)) if isinstance(o, Tensor)]
+        except Exception as error:
+            raise DoctorError(
+                f"the reference raised {type(error).__name__} on these inputs: {error}"
+            ) from error
+        self.floats = [out for out in self.outputs if is_float(out)]
+
+    def jacobian(self) -> tuple[Columns, ...]:
+        """Differentiate the callable by differences: where is it smooth?"""
+
+        def values(args: Sequence[Any]) -> Tensor:
+            reseed(self.seed)
+            with torch.no_grad():
+                return flat([out for out in as_tuple(self.call(*args)) if is_float(out)])
+
+        rng = torch.Generator().manual_seed(self.seed)
+        return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
+
+    def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:
+        """Return the gradient of every leaf, zeros where the graph does not reach it."""
+        pairs = [
+            (out, g)
+            for out, g in zip(self.floats, grad_outputs, strict=False)
+            if g is not None and out.requires_grad and out.shape == g.shape
+        ]
+        if not pairs:
+            return [torch.zeros_like(leaf) for leaf in self.leaves]
+        outputs, gs = zip(*pairs, strict=True)
+        return [
+            grad.detach()
+            for grad in torch.autograd.grad(
+                outputs, self.leaves, gs, retain_graph=True, materialize_grads=True
+            )
+        ]
+
+    def held_fixed(
+        self, grad_outputs: Sequence[Tensor | None]
+    ) -> Iterator[tuple[str, tuple[Tensor | None, ...]]]:
+        """Yield what the gradient would be if some interior results were constants."""
+        nodes = list(self._interior())
+        if len(nodes) > MOST_CUTS:
+            return
+        singles = [(node,) for node in nodes]
+        for cut in [*singles, *combinations(nodes, 2)]:
+            handles = [node.register_prehook(_zeros) for node in cut]
+            try:
+                name = " and ".join(_operation(node) for node in cut)
+                yield name, tuple(self.gradients(grad_outputs))
+            finally:
+                for handle in handles:
+                    handle.remove()
+
+    def _interior(self) -> Iterator[Any]:
+        """Yield the graph's nodes below the outputs, leaves and their clones left out."""
+        seen = {out.grad_fn for out in self.floats}
+        level = [parent for node in seen if node for parent, _ in node.next_functions]
+        while level:
+            node = level.pop()
+            if node is None or node in seen or not node.next_functions:
+                continue
+            seen.add(node)
+            level += [parent for parent, _ in node.next_functions]
+            if not any(hasattr(parent, "variable") for parent, _ in node.next_functions):
+                yield node
+
+
+def _zeros(grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return tuple(None if g is None else torch.zeros_like(g) for g in grads)
+
+
+_IN_WORDS = {
+    "add": "a sum",
+    "sub": "a difference",
+    "rsub": "a difference",
+    "mul": "a product",
+    "div": "a quotient",
+    "pow": "a power",
+    "mm": "a matrix product",
+    "bmm": "a matrix product",
+}
+
+
+def _operation(node: Any) -> str:
+    """Return a node's operation as the user wrote it: ``MeanBackward1`` is ``mean``."""
+    name: str = node.name().rstrip("0123456789").removesuffix("Backward").lower()
+    return _IN_WORDS.get(name, name)
