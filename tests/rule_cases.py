@@ -244,6 +244,8 @@ WITNESSES = [
     # Contract: backward
     Case("wrong-arity", "no None for the exponent",
          saving(lambda x, n: x**n, lambda x, n, g: n * x ** (n - 1) * g), (POSITIVE, 3)),
+    Case("wrong-arity", "a gradient for the exponent",
+         saving(lambda x, n: x**n, lambda x, n, g: (n * x ** (n - 1) * g, g)), (POSITIVE, 3)),
     Case("wrong-arity", "one gradient for two tensors",
          saving(lambda x, y: x * y, lambda x, y, g: y * g), (X, Y)),
     Case("wrong-arity", "one too many", saving(lambda x: 2 * x, lambda x, g: (2 * g, g)), (X,)),

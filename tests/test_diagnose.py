@@ -111,6 +111,8 @@ def test_every_report_is_data_text_and_safe_html(case) -> None:
 
     assert json.loads(json.dumps(diagnosis.to_dict()))["findings"][0]["rule"] == case.rule
     assert case.rule in str(diagnosis)
+    messages = [finding.message for finding in diagnosis.findings]
+    assert messages == [message.strip() for message in messages], "a sentence was cut off"
     assert "0x" not in str(diagnosis), "an address changes from run to run"
     assert "<lambda>" not in diagnosis._repr_html_()
 

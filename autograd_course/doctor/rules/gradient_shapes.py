@@ -65,8 +65,8 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
         if not isinstance(value, torch.Tensor) and kind != "NoneType"
     ]
     if numbers:
-        return f"backward returned a gradient for {numbers[0]}, which is no tensor: None belongs "
-        "there."
+        name = numbers[0]
+        return f"backward returned a gradient for {name}, which is no tensor: None belongs there."
     later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
     for name, kind in later:
         if kind != "NoneType":
