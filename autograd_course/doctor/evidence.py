@@ -99,7 +99,7 @@ class Expected:
     tolerance: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
 class Evidence:
     """Everything seen of one Function on one set of inputs.
 

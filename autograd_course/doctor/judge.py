@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from autograd_course.doctor.diagnosis import Finding
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.rules import RULES, Rule
+from autograd_course.doctor.rules import RULES
 
 _RANK = {"error": 0, "warning": 1, "info": 2}
 
@@ -27,9 +27,5 @@ def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Findin
         if rule.name not in intentional:
             found.append(finding)
         if finding.severity == "error":  # what is intended still explains what follows from it
-            errors |= _explains(rule)
+            errors |= {rule.name, rule.family}
     return tuple(sorted(found, key=lambda finding: _RANK[finding.severity]))
-
-
-def _explains(rule: Rule) -> set[str]:
-    return {rule.name, rule.family}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Expected
+
+SLACK = 1e-9  # float64 loses far less on one multiplication by a power of two or 1000
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,14 @@ def size(grad: Tensor) -> float:
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
+def same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two gradients agree up to rounding, relative to the larger of them."""
+    if one is None or other is None:
+        return (one is None) == (other is None)
+    slack = max(SLACK, resolution(one)) * max(size(one), size(other))
+    return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
+
+
 def mismatches(evidence: Evidence, pull: str = "random") -> tuple[Mismatch, ...]:
     """Return the inputs whose gradient is wrong in one pull."""
     return tuple(_mismatches(evidence, pull))
@@ -132,6 +142,11 @@ def plain(value: Any) -> Any:
     """Return a 0-dim tensor as a JSON-compatible number; a complex one as text."""
     number = value.item() if isinstance(value, Tensor) else value
     return f"{number:.4g}" if isinstance(number, complex) else number
+
+
+def element(name: str, index: Sequence[int]) -> str:
+    """Write one element of an input, as in ``x[0, 2]``; a 0-dim input has no index."""
+    return f"{name}{list(index) if index else ''}"
 
 
 def number(value: Any) -> str:

@@ -43,7 +43,7 @@ def probe(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: 
     found = replace(found, jacobian=_differences(session, rng))
     if not any(forward.requires_grad):
         return found
-    one, two = session.draw(outputs, rng), session.draw(outputs, rng)
+    one, two = _drawn(outputs, rng), _drawn(outputs, rng)
     if forward.whole:
         found = replace(found, raw=direct_call(session, one), variants=variants(session, one))
     if found.raw and found.raw.failure:
@@ -61,6 +61,13 @@ def _differences(session: Session, rng: torch.Generator) -> tuple[Columns, ...]:
             return flat([out for out in session.call(args, watched=False) if is_float(out)])
 
     return jacobian(values, session.inputs, session.wanted, rng)
+
+
+def _drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
+    """Draw a contiguous standard normal cotangent for each output."""
+    return tuple(
+        torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs
+    )
 
 
 def _cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[str, Cotangents]]:

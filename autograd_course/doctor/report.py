@@ -8,7 +8,7 @@ from typing import Any
 
 from autograd_course.doctor import card
 from autograd_course.doctor.diagnosis import Diagnosis, Finding
-from autograd_course.doctor.mismatch import number
+from autograd_course.doctor.mismatch import element, number
 
 # How what is meant to be so is declared; for an exercise's learner this is no way out.
 BY_DESIGN = {
@@ -74,8 +74,7 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 def witness_text(evidence: Mapping[str, Any]) -> str:
     """Return the witness as one phrase: where, with what numbers, what came and what should."""
-    index = evidence["index"]
-    where = f"{evidence['input']}{index if index else ''}"
+    where = element(evidence["input"], evidence["index"])
     what = ""
     if "at" in evidence:
         where, what = f"{where} = {number(evidence['at'])}", "gradient "

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from autograd_course.doctor.calls import as_tuple, fresh, is_float
@@ -47,12 +46,8 @@ class Session:
     def __init__(
         self, subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int
     ) -> None:
-        self.subject, self.inputs, self.wanted, self.seed = (
-            subject,
-            tuple(inputs),
-            tuple(wanted),
-            seed,
-        )
+        self.subject, self.seed = subject, seed
+        self.inputs, self.wanted = tuple(inputs), tuple(wanted)
         self._watched = Watched(subject.function) if subject.function else None
 
     def run(self, move: Move = stay) -> Run:
@@ -73,9 +68,3 @@ class Session:
     def log(self) -> CtxLog:
         """What the last watched run told its ctx; empty for a callable."""
         return self._watched.log if self._watched else CtxLog()
-
-    def draw(self, outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
-        """Draw a contiguous standard normal cotangent for each output."""
-        return tuple(
-            torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs
-        )

@@ -12,6 +12,7 @@ from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.declared import Declared, Reference
 from autograd_course.doctor.differences import as_real, flat
 from autograd_course.doctor.evidence import Columns, Evidence, Expected
+from autograd_course.doctor.mismatch import mismatches, size
 
 # Of a gradient's largest element: well above what float64 loses, below any real bug.
 RELATIVE = 1e-6
@@ -23,19 +24,17 @@ def establish(
     """Return the evidence with the expected gradients filled in."""
     if not evidence.pulls and reference is None:
         return evidence
+    declared, columns = None, evidence.jacobian
     if reference is not None:
-        right = Declared(reference, evidence, seed).outputs
-        evidence = replace(evidence, reference_outputs=tuple(out.detach() for out in right))
-    stand_in = surrogate or reference
-    if stand_in is None:
-        return replace(evidence, expected=_all_expected(evidence, evidence.jacobian, None))
-    declared = Declared(stand_in, evidence, seed)
-    columns = evidence.jacobian
+        declared = Declared(reference, evidence, seed)
+        right = tuple(out.detach() for out in declared.outputs)
+        evidence = replace(evidence, reference_outputs=right)
     if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
+        declared = Declared(surrogate, evidence, seed)
         columns = declared.jacobian()
     expected = _all_expected(evidence, columns, declared)
     evidence = replace(evidence, expected=expected, surrogate=surrogate is not None)
-    return _with_conventions(evidence, declared)
+    return _with_conventions(evidence, declared) if declared else evidence
 
 
 def _all_expected(
@@ -94,8 +93,7 @@ def _like(real: Tensor, like: Tensor) -> Tensor:
 
 
 def _floor(values: Tensor) -> float:
-    finite = values[torch.isfinite(values)].abs()
-    return RELATIVE * (finite.max().item() if finite.numel() else 0.0) + 1e-12
+    return RELATIVE * size(values) + 1e-12
 
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
@@ -104,16 +102,6 @@ def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
         return evidence
     cotangents = evidence.pulls["random"].grad_outputs
     evidence = replace(evidence, reference_grads=tuple(declared.gradients(cotangents)))
-    if not _differs(evidence):
+    if not mismatches(evidence):
         return evidence
     return replace(evidence, held_fixed=dict(declared.held_fixed(cotangents)))
-
-
-def _differs(evidence: Evidence) -> bool:
-    pull = evidence.pulls["random"]
-    if pull.failure or not pull.grads:
-        return False
-    return any(
-        got is None or bool(((got - truth.value).abs() > truth.tolerance).any())
-        for got, truth in zip(pull.grads, evidence.expected["random"], strict=True)
-    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_course.doctor.rules import hypotheses as h
 from autograd_course.doctor.rules.dependencies import missing_dependency
 from autograd_course.doctor.rules.factors import constant_factor
+from autograd_course.doctor.rules.regions import region
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import ordinal, raw_transpose
 
@@ -77,8 +79,7 @@ HYPOTHESES = (
         "flipped-sign",
         "the sign is flipped",
         h.flipped_sign,
-        "Derive the sign again, with one number by hand. A gradient reversal that is meant so is "
-        "declared: intentional=('flipped-sign',).",
+        "Derive the sign again, with one number by hand.",
         "01_template",
     ),
     Hypothesis(
@@ -128,7 +129,7 @@ HYPOTHESES = (
     Hypothesis(
         "wrong-region",
         "wrong on a region of inputs",
-        h.wrong_region,
+        region,
         "Compare the mask or condition of backward with the branches of forward: which branch is "
         "this input on?",
         "01_template",
@@ -159,8 +160,18 @@ HYPOTHESES = (
 )
 
 
-def explain(evidence: Evidence) -> dict[str, list[tuple[Mismatch, str]]]:
-    """Return, by rule, the wrong inputs that it explains; each input has one explanation."""
+_EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Seen]] = WeakKeyDictionary()
+
+
+def explain(evidence: Evidence) -> dict[str, Seen]:
+    """Return what each value rule sees; it is worked out once for all the rules that ask."""
+    if evidence not in _EXPLAINED:
+        _EXPLAINED[evidence] = _explained(evidence)
+    return _EXPLAINED[evidence]
+
+
+def _explained(evidence: Evidence) -> dict[str, Seen]:
+    """Give every wrong input one explanation, the first that fits, and gather them by rule."""
     found: dict[str, list[tuple[Mismatch, str]]] = {}
     for m in mismatches(evidence):
         for hypothesis in HYPOTHESES:
@@ -168,23 +179,19 @@ def explain(evidence: Evidence) -> dict[str, list[tuple[Mismatch, str]]]:
             if sentence is not None:
                 found.setdefault(hypothesis.rule, []).append((m, sentence))
                 break
-    return found
+    seen = {name: _told(explained) for name, explained in found.items()}
+    turned = _turned(evidence)
+    return seen if turned is None else {**seen, "transposed-gradient": turned}
 
 
-def _decide(name: str) -> Callable[[Evidence], Seen | None]:
-    def decide(evidence: Evidence) -> Seen | None:
-        if name == "transposed-gradient":
-            turned = _turned(evidence)
-            if turned:
-                return turned
-        found = explain(evidence).get(name, [])
-        if not found:
-            return None
-        sentences = dict.fromkeys(sentence for _, sentence in found)
-        inputs = [m.name for m, _ in found]
-        return Seen("; ".join(sentences) + ".", {"inputs": inputs, **witness(found[0][0])})
+def _told(explained: list[tuple[Mismatch, str]]) -> Seen:
+    sentences = dict.fromkeys(sentence for _, sentence in explained)
+    inputs = [m.name for m, _ in explained]
+    return Seen("; ".join(sentences) + ".", {"inputs": inputs, **witness(explained[0][0])})
 
-    return decide
+
+def _asked(name: str) -> Callable[[Evidence], Seen | None]:
+    return lambda evidence: explain(evidence).get(name)
 
 
 def _turned(evidence: Evidence) -> Seen | None:
@@ -222,4 +229,4 @@ for _hypothesis in HYPOTHESES:
         hint=_hypothesis.hint,
         lesson=_hypothesis.lesson,
         after=_AFTER,
-    )(_decide(_hypothesis.rule))
+    )(_asked(_hypothesis.rule))

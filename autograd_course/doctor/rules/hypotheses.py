@@ -14,7 +14,7 @@ from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, mismatches, within
-from autograd_course.doctor.rules.regions import edge, region
+from autograd_course.doctor.rules.regions import edge, slices_with
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
@@ -142,7 +142,7 @@ def duplicate_index(m: Mismatch) -> str | None:
         picked, counts = value.reshape(-1).unique(return_counts=True)
         repeated = set(picked[counts > 1].tolist())
         for axis in range(m.wrong.dim()):
-            wrong = _slices(m.wrong, axis)
+            wrong = slices_with(m.wrong, axis)
             right = {int(i) for i in picked} - repeated
             if wrong and wrong <= repeated and right and not wrong & right:
                 return (
@@ -152,22 +152,10 @@ def duplicate_index(m: Mismatch) -> str | None:
     return None
 
 
-def _slices(mask: Tensor, axis: int) -> set[int]:
-    """Return the indices along an axis whose slice holds a marked element."""
-    others = [a for a in range(mask.dim()) if a != axis]
-    hit = mask.any(dim=others) if others else mask
-    return set(hit.nonzero().reshape(-1).tolist())
-
-
 def off_by_one(m: Mismatch) -> str | None:
     """Right inside, wrong at one edge of an axis."""
     where = edge(m.wrong, m.known)
     return f"the gradient of {m.name} is right inside and wrong at {where}" if where else None
-
-
-def wrong_region(m: Mismatch) -> str | None:
-    """Right for some inputs and wrong for others, and the input's value tells which."""
-    return region(m)
 
 
 def permuted_gradient(m: Mismatch) -> str | None:

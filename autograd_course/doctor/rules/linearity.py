@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Pull
 from autograd_course.doctor.mismatch import (
+    SLACK,
+    element,
     mismatches,
     number,
     plain,
-    resolution,
     return_line,
-    size,
+    same,
     unraveled,
 )
 from autograd_course.doctor.probe import FAR
 from autograd_course.doctor.rules.registry import Seen, rule
 
-Grads = Sequence[Tensor | None]
-
-SLACK = 1e-9  # float64 loses far less than this on one multiplication by a power of two or 1000
-
 
 def _grads(evidence: Evidence, name: str) -> tuple[Tensor | None, ...]:
     pull = evidence.pulls.get(name, Pull(()))
     return pull.grads
-
-
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients agree up to rounding, relative to the larger of them."""
-    if one is None or other is None:
-        return (one is None) == (other is None)
-    slack = max(SLACK, resolution(one)) * max(size(one), size(other))
-    return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
 
 
 def _seen(
@@ -48,8 +36,8 @@ def _seen(
     index = unraveled(int(off.argmax()), off.shape)
     first, second, right = (number(plain(t.expand(off.shape)[index])) for t in (once, got, wanted))
     name = evidence.name(evidence.wanted[slot])
-    element = f"{name}{list(index) if index else ''}"
-    text = f"{element}: gradient {first} for grad_output, {second} for {times}, should be {right}"
+    where = element(name, index)
+    text = f"{where}: gradient {first} for grad_output, {second} for {times}, should be {right}"
     return Seen(
         law.format(name=name),
         {"input": name, "witness": text, "line": return_line(evidence.backward_source)},
@@ -73,7 +61,7 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     for slot, (once, twice, other, zero) in enumerate(zip(*pulls, strict=True)):
         if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
             continue
-        if _same(once, twice) and _same(once, other):
+        if same(once, twice) and same(once, other):
             law = "the gradient of {name} stays the same when grad_output doubles."
             return _seen(evidence, slot, law, "2 · grad_output", (once, twice, 2 * once))
         if zero is not None and bool(zero.any()) and not bool(torch.isnan(zero).any()):
@@ -102,11 +90,11 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
     for pull, (factor, law) in MULTIPLES.items():
         for slot, (once, got) in enumerate(zip(b["random"], b[pull], strict=True)):
             wanted = None if once is None else factor * once
-            if not _same(got, wanted):
+            if not same(got, wanted):
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
     for slot, (once, other, got) in enumerate(zip(b["random"], b["other"], b["sum"], strict=True)):
-        if not _same(got, _plus(once, other)):
+        if not same(got, _plus(once, other)):
             law = (
                 "the gradient of {name} for a sum of cotangents is not the sum of their gradients."
             )
@@ -173,7 +161,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
     if grad.is_complex():
         return None
     c = float((grad * of).sum() / (of * of).sum())
-    return c if math.isfinite(c) and _same(grad, c * of) else None
+    return c if math.isfinite(c) and same(grad, c * of) else None
 
 
 def _parallel_truth(truth: Tensor, of: Tensor) -> bool:

@@ -17,12 +17,9 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
     """Return the edge of an axis that holds every wrong element, or ``None``."""
     for axis in range(wrong.dim() - 1, -1, -1):
         length = wrong.shape[axis]
-        others = [a for a in range(wrong.dim()) if a != axis]
         if length < 4 or wrong.numel() < 6:
             continue
-        hit = wrong.any(dim=others) if others else wrong
-        seen = known.any(dim=others) if others else known
-        places = hit.nonzero().reshape(-1).tolist()
+        places = sorted(slices_with(wrong, axis))
         names = {
             (0,): "the first index",
             (length - 1,): "the last index",
@@ -31,9 +28,15 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
         name = names.get(tuple(places))
         # One wrong element in a vector is as likely chance as edge: ask for a whole slice.
         whole = all(bool(wrong.select(axis, p)[known.select(axis, p)].all()) for p in places)
-        if name and whole and bool(seen.all()) and (wrong.dim() > 1):
+        all_seen = len(slices_with(known, axis)) == length
+        if name and whole and all_seen and wrong.dim() > 1:
             return f"{name} of axis {axis}"
     return None
+
+
+def slices_with(mask: Tensor, axis: int) -> set[int]:
+    """Return the indices along an axis whose slice holds a marked element."""
+    return set(mask.nonzero()[:, axis].tolist())
 
 
 def region(m: Mismatch) -> str | None:

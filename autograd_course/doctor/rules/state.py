@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import number, plain, resolution, size, unraveled
+from autograd_course.doctor.mismatch import element, number, plain, same, unraveled
 from autograd_course.doctor.rules.registry import Seen, rule
-
-SLACK = 1e-9
 
 
 @rule(
@@ -32,18 +30,16 @@ def shared_state(evidence: Evidence) -> Seen | None:
         )
     pairs = zip(evidence.wanted, evidence.pulls["random"].grads, again.grads, strict=False)
     for position, alone, between in pairs:
-        if alone is None or between is None:
+        if alone is None or between is None or same(alone, between):
             continue
-        off = torch.nan_to_num((alone - between).abs(), nan=0.0)
-        if size(off) > max(SLACK, resolution(alone)) * size(alone):
-            index = unraveled(int(off.argmax()), off.shape)
-            name = evidence.name(position)
-            element = f"{name}{list(index) if index else ''}"
-            before, after = (number(plain(t[index])) for t in (alone, between))
-            return Seen(
-                f"the gradient of {name} changes when forward is called once more, on other "
-                "values, before backward runs.",
-                {"input": name,
-                 "witness": f"{element}: gradient {before} alone, {after} after a second call"},
-            )  # fmt: skip
+        off = torch.nan_to_num((alone - between).abs(), nan=torch.inf)
+        index = unraveled(int(off.argmax()), off.shape)
+        name = evidence.name(position)
+        before, after = (number(plain(t[index])) for t in (alone, between))
+        told = f"gradient {before} alone, {after} after a second call"
+        return Seen(
+            f"the gradient of {name} changes when forward is called once more, on other values, "
+            "before backward runs.",
+            {"input": name, "witness": f"{element(name, index)}: {told}"},
+        )
     return None
