@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rule_cases import CPLX, WITNESSES, X, Y, draw, saving
+from cases import WITNESSES
+from cases.making import CPLX, X, Y, draw, saving
 from torch import Tensor
 
 from autograd_course import DoctorError, diagnose

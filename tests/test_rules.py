@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from rule_cases import LOOKALIKES, WITNESSES, Case
+from cases import LOOKALIKES, WITNESSES, Case
 
 from autograd_course import diagnose
 from autograd_course.doctor import RULES

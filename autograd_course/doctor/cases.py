@@ -32,11 +32,11 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
 
 
 def in_double(value: Any) -> Any:
-    """Return a floating tensor in float64, a complex one in complex128, anything else as it is."""
+    """Return a contiguous tensor in float64 or complex128; integers and numbers as they are."""
     if not isinstance(value, Tensor):
         return value
     dtype = torch.complex128 if value.is_complex() else torch.float64
-    return value.detach().to(dtype) if is_float(value) else value.detach()
+    return value.detach().to(dtype).contiguous() if is_float(value) else value.detach()
 
 
 def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from autograd_course.doctor.diagnosis import Diagnosis, DoctorError, Finding
 from autograd_course.doctor.examination import Sampler, examine
 from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.judge import judge
+from autograd_course.doctor.probes import PROBES, Level
 from autograd_course.doctor.rules import RULES
 from autograd_course.doctor.subject import subject_of
 from autograd_course.doctor.truth import establish
@@ -32,6 +33,7 @@ def diagnose(
     double_backward: bool | None = None,
     sampler: Sampler | None = None,
     seed: int = 0,
+    level: Level = "standard",
 ) -> Diagnosis:
     """Examine a custom autograd Function and name what is wrong with it.
 
@@ -46,12 +48,16 @@ def diagnose(
     (a straight-through estimator). ``intentional`` holds names of rules that are by design.
     ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied.
 
+    ``level="full"`` also asks what is slow to find out or only worth knowing (torch.compile, …).
+
     Raises :class:`DoctorError` for arguments it cannot examine. The caller's tensors, random state,
     default dtype and grad mode are left as they were.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     designed = (intentional,) if isinstance(intentional, str) else tuple(intentional)
     _require_rules(designed)
+    if level not in PROBES:
+        raise DoctorError(f"level= is one of {', '.join(map(repr, PROBES))}, not {level!r}.")
     if double_backward:
         raise DoctorError(
             "double_backward=True is not examined yet: use torch.autograd.gradgradcheck."
@@ -59,7 +65,9 @@ def diagnose(
     with _own_faults_told():
         subject = subject_of(fn, len(args))
         with undisturbed(seed):
-            seen = examine(subject, args, sampler, seed, any_output=reference is not None)
+            seen = examine(
+                subject, args, sampler, seed, PROBES[level], any_output=reference is not None
+            )
             judged = [establish(evidence, reference, surrogate, seed) for evidence in seen]
             verdicts = [judge(evidence, designed) for evidence in judged]
         if not any(verdicts) and not any(evidence.pulls for evidence in seen):

@@ -76,6 +76,26 @@ class Variant:
     failure: Failure | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """One call made in two ways that must agree: what came the other way, and the plain way.
+
+    ``kind`` groups twins that ask the same question; ``how`` says in words what was different, so
+    that "the gradient of x changes" + how is a sentence. ``names`` says what each tensor is ("the
+    output", "the gradient of x"). ``tolerance`` is relative to the larger of the two. Where the
+    other way raised, ``failure`` says so and ``stage`` where: ``"forward"`` or ``"backward"``.
+    """
+
+    kind: str
+    how: str
+    names: tuple[str, ...] = ()
+    came: tuple[Tensor | None, ...] = ()
+    should: tuple[Tensor | None, ...] = ()
+    tolerance: float = 1e-9
+    failure: Failure | None = None
+    stage: str = ""
+
+
 @dataclass(frozen=True)
 class Columns:
     """Columns of the Jacobian of all outputs with respect to one input, by differences.
@@ -121,6 +141,7 @@ class Evidence:
     variants: tuple[Variant, ...] = ()
     jacobian: tuple[Columns, ...] = ()
     expected: Mapping[str, tuple[Expected, ...]] = field(default_factory=dict)
+    twins: tuple[Twin, ...] = ()
     interleaved: Pull | None = None  # "random" again, but with another forward in between
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
     reference_outputs: tuple[Tensor, ...] | None = None

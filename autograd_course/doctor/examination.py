@@ -14,6 +14,7 @@ from autograd_course.doctor.cases import SPREADS, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.probe import probe
+from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.subject import Subject
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
@@ -22,22 +23,31 @@ SAMPLES = 2  # drawn from a sampler, beside the example
 
 
 def examine(
-    subject: Subject, args: Sequence[Any], sampler: Sampler | None, seed: int, *, any_output: bool
+    subject: Subject,
+    args: Sequence[Any],
+    sampler: Sampler | None,
+    seed: int,
+    further: Sequence[Probe] = (),
+    *,
+    any_output: bool,
 ) -> list[Evidence]:
     """Return evidence on the example first, then on what is sampled, or else on a variation of it.
 
-    Unless ``any_output``, an output that is nan is refused with :class:`DoctorError`: without a
+    The example alone is looked at by the ``further`` probes. Unless ``any_output``, an output that is nan is refused with :class:`DoctorError`: without a
     reference there is no truth there.
     """
     subject = _in_double(subject)
-    evidence = [_probe(subject, case, seed) for case in (args, *_sampled(sampler, seed))]
+    evidence = [_probe(subject, args, seed, further)]
+    evidence += [_probe(subject, case, seed) for case in _sampled(sampler, seed)]
     if not any_output:
         _require_numbers(evidence)
     return evidence if sampler else evidence + _variation(subject, args, seed)
 
 
-def _probe(subject: Subject, case: Sequence[Any], seed: int) -> Evidence:
-    return probe(subject, [in_double(value) for value in case], wanted(case), seed)
+def _probe(
+    subject: Subject, case: Sequence[Any], seed: int, further: Sequence[Probe] = ()
+) -> Evidence:
+    return probe(subject, [in_double(value) for value in case], wanted(case), seed, further)
 
 
 def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:

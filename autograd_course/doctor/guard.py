@@ -12,12 +12,14 @@ import torch
 
 
 def reseed(seed: int) -> None:
-    """Seed PyTorch's generators.
+    """Seed the generators of PyTorch, Python and NumPy.
 
     Not ``torch.manual_seed``: that queues a call for every backend that is not initialized yet,
     with a stack trace each, and here it would be called hundreds of times.
     """
     torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
 

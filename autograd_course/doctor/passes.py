@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from autograd_course.doctor.calls import attempt, fresh, is_float, same_bytes
 from autograd_course.doctor.evidence import Failure, Forward, Pull, Raw, Variant
-from autograd_course.doctor.session import Move, Run, Session, stay
+from autograd_course.doctor.session import Arrange, Move, Run, Session, stay
 
 
 def forward_pass(session: Session) -> Forward:
@@ -39,32 +40,90 @@ def forward_pass(session: Session) -> Forward:
     )
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One forward and one backward pass: outputs and gradients, or where and how it failed."""
+
+    outputs: tuple[Tensor, ...] = ()  # the floating ones
+    grads: tuple[Tensor | None, ...] = ()
+    failure: Failure | None = None
+    stage: str = ""  # "forward" or "backward", where it failed
+
+
+Cotangents = Sequence[Tensor | None] | Callable[[Sequence[Tensor]], Sequence[Tensor | None]]
+
+
+def both_ways(
+    session: Session,
+    cotangents: Cotangents,
+    move: Move = stay,
+    *,
+    inputs: Sequence[Any] | None = None,
+    wanted: Sequence[int] | None = None,
+    arrange: Arrange | None = None,
+    between: Callable[[Run], object] | None = None,
+) -> Pass:
+    """Run forward, then send cotangents back through the engine.
+
+    An output whose cotangent is ``None`` goes unused. ``cotangents`` may be a function of the
+    outputs; what it returns is sent as it is, a sequence of tensors is copied first. ``between`` is
+    called with the run after forward and before backward.
+    """
+    run = attempt(lambda: session.run(move, inputs=inputs, wanted=wanted, arrange=arrange))
+    if isinstance(run, Failure):
+        return Pass(failure=run, stage="forward")
+    outputs = tuple(out.detach().clone() for out in run.floats)
+    if between is not None:
+        between(run)
+    gs = cotangents(run.floats) if callable(cotangents) else copies(cotangents)
+    grads = attempt(lambda: gradients(run, gs))
+    if isinstance(grads, Failure):
+        return Pass(outputs, failure=grads, stage="backward")
+    return Pass(outputs, tuple(g if g is None else g.detach() for g in grads))
+
+
+def gradients(
+    run: Run, grad_outputs: Sequence[Tensor | None], *, retain_graph: bool = False
+) -> tuple[Tensor | None, ...]:
+    """Send cotangents back through the graph of a run to its leaves."""
+    pairs = [
+        (out, g)
+        for out, g in zip(run.floats, grad_outputs, strict=True)
+        if g is not None and out.requires_grad
+    ]
+    if not pairs or not run.leaves:
+        return tuple(None for _ in run.leaves)
+    outputs, gs = zip(*pairs, strict=True)
+    return torch.autograd.grad(
+        outputs, run.leaves, gs, allow_unused=True, retain_graph=retain_graph
+    )
+
+
+def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Return copies, so that a backward that changes its grad_output changes nothing of ours."""
+    return tuple(None if t is None else t.clone() for t in tensors)
+
+
 def engine_pass(
     session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
 ) -> Pull:
-    """Send cotangents through the engine; an output whose cotangent is ``None`` goes unused.
+    """Send cotangents through the engine and note the gradients.
 
     ``interleaved`` runs forward once more, on other values, before backward runs.
     """
 
-    def pull() -> tuple[Tensor | None, ...]:
-        run = session.run()
-        if interleaved:
-            attempt(lambda: session.run(lambda t: 0.5 * t))
-        pairs = [
-            (out, g.clone())
-            for out, g in zip(run.floats, grad_outputs, strict=True)
-            if g is not None and out.requires_grad
-        ]
-        if not pairs:
-            return tuple(None for _ in run.leaves)
-        outputs, gs = zip(*pairs, strict=True)
-        return torch.autograd.grad(outputs, run.leaves, gs, allow_unused=True)
+    def again(run: Run) -> None:
+        attempt(lambda: session.run(lambda t: 0.5 * t))
 
-    grads = attempt(pull)
-    if isinstance(grads, Failure):
-        return Pull(grad_outputs, failure=grads)
-    return Pull(grad_outputs, tuple(g if g is None else g.detach() for g in grads))
+    done = both_ways(session, grad_outputs, between=again if interleaved else None)
+    return Pull(grad_outputs, done.grads, done.failure)
+
+
+def drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
+    """Draw a contiguous standard normal cotangent for each output."""
+    return tuple(
+        torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs
+    )
 
 
 def direct_call(session: Session, grad_outputs: Sequence[Tensor], move: Move = stay) -> Raw:

@@ -12,7 +12,8 @@ from torch import Tensor
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.differences import flat, jacobian
 from autograd_course.doctor.evidence import Columns, Evidence, Pull
-from autograd_course.doctor.passes import direct_call, engine_pass, forward_pass, variants
+from autograd_course.doctor.passes import direct_call, drawn, engine_pass, forward_pass, variants
+from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.session import Session
 from autograd_course.doctor.subject import Subject
 
@@ -21,7 +22,13 @@ FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one s
 Cotangents = tuple[Tensor | None, ...]
 
 
-def probe(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int) -> Evidence:
+def probe(
+    subject: Subject,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    seed: int,
+    further: Sequence[Probe] = (),
+) -> Evidence:
     """Examine a subject on float64 inputs; stop where going on would mean nothing."""
     session = Session(subject, inputs, wanted, seed)
     rng = torch.Generator().manual_seed(seed)
@@ -43,14 +50,19 @@ def probe(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: 
     found = replace(found, jacobian=_differences(session, rng))
     if not any(forward.requires_grad):
         return found
-    one, two = _drawn(outputs, rng), _drawn(outputs, rng)
+    one, two = drawn(outputs, rng), drawn(outputs, rng)
     if forward.whole:
         found = replace(found, raw=direct_call(session, one), variants=variants(session, one))
     if found.raw and found.raw.failure:
         return found
     pulls = _pulls(session, dict(_cotangents(one, two)))
     again = engine_pass(session, tuple(one), interleaved=True)
-    return replace(found, pulls=pulls, interleaved=again)
+    found = replace(found, pulls=pulls, interleaved=again)
+    if pulls["random"].failure:
+        return found
+    for look in further:
+        found = look(session, found)
+    return found
 
 
 def _differences(session: Session, rng: torch.Generator) -> tuple[Columns, ...]:
@@ -61,13 +73,6 @@ def _differences(session: Session, rng: torch.Generator) -> tuple[Columns, ...]:
             return flat([out for out in session.call(args, watched=False) if is_float(out)])
 
     return jacobian(values, session.inputs, session.wanted, rng)
-
-
-def _drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
-    """Draw a contiguous standard normal cotangent for each output."""
-    return tuple(
-        torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs
-    )
 
 
 def _cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[str, Cotangents]]:

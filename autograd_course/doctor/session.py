@@ -14,6 +14,7 @@ from autograd_course.doctor.instrument import CtxLog, Watched
 from autograd_course.doctor.subject import Subject
 
 Move = Callable[[Tensor], Tensor]
+Arrange = Callable[[list[Any]], list[Any]]
 
 
 def stay(tensor: Tensor) -> Tensor:
@@ -50,9 +51,21 @@ class Session:
         self.inputs, self.wanted = tuple(inputs), tuple(wanted)
         self._watched = Watched(subject.function) if subject.function else None
 
-    def run(self, move: Move = stay) -> Run:
-        """Call the subject on new copies of the inputs, each moved first."""
-        leaves, args = fresh(self.inputs, self.wanted, move)
+    def run(
+        self,
+        move: Move = stay,
+        *,
+        inputs: Sequence[Any] | None = None,
+        wanted: Sequence[int] | None = None,
+        arrange: Arrange | None = None,
+    ) -> Run:
+        """Call the subject on new copies of the inputs (its own, unless given), each moved first.
+
+        ``arrange`` may lay the arguments out otherwise, by operations that autograd follows.
+        """
+        inputs = self.inputs if inputs is None else inputs
+        leaves, args = fresh(inputs, self.wanted if wanted is None else wanted, move)
+        args = args if arrange is None else arrange(args)
         return Run(leaves, args, self.call(args))
 
     def call(self, args: Sequence[Any], watched: bool = True) -> tuple[Any, ...]:

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from autograd_course.doctor.diagnosis import Finding, Severity
 from autograd_course.doctor.evidence import Evidence
 
-Family = Literal["contract", "linearity", "values", "state"]
+Family = Literal[
+    "contract", "linearity", "values", "layout", "state", "order", "transforms", "efficiency"
+]
 
 
 @dataclass(frozen=True)

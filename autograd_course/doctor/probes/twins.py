@@ -1,0 +1,42 @@
+"""Put two passes side by side that must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Evidence, Twin
+from autograd_course.doctor.passes import Pass
+
+
+def twin(
+    evidence: Evidence,
+    kind: str,
+    how: str,
+    came: Pass,
+    should: Pass,
+    *,
+    wanted: Sequence[int] | None = None,
+    tolerance: float = 1e-9,
+) -> Twin:
+    """Return the twin of a pass done the other way and the plain pass; ``wanted`` if not all."""
+    if came.failure:
+        return Twin(kind, how, failure=came.failure, stage=came.stage)
+    positions = evidence.wanted if wanted is None else wanted
+    names = (*output_names(len(came.outputs)), *(gradient_of(evidence, i) for i in positions))
+    return Twin(kind, how, names, _values(came), _values(should), tolerance)
+
+
+def output_names(count: int) -> Iterator[str]:
+    """Yield what to call each of a call's floating outputs."""
+    yield from (["the output"] if count == 1 else (f"output {k}" for k in range(count)))
+
+
+def gradient_of(evidence: Evidence, position: int) -> str:
+    """Return what to call the gradient of an input."""
+    return f"the gradient of {evidence.name(position)}"
+
+
+def _values(done: Pass) -> tuple[Tensor | None, ...]:
+    return (*done.outputs, *done.grads)

@@ -1,0 +1,14 @@
+"""Wrong Functions that a rule must name, and right ones that come close and must not be blamed.
+
+One table, in a module for each family of rules.
+"""
+
+from cases import first_order
+from cases.making import Case
+
+_FAMILIES = (first_order,)
+
+WITNESSES: list[Case] = [case for family in _FAMILIES for case in family.WITNESSES]
+LOOKALIKES: list[Case] = [case for family in _FAMILIES for case in family.LOOKALIKES]
+
+__all__ = ["LOOKALIKES", "WITNESSES", "Case"]
