@@ -33,8 +33,8 @@ def examine(
 ) -> list[Evidence]:
     """Return evidence on the example first, then on what is sampled, or else on a variation of it.
 
-    The example alone is looked at by the ``further`` probes. Unless ``any_output``, an output that is nan is refused with :class:`DoctorError`: without a
-    reference there is no truth there.
+    The example alone is looked at by the ``further`` probes. Unless ``any_output``, an output that
+    is nan is refused with :class:`DoctorError`: without a reference there is no truth there.
     """
     subject = _in_double(subject)
     evidence = [_probe(subject, args, seed, further)]
@@ -47,7 +47,8 @@ def examine(
 def _probe(
     subject: Subject, case: Sequence[Any], seed: int, further: Sequence[Probe] = ()
 ) -> Evidence:
-    return probe(subject, [in_double(value) for value in case], wanted(case), seed, further)
+    places = wanted(case)
+    return probe(subject, [in_double(value) for value in case], places, seed, further)
 
 
 def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
