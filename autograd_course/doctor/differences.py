@@ -3,6 +3,9 @@
 Two step sizes give a fourth-order value by Richardson's extrapolation and, from how much it moved,
 an estimate of its error. The same four points tell a kink or a jump from a smooth function: at a
 smooth point the second difference shrinks with the step, at a kink it does not.
+
+A derivative along a few random directions costs a handful of evaluations and sees a wrong gradient
+wherever it is; the whole Jacobian, column by column, says where.
 """
 
 from __future__ import annotations
@@ -13,17 +16,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Columns
+from autograd_course.doctor.evidence import Columns, Slopes
 
 STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
+DIRECTIONS = 2
 MOST_COLUMNS = 256  # of an input; more elements than that are sampled,
 MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
 
 Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat and real
 
 
-def jacobian(
+def slopes(
     values: Values, inputs: Sequence[Any], wanted: Sequence[int], rng: torch.Generator
+) -> Slopes:
+    """Differentiate along random directions, in each of which every wanted element moves."""
+    center = values(_copies(inputs))
+    scales = [_scale(_real(inputs[position])) for position in wanted]
+    found, vectors = [], []
+    for _ in range(DIRECTIONS):
+        vector = [scale * _signed(scale, rng) for scale in scales]
+
+        def at(offset: float, vector: list[Tensor] = vector) -> Tensor:
+            return values(_moved(inputs, wanted, [offset * v for v in vector]))
+
+        found.append(_derivative(at, STEP, center, 1.0))
+        vectors.append(vector)
+    value, error, smooth = zip(*found, strict=True)
+    by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
+    return Slopes(by_input, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
+
+
+def jacobian(
+    values: Values,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    rng: torch.Generator,
 ) -> tuple[Columns, ...]:
     """Return the Jacobian's columns for each wanted input, a sample of them where they are many."""
     center = values(_copies(inputs))
@@ -44,20 +71,22 @@ def as_real(tensor: Tensor) -> Tensor:
 def _columns(
     values: Values, inputs: Sequence[Any], position: int, center: Tensor, rng: torch.Generator
 ) -> Columns:
-    real = as_real(inputs[position]).reshape(-1)
+    real = _real(inputs[position])
     index = torch.arange(real.numel())
     most = max(1, min(MOST_COLUMNS, MOST_ENTRIES // max(1, center.numel())))
     if real.numel() > most:
         index = torch.randperm(real.numel(), generator=rng)[:most].sort().values
-    typical = float(real.square().mean().sqrt()) if real.numel() else 1.0
-    steps = _steps(real, typical)
+    steps, typical = STEP * _scale(real), _typical(real)
 
-    def at(i: int, offset: float) -> Tensor:
-        copies = _copies(inputs)
-        as_real(copies[position]).view(-1)[i] += offset
-        return values(copies)
+    def column(i: int) -> tuple[Tensor, Tensor, bool]:
+        def at(offset: float) -> Tensor:
+            copies = _copies(inputs)
+            as_real(copies[position]).view(-1)[i] += offset
+            return values(copies)
 
-    columns = [_one_column(at, int(i), float(steps[i]), center, typical) for i in index]
+        return _derivative(at, float(steps[i]), center, typical)
+
+    columns = [column(int(i)) for i in index]
     if not columns:
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
         return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
@@ -65,18 +94,12 @@ def _columns(
     return Columns(index, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
 
 
-def _steps(real: Tensor, typical: float) -> Tensor:
-    """Return a step for each element: relative to its size, never far below the typical size."""
-    floor = 0.05 * typical or 1.0
-    return STEP * real.abs().clamp_min(floor)
-
-
-def _one_column(
-    at: Callable[[int, float], Tensor], i: int, h: float, center: Tensor, typical: float
+def _derivative(
+    at: Callable[[float], Tensor], h: float, center: Tensor, typical: float
 ) -> tuple[Tensor, Tensor, bool]:
-    """Return one column, its error estimate, and whether the function is smooth there."""
-    above, below = at(i, h), at(i, -h)
-    near_above, near_below = at(i, h / 2), at(i, -h / 2)
+    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there."""
+    above, below = at(h), at(-h)
+    near_above, near_below = at(h / 2), at(-h / 2)
     wide, narrow = (above - below) / (2 * h), (near_above - near_below) / h
     value = (4 * narrow - wide) / 3
     size = center.abs().max().item() if center.numel() else 0.0
@@ -96,6 +119,32 @@ def _one_column(
     )
     smooth = bool(torch.isfinite(value).all()) and not bool((moved | kinked).any())
     return value, error, smooth
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return as_real(tensor).reshape(-1)
+
+
+def _typical(real: Tensor) -> float:
+    return float(real.square().mean().sqrt()) if real.numel() else 1.0
+
+
+def _scale(real: Tensor) -> Tensor:
+    """Return how far each element may move: its own size, never far below the typical one."""
+    return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
+
+
+def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
+    """Draw factors from ±[½, 1]: no element hides behind a small one."""
+    draw = 2 * torch.rand(like.shape, generator=rng, dtype=torch.float64) - 1
+    return (0.5 * (draw + draw.sign())).to(like.device)
+
+
+def _moved(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
+    copies = _copies(inputs)
+    for position, offset in zip(wanted, offsets, strict=True):
+        as_real(copies[position]).view(-1).add_(offset)
+    return copies
 
 
 def _copies(inputs: Sequence[Any]) -> list[Any]:

@@ -97,6 +97,20 @@ class Twin:
 
 
 @dataclass(frozen=True)
+class Slopes:
+    """Derivatives of all outputs along random directions, by differences: one column for each.
+
+    ``vectors`` holds, for each wanted input, its part of every direction as a column. Complex
+    tensors count as pairs of reals.
+    """
+
+    vectors: tuple[Tensor, ...]
+    matrix: Tensor
+    error: Tensor
+    smooth: Tensor
+
+
+@dataclass(frozen=True)
 class Columns:
     """Columns of the Jacobian of all outputs with respect to one input, by differences.
 
@@ -139,7 +153,8 @@ class Evidence:
     raw: Raw | None = None
     pulls: Mapping[str, Pull] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
-    jacobian: tuple[Columns, ...] = ()
+    slopes: Slopes | None = None
+    jacobian: tuple[Columns, ...] = ()  # only where the slopes do not settle the matter
     expected: Mapping[str, tuple[Expected, ...]] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
     interleaved: Pull | None = None  # "random" again, but with another forward in between

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.differences import flat, jacobian
-from autograd_course.doctor.evidence import Columns, Evidence, Pull
+from autograd_course.doctor.differences import Values, flat, jacobian, slopes
+from autograd_course.doctor.evidence import Evidence, Pull
 from autograd_course.doctor.passes import direct_call, drawn, engine_pass, forward_pass, variants
 from autograd_course.doctor.probes import Probe
+from autograd_course.doctor.projection import settled
 from autograd_course.doctor.session import Session
 from autograd_course.doctor.subject import Subject
 
@@ -47,7 +48,9 @@ def probe(
     outputs = [output for output in forward.outputs if is_float(output)]
     if forward.failure or not outputs:
         return found
-    found = replace(found, jacobian=_differences(session, rng))
+    directions = torch.Generator().manual_seed(seed + 1)
+    along = slopes(_values(session), session.inputs, session.wanted, directions)
+    found = replace(found, slopes=along)
     if not any(forward.requires_grad):
         return found
     one, two = drawn(outputs, rng), drawn(outputs, rng)
@@ -55,24 +58,29 @@ def probe(
         found = replace(found, raw=direct_call(session, one), variants=variants(session, one))
     if found.raw and found.raw.failure:
         return found
-    pulls = _pulls(session, dict(_cotangents(one, two)))
-    again = engine_pass(session, tuple(one), interleaved=True)
-    found = replace(found, pulls=pulls, interleaved=again)
-    if pulls["random"].failure:
+    found = replace(
+        found,
+        pulls=_pulls(session, dict(_cotangents(one, two))),
+        interleaved=engine_pass(session, tuple(one), interleaved=True),
+    )
+    if not settled(found):
+        columns = jacobian(_values(session), session.inputs, session.wanted, rng)
+        found = replace(found, jacobian=columns)
+    if found.pulls["random"].failure:
         return found
     for look in further:
         found = look(session, found)
     return found
 
 
-def _differences(session: Session, rng: torch.Generator) -> tuple[Columns, ...]:
-    """Differentiate forward by differences, without any graph."""
+def _values(session: Session) -> Values:
+    """Return forward as a map from arguments to one flat vector, without any graph."""
 
     def values(args: Sequence[Any]) -> Tensor:
         with torch.no_grad():
             return flat([out for out in session.call(args, watched=False) if is_float(out)])
 
-    return jacobian(values, session.inputs, session.wanted, rng)
+    return values
 
 
 def _cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[str, Cotangents]]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.declared import Declared, Reference
-from autograd_course.doctor.differences import as_real, flat
+from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Columns, Evidence, Expected
 from autograd_course.doctor.mismatch import mismatches, size
+from autograd_course.doctor.projection import flat_cotangent, judged
 
 # Of a gradient's largest element: well above what float64 loses, below any real bug.
 RELATIVE = 1e-6
@@ -31,9 +31,12 @@ def establish(
         evidence = replace(evidence, reference_outputs=right)
     if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
         declared = Declared(surrogate, evidence, seed)
+        columns = ()
+    evidence = replace(evidence, surrogate=surrogate is not None)
+    evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
+    if declared and surrogate is not None and mismatches(evidence):  # where is it smooth?
         columns = declared.jacobian()
-    expected = _all_expected(evidence, columns, declared)
-    evidence = replace(evidence, expected=expected, surrogate=surrogate is not None)
+        evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
     return _with_conventions(evidence, declared) if declared else evidence
 
 
@@ -44,7 +47,7 @@ def _all_expected(
     return {
         name: tuple(_expected(evidence, jacobian, declared, pull.grad_outputs))
         for name, pull in evidence.pulls.items()
-        if name in ("random", "other", "ones") or name.startswith("only")
+        if judged(name)
     }
 
 
@@ -56,16 +59,21 @@ def _expected(
 ) -> Iterator[Expected]:
     """Yield the truth for each wanted input; a point that is not smooth is left out, as NaN."""
     likes = [evidence.inputs[position] for position in evidence.wanted]
+    known: Sequence[Columns | None] = jacobian or [None] * len(likes)
     if declared is not None:
         exact = declared.gradients(grad_outputs)
-        for like, columns, known in zip(likes, jacobian, exact, strict=True):
-            yield _from_declared(known, columns, like)
+        for like, columns, grad in zip(likes, known, exact, strict=True):
+            yield _from_declared(grad, columns, like)
         return
-    outputs = [out for out in evidence.forward.outputs if is_float(out)]
-    pairs = zip(outputs, grad_outputs, strict=True)
-    g = flat([torch.zeros_like(out) if g is None else g for out, g in pairs])
-    for like, columns in zip(likes, jacobian, strict=True):
-        yield _from_columns(columns, g, like)
+    g = flat_cotangent(evidence, grad_outputs)
+    for like, columns in zip(likes, known, strict=True):
+        yield _unknown(like) if columns is None else _from_columns(columns, g, like)
+
+
+def _unknown(like: Tensor) -> Expected:
+    """Return no truth for any element: where the projections agree, none was needed."""
+    nothing = torch.full_like(like, torch.nan)
+    return Expected(nothing, torch.zeros_like(nothing.real))
 
 
 def _from_columns(columns: Columns, g: Tensor, like: Tensor) -> Expected:
@@ -79,9 +87,10 @@ def _from_columns(columns: Columns, g: Tensor, like: Tensor) -> Expected:
     return Expected(_like(value, like), _like(tolerance, like).abs() + _floor(seen[smooth]))
 
 
-def _from_declared(known: Tensor, columns: Columns, like: Tensor) -> Expected:
+def _from_declared(known: Tensor, columns: Columns | None, like: Tensor) -> Expected:
     value = as_real(known).clone().reshape(-1)
-    value[columns.index[~columns.smooth].to(like.device)] = torch.nan
+    if columns is not None:
+        value[columns.index[~columns.smooth].to(like.device)] = torch.nan
     tolerance = torch.full(like.shape, _floor(known), dtype=torch.float64, device=like.device)
     return Expected(_like(value, like), tolerance)
 

@@ -22,7 +22,7 @@ _RECORDS = {
     record.__name__: record
     for record in (
         schema.Columns, schema.Evidence, schema.Expected, schema.Failure, schema.Forward,
-        schema.Pull, schema.Raw, schema.Twin, schema.Variant,
+        schema.Pull, schema.Raw, schema.Slopes, schema.Twin, schema.Variant,
     )
 }  # fmt: skip
 

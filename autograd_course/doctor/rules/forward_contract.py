@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.differences import as_real
@@ -199,16 +202,10 @@ def returns_view(evidence: Evidence) -> Seen | None:
     lesson="02_ctx_rules",
 )
 def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
-    if not evidence.jacobian or not evidence.is_function:
+    if evidence.slopes is None or not evidence.is_function:
         return None
     floats = [i for i, out in enumerate(evidence.forward.outputs) if is_float(out)]
-    sizes = [as_real(evidence.forward.outputs[i]).numel() for i in floats]
-    varies = [
-        any(bool(rows.any()) for rows in per_input)
-        for per_input in zip(
-            *(columns.matrix.split(sizes) for columns in evidence.jacobian), strict=True
-        )
-    ]
+    varies = list(_varies(evidence, [evidence.forward.outputs[i] for i in floats]))
     for place, depends in zip(floats, varies, strict=True):
         marked = place in evidence.forward.marked_non_differentiable
         if marked and depends:
@@ -225,3 +222,11 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
                 {"output": place},
             )
     return None
+
+
+def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
+    """Yield whether each output changes with the inputs."""
+    assert evidence.slopes is not None
+    seen = [columns.matrix for columns in evidence.jacobian] or [evidence.slopes.matrix]
+    parts = [matrix.split([as_real(out).numel() for out in outputs]) for matrix in seen]
+    yield from (any(bool(rows.any()) for rows in of_one) for of_one in zip(*parts, strict=True))

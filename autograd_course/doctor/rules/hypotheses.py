@@ -63,7 +63,8 @@ def missing_gradient(m: Mismatch) -> str | None:
 def extra_gradient(m: Mismatch) -> str | None:
     """Something where the output does not depend on the input at all."""
     e = m.evidence
-    depends = m.truth.nan_to_num() if e.surrogate else e.jacobian[m.slot].matrix
+    known = e.surrogate or not e.jacobian
+    depends = m.truth.nan_to_num() if known else e.jacobian[m.slot].matrix
     if not bool(depends.any()):
         return f"the input {m.name} gets a gradient, but the output does not depend on it"
     return None
@@ -118,6 +119,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     outputs = [o for o in e.forward.outputs if is_float(o)]
     g = e.pulls["random"].grad_outputs[0]
     if len(outputs) != 1 or g is None or outputs[0].shape != m.input.shape or g.is_complex():
+        return None
+    if not e.jacobian:
         return None
     columns = e.jacobian[m.slot]
     if columns.matrix.shape[0] != columns.matrix.shape[1]:

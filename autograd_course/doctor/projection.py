@@ -1,0 +1,65 @@
+"""Does the gradient agree with forward's own slope along random directions?
+
+One number for each direction and cotangent, ⟨g, J v⟩ from differences of forward against ⟨B(g), v⟩
+from backward, sees a wrong element wherever it is. Where they agree, no Jacobian is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.differences import as_real, flat
+from autograd_course.doctor.evidence import Evidence, Pull, Slopes
+
+RELATIVE = 1e-7  # of the projected gradient: float64 loses far less
+SHARP = 1e-5  # a direction whose own error is larger decides nothing
+
+
+def judged(name: str) -> bool:
+    """Whether a pull's values are compared with the truth; the others only show linearity."""
+    return name in ("random", "other", "ones") or name.startswith("only")
+
+
+def settled(evidence: Evidence) -> bool:
+    """Whether every judged pull is known to be right by its projections."""
+    slopes = evidence.slopes
+    if slopes is None or not bool(slopes.smooth.all()):
+        return False
+    pulls = [pull for name, pull in evidence.pulls.items() if judged(name)]
+    return all(not pull.failure and _agrees(evidence, slopes, pull) for pull in pulls)
+
+
+def _agrees(evidence: Evidence, slopes: Slopes, pull: Pull) -> bool:
+    g = flat_cotangent(evidence, pull.grad_outputs)
+    expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
+    projected, size = _projected(evidence, slopes, pull)
+    tolerance = error + RELATIVE * size + 1e-12
+    sharp = error <= SHARP * torch.maximum(size, expected.abs()) + 1e-9
+    return bool((((projected - expected).abs() <= tolerance) & sharp).all())
+
+
+def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) -> Tensor:
+    """Return the cotangents of all outputs as one vector, zeros for an unused output."""
+    outputs = [out for out in evidence.forward.outputs if is_float(out)]
+    pairs = zip(outputs, grad_outputs, strict=True)
+    return flat([torch.zeros_like(out) if g is None else g for out, g in pairs])
+
+
+def _projected(evidence: Evidence, slopes: Slopes, pull: Pull) -> tuple[Tensor, Tensor]:
+    """Return ⟨B(g), v⟩ for each direction, and the size of what was added up."""
+    total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
+    squares = torch.zeros_like(total)
+    for grad, vectors in _arrived(pull, slopes):
+        terms = vectors * as_real(grad).reshape(-1, 1).double()
+        total, squares = total + terms.sum(0), squares + terms.square().sum(0)
+    return total, squares.sqrt()
+
+
+def _arrived(pull: Pull, slopes: Slopes) -> Iterator[tuple[Tensor, Tensor]]:
+    for grad, vectors in zip(pull.grads, slopes.vectors, strict=True):
+        if grad is not None:
+            yield grad, vectors
