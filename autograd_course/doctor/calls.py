@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Failure
+from autograd_course.doctor.time_limit import TimeUp, time_limit
 
 T = TypeVar("T")
 
@@ -19,12 +23,56 @@ _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
-def attempt(call: Callable[[], T]) -> T | Failure:
-    """Return what the call returns, or the :class:`Failure` where the user's code raises."""
+_seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may take", default=0.0)
+
+
+@contextmanager
+def passes_within(seconds: float) -> Iterator[None]:
+    """Limit every :func:`attempt` in the block to a time; 0 is no limit."""
+    token = _seconds.set(seconds)
     try:
-        return call()
+        yield
+    finally:
+        _seconds.reset(token)
+
+
+def attempt(call: Callable[[], T]) -> T | Failure:
+    """Return what the call returns, or the :class:`Failure` where the user's code raises.
+
+    What says nothing about the code, too little time or memory, is a :class:`DoctorError`.
+    """
+    own_limit = False
+    try:
+        with time_limit(_seconds.get()) as own_limit:
+            return call()
+    except TimeUp as stop:
+        if not own_limit:
+            raise
+        raise DoctorError(_out_of_time(stop)) from None
     except (Exception, SystemExit) as error:  # a student's sys.exit() must not end the grader
+        if _out_of_memory(error):
+            raise DoctorError(
+                f"the memory did not suffice ({_first_line(error)}): pass smaller inputs."
+            ) from error
         return Failure(type(error).__name__, str(error).strip(), users_line(error))
+
+
+def _out_of_time(stop: BaseException) -> str:
+    line = users_line(stop)
+    where = f" (it was in {line})" if line else ""
+    return (
+        f"one pass has not come to an end within {_seconds.get():g} s{where}: does a loop there "
+        "never end? time_limit= waits longer."
+    )
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def users_line(error: BaseException) -> str:

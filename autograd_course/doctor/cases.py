@@ -57,3 +57,17 @@ def _varied(value: Any, spread: float, rng: torch.Generator) -> Any:
     if not bool(value.any()):  # a factor leaves zeros where they are
         moved = moved + noise
     return moved.requires_grad_(value.requires_grad)
+
+
+def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
+    """Move the elements at kinks away from zero, by a tenth of the typical size."""
+    if kinks is None or not len(kinks):
+        return value
+    typical = float(value.abs().square().mean().sqrt()) or 1.0
+    steps = 0.1 * typical * (1 + torch.rand(len(kinks), generator=rng, dtype=torch.float64))
+    moved = value.detach().clone().contiguous()
+    at = kinks.to(value.device)
+    old = moved.view(-1)[at]
+    away = torch.where(old == 0, torch.ones_like(old), torch.sgn(old))
+    moved.view(-1)[at] = old + steps.to(value.device) * away
+    return moved.requires_grad_(value.requires_grad)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from autograd_course.doctor.diagnosis import Diagnosis, DoctorError, Finding
-from autograd_course.doctor.examination import Sampler, examine
+from autograd_course.doctor.calls import passes_within
+from autograd_course.doctor.diagnosis import Diagnosis, DoctorError
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.examination import Sampler, beside_kinks, examine
 from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.judge import judge
 from autograd_course.doctor.probes import PROBES, Level
 from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.subject import subject_of
+from autograd_course.doctor.subject import Subject, subject_of
 from autograd_course.doctor.truth import establish
+from autograd_course.doctor.verdict import clearest, confirmed, has_error
 
 EXAMINED = (
     "the contract: methods, arity, shapes, dtypes, devices, in-place changes",
@@ -34,6 +38,7 @@ def diagnose(
     sampler: Sampler | None = None,
     seed: int = 0,
     level: Level = "standard",
+    time_limit: float = 30.0,
 ) -> Diagnosis:
     """Examine a custom autograd Function and name what is wrong with it.
 
@@ -50,8 +55,10 @@ def diagnose(
 
     ``level="full"`` also asks what is slow to find out or only worth knowing (torch.compile, …).
 
-    Raises :class:`DoctorError` for arguments it cannot examine. The caller's tensors, random state,
-    default dtype and grad mode are left as they were.
+    An error is reported only if a second run, on fresh random inputs, shows it too. Raises
+    :class:`DoctorError` for arguments it cannot examine, and where one pass of ``fn`` takes longer
+    than ``time_limit`` seconds (0: no limit) or more memory than there is. The caller's tensors,
+    random state, default dtype and grad mode are left as they were.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     designed = (intentional,) if isinstance(intentional, str) else tuple(intentional)
@@ -63,16 +70,40 @@ def diagnose(
             "double_backward=True is not examined yet: use torch.autograd.gradgradcheck."
         )
     with _own_faults_told():
-        subject = subject_of(fn, len(args))
-        with undisturbed(seed):
-            seen = examine(
-                subject, args, sampler, seed, PROBES[level], any_output=reference is not None
-            )
-            judged = [establish(evidence, reference, surrogate, seed) for evidence in seen]
-            verdicts = [judge(evidence, designed) for evidence in judged]
-        if not any(verdicts) and not any(evidence.pulls for evidence in seen):
-            raise DoctorError(f"no output of {subject.name} can carry a gradient.")
-    return Diagnosis(subject.name, _clearest(verdicts), EXAMINED)
+        case = Case(subject_of(fn, len(args)), args, sampler, reference, surrogate, level)
+        with undisturbed(seed), passes_within(time_limit):
+            seen = case.examined(seed)
+            found = clearest([judge(evidence, designed) for evidence in seen])
+            if has_error(found):
+                again = [judge(evidence, designed) for evidence in case.examined(seed + 1)]
+                found = confirmed(found, again)
+        if not found and not any(evidence.pulls for evidence in seen):
+            raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
+    return Diagnosis(case.subject.name, found, (*EXAMINED, *beside_kinks(seen[0])))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be examined, and what is known of it."""
+
+    subject: Subject
+    args: tuple[Any, ...]
+    sampler: Sampler | None
+    reference: Callable[..., Any] | None
+    surrogate: Callable[..., Any] | None
+    level: Level
+
+    def examined(self, seed: int) -> list[Evidence]:
+        """Run the subject on the example and on others, and put the truth beside what was seen."""
+        seen = examine(
+            self.subject,
+            self.args,
+            self.sampler,
+            seed,
+            PROBES[self.level],
+            any_output=self.reference is not None,
+        )
+        return [establish(evidence, self.reference, self.surrogate, seed) for evidence in seen]
 
 
 @contextmanager
@@ -93,14 +124,3 @@ def _require_rules(names: Collection[str]) -> None:
             close = difflib.get_close_matches(name, RULES, 1)
             meant = f" Did you mean {close[0]!r}?" if close else ""
             raise DoctorError(f"intentional= names no rule {name!r}.{meant}")
-
-
-def _clearest(verdicts: Sequence[tuple[Finding, ...]]) -> tuple[Finding, ...]:
-    """Return one verdict: that on random inputs, which hide less than an example.
-
-    Where the example shows the same, its own witness is the one that the caller knows.
-    """
-    wrong = [v for v in verdicts if any(f.severity == "error" for f in v)]
-    if wrong:
-        return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
-    return tuple({f.rule: f for verdict in reversed(verdicts) for f in verdict}.values())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.cases import SPREADS, in_double, varied, wanted
+from autograd_course.doctor.cases import SPREADS, beside, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.probe import probe
@@ -41,7 +42,18 @@ def examine(
     evidence += [_probe(subject, case, seed) for case in _sampled(sampler, seed)]
     if not any_output:
         _require_numbers(evidence)
-    return evidence if sampler else evidence + _variation(subject, args, seed)
+    return evidence if sampler else evidence + _variation(subject, args, seed, evidence[0])
+
+
+def beside_kinks(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence for each input where the example lies on kinks and others were taken."""
+    for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
+        if len(kinks):
+            total = evidence.inputs[position].numel()
+            yield (
+                f"values of {evidence.name(position)}: at {len(kinks)} of {total} elements forward "
+                "is not differentiable; judged beside them"
+            )
 
 
 def _probe(
@@ -56,14 +68,28 @@ def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
     return [] if sampler is None else [tuple(sampler(rng)) for _ in range(SAMPLES)]
 
 
-def _variation(subject: Subject, args: Sequence[Any], seed: int) -> list[Evidence]:
-    """Return evidence on the widest variation of the example that stays inside the domain."""
+def _variation(
+    subject: Subject, args: Sequence[Any], seed: int, example: Evidence
+) -> list[Evidence]:
+    """Return evidence on the widest variation of the example that stays inside the domain.
+
+    Where forward has a kink at the example, the variation lies beside it.
+    """
     rng = torch.Generator().manual_seed(seed)
+    kinks = dict(zip(example.wanted, _kinks(example), strict=False))
     for spread in SPREADS:
-        evidence = _probe(subject, varied(args, spread, rng), seed)
+        case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, spread, rng))]
+        evidence = _probe(subject, case, seed)
         if not evidence.forward.failure and not _nan_output(evidence):
             return [evidence]
     return []
+
+
+def _kinks(evidence: Evidence) -> Iterator[Tensor]:
+    """Yield, for each wanted input, the flat positions at which forward is not differentiable."""
+    for position, columns in zip(evidence.wanted, evidence.jacobian, strict=False):
+        pairs = 2 if evidence.inputs[position].is_complex() else 1
+        yield (columns.index[~columns.smooth] // pairs).unique()
 
 
 def _in_double(subject: Subject) -> Subject:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.calls import attempt, is_float
 from autograd_course.doctor.differences import Values, flat, jacobian, slopes
-from autograd_course.doctor.evidence import Evidence, Pull
+from autograd_course.doctor.evidence import Evidence, Failure, Pull
 from autograd_course.doctor.passes import direct_call, drawn, engine_pass, forward_pass, variants
 from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.projection import settled
@@ -48,9 +48,9 @@ def probe(
     outputs = [output for output in forward.outputs if is_float(output)]
     if forward.failure or not outputs:
         return found
+    values = _values(session, flat(outputs))
     directions = torch.Generator().manual_seed(seed + 1)
-    along = slopes(_values(session), session.inputs, session.wanted, directions)
-    found = replace(found, slopes=along)
+    found = replace(found, slopes=slopes(values, session.inputs, session.wanted, directions))
     if not any(forward.requires_grad):
         return found
     one, two = drawn(outputs, rng), drawn(outputs, rng)
@@ -64,7 +64,7 @@ def probe(
         interleaved=engine_pass(session, tuple(one), interleaved=True),
     )
     if not settled(found):
-        columns = jacobian(_values(session), session.inputs, session.wanted, rng)
+        columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
     if found.pulls["random"].failure:
         return found
@@ -73,13 +73,21 @@ def probe(
     return found
 
 
-def _values(session: Session) -> Values:
-    """Return forward as a map from arguments to one flat vector, without any graph."""
+def _values(session: Session, like: Tensor) -> Values:
+    """Return forward as a map from arguments to one flat vector, without any graph.
+
+    Where forward raises, or returns another number of values, they are nan: it has no slope there.
+    """
 
     def values(args: Sequence[Any]) -> Tensor:
         with torch.no_grad():
-            return flat([out for out in session.call(args, watched=False) if is_float(out)])
+            returned = attempt(lambda: session.call(args, watched=False))
+        if isinstance(returned, Failure):
+            return nowhere
+        found = flat([out for out in returned if is_float(out)])
+        return found if found.numel() == like.numel() else nowhere
 
+    nowhere = torch.full_like(like, torch.nan)
     return values
 
 

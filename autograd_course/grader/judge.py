@@ -13,11 +13,11 @@ from torch.autograd import Function
 
 from autograd_course.doctor import DoctorError, diagnose
 from autograd_course.doctor.guard import undisturbed
+from autograd_course.doctor.time_limit import VARIABLE, TimeUp, limit_in_seconds, time_limit
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.passes import backward_problem, forward_problem
 from autograd_course.grader.raised import place
 from autograd_course.grader.submission import signature_problem, submission_problem
-from autograd_course.grader.time_limit import VARIABLE, TimeUp, limit_in_seconds, time_limit
 from autograd_course.grader.verdict import Verdict, failed, fault, unfinished, wrong
 
 Samples = Mapping[str, tuple[Any, ...]]

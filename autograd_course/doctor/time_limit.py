@@ -12,6 +12,7 @@ from types import FrameType
 
 DEFAULT_SECONDS = 5.0
 VARIABLE = "AUTOGRAD_COURSE_TIME_LIMIT"
+_running = threading.local()  # .limited: this thread is inside a limit already
 _AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
 
 
@@ -28,16 +29,28 @@ def limit_in_seconds() -> float:
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[bool]:
     """Raise :class:`TimeUp` in the block after ``seconds``; 0 is no limit.
 
     In the main thread a timer signal interrupts it; elsewhere, and on Windows, a watchdog thread
     does. Either way only Python code is interrupted: one long call into compiled code ends first.
-    A signal handler and timer that were set before are put back.
+    A signal handler and timer that were set before are put back. Inside another limit this one is
+    none: the outer one holds, and ``False`` is what the block gets.
     """
-    if not seconds:
-        yield
-    elif hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
+    if not seconds or getattr(_running, "limited", False):
+        yield False
+        return
+    _running.limited = True
+    try:
+        with _interrupting(seconds):
+            yield True
+    finally:
+        _running.limited = False
+
+
+@contextmanager
+def _interrupting(seconds: float) -> Iterator[None]:
+    if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
         with _by_signal(seconds):
             yield
     else:

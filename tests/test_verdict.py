@@ -1,0 +1,143 @@
+"""What makes a verdict: a second run, points beside kinks, limits of time and memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+from cases.making import POSITIVE, X, raw, saving
+from torch import Tensor
+
+from autograd_course import DoctorError, diagnose
+from autograd_course.doctor.diagnosis import Finding
+from autograd_course.doctor.verdict import clearest, confirmed
+
+
+def finding(rule: str, severity: str = "error") -> Finding:
+    return Finding(rule, severity, "")  # type: ignore[arg-type]
+
+
+# A second run
+
+
+@pytest.mark.parametrize(
+    ("found", "again", "left"),
+    [
+        (["constant-factor"], [["constant-factor"]], ["constant-factor"]),
+        (["constant-factor"], [[], ["gradient-mismatch"]], ["constant-factor"]),
+        (["constant-factor"], [[], []], []),
+        (["constant-factor"], [["gradient-shape"]], []),
+    ],
+)
+def test_an_error_stands_if_another_run_shows_one_of_its_family(found, again, left) -> None:
+    verdicts = [tuple(map(finding, names)) for names in again]
+
+    assert [f.rule for f in confirmed(tuple(map(finding, found)), verdicts)] == left
+
+
+def test_a_warning_needs_no_second_run() -> None:
+    warning = (finding("gradient-dtype", "warning"),)
+
+    assert confirmed(warning, [()]) == warning
+
+
+def test_an_error_that_one_run_alone_shows_is_not_reported() -> None:
+    passes = iter(range(10_000))
+
+    def once_wrong(x: Tensor, g: Tensor) -> Tensor:
+        return 2 * x * g * (2 if next(passes) < 8 else 1)
+
+    first_run_only = saving(lambda x: x * x, once_wrong)
+
+    assert diagnose(first_run_only, (X,)).ok
+
+
+def test_the_verdict_on_random_inputs_is_preferred_to_that_on_the_example() -> None:
+    example, other = (finding("constant-factor"),), (finding("gradient-mismatch"),)
+
+    assert clearest([example, other]) == other
+    assert clearest([example, example]) == example
+    assert clearest([(), example]) == example
+
+
+# Kinks
+
+
+def test_a_point_without_derivative_is_left_and_its_neighbors_are_judged() -> None:
+    wrong_beside = saving(torch.relu, lambda x, g: g * (x >= 0) * 2)
+    at_the_kink = torch.zeros(2, 3)
+
+    assert diagnose(saving(torch.relu, lambda x, g: g * (x > 0)), (at_the_kink,)).ok
+    assert diagnose(wrong_beside, (at_the_kink,)).findings[0].rule == "constant-factor"
+
+
+def test_what_was_judged_beside_a_kink_is_said() -> None:
+    relu = saving(torch.relu, lambda x, g: g * (x > 0))
+
+    report = " ".join(str(diagnose(relu, (torch.tensor([-1.0, 0.0, 2.0]),))).split())
+
+    assert "at 1 of 3 elements forward is not differentiable; judged beside them" in report
+
+
+# Limits
+
+
+def never_ends(x: Tensor) -> Tensor:
+    while True:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [saving(never_ends, lambda x, g: g), saving(torch.sin, lambda x, g: never_ends(x))],
+    ids=["forward", "backward"],
+)
+def test_a_pass_that_never_ends_is_a_clear_error(endless) -> None:
+    with pytest.raises(DoctorError, match=r"within 0\.2 s \(it was in never_ends: .*loop"):
+        diagnose(endless, (X,), time_limit=0.2)
+
+
+def test_a_pass_that_never_ends_is_interrupted_in_a_thread_as_well() -> None:
+    told: list[str] = []
+
+    def examine() -> None:
+        try:
+            diagnose(saving(never_ends, lambda x, g: g), (X,), time_limit=0.2)
+        except DoctorError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=examine)
+    thread.start()
+    thread.join(20)
+
+    assert "has not come to an end" in told[0]
+
+
+def test_too_little_memory_is_no_verdict() -> None:
+    hungry = saving(lambda x: x.new_empty(2**50) * x.sum(), lambda x, g: g)
+
+    with pytest.raises(DoctorError, match=r"the memory did not suffice .* pass smaller inputs"):
+        diagnose(hungry, (X,))
+
+
+def test_a_forward_that_refuses_neighboring_inputs_has_no_slope_there() -> None:
+    def needs_its_input(x: Tensor) -> Tensor:
+        if not torch.equal(x, POSITIVE) and not torch.equal(x, 0.5 * POSITIVE):
+            raise ValueError("unknown input")
+        return 2 * x
+
+    refuses = raw(lambda ctx, x: needs_its_input(x), lambda ctx, g: 2 * g)
+
+    assert diagnose(refuses, (POSITIVE,)).ok
+
+
+def test_endless_recursion_is_a_finding() -> None:
+    def deeper(x: Tensor) -> Tensor:
+        return deeper(x)
+
+    found = diagnose(saving(deeper, lambda x, g: g), (X,)).findings[0]
+
+    assert found.rule == "forward-raises"
+    assert "RecursionError" in found.message
