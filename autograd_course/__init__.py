@@ -4,6 +4,8 @@ The public calls, each imported on first use so that ``import autograd_course`` 
 
 ``diagnose(fn, inputs)``
     says what is wrong with a Function, by name.
+``assert_gradients(fn, inputs)``
+    the same in a test suite.
 ``grade(id, answer)``, ``hint(id)``, ``progress()``
     the exercises of the course.
 ``gradient_flow(fn, *inputs)``
@@ -16,8 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autograd_course.doctor import Diagnosis, DoctorError, Finding, diagnose
+    from autograd_course.doctor import Diagnosis, DoctorError, Finding, WrongGradientError, diagnose
     from autograd_course.grader import grade, hint, progress
+    from autograd_course.testing import assert_gradients
     from autograd_course.visualize import gradient_flow
 
 __version__ = "0.1.0"
@@ -26,6 +29,8 @@ __all__ = [
     "Diagnosis",
     "DoctorError",
     "Finding",
+    "WrongGradientError",
+    "assert_gradients",
     "diagnose",
     "grade",
     "gradient_flow",
@@ -37,6 +42,8 @@ _HOME = {
     "Diagnosis": "autograd_course.doctor",
     "DoctorError": "autograd_course.doctor",
     "Finding": "autograd_course.doctor",
+    "WrongGradientError": "autograd_course.doctor",
+    "assert_gradients": "autograd_course.testing",
     "diagnose": "autograd_course.doctor",
     "grade": "autograd_course.grader",
     "hint": "autograd_course.grader",

@@ -1,6 +1,7 @@
 """The command ``autograd-course``.
 
-Exit codes: 0 done, 1 could not be done, 2 not understood (an unknown name or option).
+Exit codes: 0 done, 1 could not be done, 2 not understood (an unknown name or option). ``check`` has
+its own, where 1 is a verdict.
 """
 
 import os
@@ -13,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from autograd_course.check.command import EPILOG, check
 from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
 
 app = typer.Typer(
@@ -22,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command(epilog=EPILOG)(check)
 # A URL or a file name must stay in one piece: nothing here is wrapped, colored or read as markup.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
 _err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)
@@ -106,16 +109,26 @@ def hint(
 
 @app.command()
 def explain(
-    rule: Annotated[str, typer.Argument(help="The name of a rule, as a diagnosis prints it.")],
+    rule: Annotated[
+        str, typer.Argument(help="The name of a rule, as a diagnosis prints it; none: list all.")
+    ] = "",
 ) -> None:
-    """Say what a rule of the diagnosis means and which lesson teaches it."""
-    from autograd_course.doctor import RULES
+    """Say what a rule of the diagnosis means, why it matters, and what is right instead."""
+    from autograd_course.doctor.pages import contents, page
+    from autograd_course.doctor.rules import RULES
 
-    if rule not in RULES:
+    if rule and rule not in RULES:
         raise typer.BadParameter(_unknown("rule", rule, RULES), param_hint="RULE")
-    known = RULES[rule]
-    _out.print(f"{known.name} ({known.severity}): {known.title}\n\n{known.hint}\n")
-    _out.print(f"Taught in lesson {known.lesson}.")
+    _show(page(rule) if rule else contents())
+
+
+def _show(markdown: str) -> None:
+    """Print Markdown: laid out in a terminal, as it is where it is piped on."""
+    if not _out.is_terminal:
+        return _out.print(markdown)
+    from rich.markdown import Markdown
+
+    return Console().print(Markdown(markdown))
 
 
 if __name__ == "__main__":

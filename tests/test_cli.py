@@ -9,10 +9,11 @@ from typer.testing import CliRunner, Result
 
 from autograd_course.cli import app
 from autograd_course.doctor import RULES
+from autograd_course.doctor.pages import page
 from autograd_course.lab import folder, launcher
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
-COMMANDS = ("lab", "status", "hint", "explain")
+COMMANDS = ("check", "lab", "status", "hint", "explain")
 
 
 def run(*words: str, **env: str) -> Result:
@@ -49,9 +50,7 @@ def test_every_command_explains_itself(command: str) -> None:
     assert f"Usage: autograd-course {command}" in result.output
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("laab",), ("lab", "--pot", "1"), ("explain",), ("hint",)], ids=" ".join
-)
+@pytest.mark.parametrize("words", [(), ("laab",), ("lab", "--pot", "1"), ("hint",)], ids=" ".join)
 def test_what_is_not_understood_ends_with_2_and_names_the_help(words: tuple[str, ...]) -> None:
     result = run(*words)
     assert result.exit_code == NOT_UNDERSTOOD
@@ -152,12 +151,16 @@ def test_hint_names_the_closest_exercises() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
-def test_explain_prints_the_rule(name: str) -> None:
+def test_explain_prints_the_page_of_a_rule(name: str) -> None:
     result = run("explain", name)
-    rule = RULES[name]
     assert result.exit_code == DONE
-    assert result.output.startswith(f"{name} ({rule.severity}): {rule.title}\n")
-    assert rule.lesson in result.output
+    assert result.output.strip() == page(name).strip()
+
+
+def test_explain_alone_lists_every_rule() -> None:
+    result = run("explain")
+    assert result.exit_code == DONE
+    assert all(f"`{name}`" in result.output for name in RULES)
 
 
 @pytest.mark.parametrize("typed", ["constant_factr", "Constant-Factor", "constantfactor"])

@@ -240,11 +240,13 @@ MAY_IMPORT = {
     "visualize": {"doctor"},
     "grader": {"doctor", "functions"},
     "classroom": {"grader", "doctor", "functions"},
-    "authoring": {"grader"},
+    "authoring": {"doctor", "grader"},
     "lab": set(),
     "checkup": {"doctor", "functions", "grader"},
-    "cli": {"authoring", "classroom", "doctor", "functions", "grader", "lab"},
-    "__init__": {"doctor", "grader", "visualize"},
+    "check": {"doctor"},
+    "testing": {"doctor"},
+    "cli": {"authoring", "check", "classroom", "doctor", "functions", "grader", "lab"},
+    "__init__": {"doctor", "grader", "testing", "visualize"},
 }
 
 

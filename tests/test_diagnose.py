@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from cases import WITNESSES
-from cases.making import CPLX, X, Y, draw, saving
+from cases.making import X, Y, saving
+from reference_calls import REFERENCE_CALLS
 from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor import WrongGradientError, judge
-from autograd_course.doctor.examination import _in_double
+from autograd_course.doctor.diagnosing import _with_surroundings
 from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.subject import subject_of
@@ -25,28 +26,10 @@ from autograd_course.doctor.wire import from_bytes, to_bytes
 from autograd_course.functions import (
     ClippedReLU,
     Linear,
-    ScaledSigmoid,
     Square,
-    ToPolar,
-    WeightedSum,
 )
 
 HalfSquare = saving(lambda x: x * x, lambda x, g: x * g)
-
-REFERENCE_CALLS = [
-    (Square, (X,)),
-    (Square, (CPLX,)),
-    (Square, (draw(),)),
-    (Square, (torch.zeros(0, 3),)),
-    (ScaledSigmoid, (X, -2.0, 1.5)),
-    (WeightedSum, (X, Y, draw(3, 4, seed=9))),
-    (ClippedReLU, (5 * X, 2.0)),
-    (ClippedReLU, (torch.tensor([0.0, 6.0, 3.0]),)),
-    (Linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
-    (Linear, (X, draw(5, 4))),
-    (Linear, (X, draw(5, 4), None)),
-    (ToPolar, (X, Y)),
-]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +64,7 @@ def test_the_report_reads_well() -> None:
     assert str(diagnose(HalfSquare, (torch.tensor([1.0, -2.0, 3.0]),))) == (
         "✗ Made · wrong\n"
         "  constant-factor: The gradient of input0 is 1/2 times the true one, everywhere.\n"
-        "  witness  input0[2] = 3, grad_output = -2.179: gradient -6.536, should be -13.07\n"
+        "  witness  input0[2] = 3, grad_output = 2.224: gradient 6.671, should be 13.34\n"
         "  at       return b(*args, *gs)\n"
         "  hint     Which constant of forward is missing from the derivative, or is there twice:\n"
         "           a power, a mean's 1/N, a scale, an inner derivative?\n"
@@ -166,6 +149,15 @@ def test_a_verdict_does_not_depend_on_the_callers_grad_mode_or_on_warnings() -> 
         assert diagnose(saving(warns, lambda x, g: 2 * x * g), (X,)).ok
 
 
+def test_a_verdict_does_not_depend_on_the_callers_autocast_or_inference_mode() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        x, weight = X.float() + 0, Y.float() + 0
+        assert diagnose(Linear, (x, weight)).findings == ()
+
+        assert torch.is_autocast_enabled("cpu")
+        assert torch.is_inference_mode_enabled()
+
+
 def test_only_inputs_that_ask_for_a_gradient_are_judged_where_some_do() -> None:
     lazy = saving(lambda x, y: x * y, lambda x, y, g: (y * g, None))
 
@@ -240,7 +232,7 @@ def test_what_cannot_be_examined_is_refused_in_one_sentence(fn, inputs, options,
 
 
 def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:
-    monkeypatch.setattr("autograd_course.doctor.diagnosing.judge", lambda *_: 1 / 0)
+    monkeypatch.setattr("autograd_course.doctor.case.judge", lambda *_: 1 / 0)
 
     with pytest.raises(DoctorError, match="the doctor itself failed: ZeroDivisionError"):
         diagnose(Square, (X,))
@@ -278,7 +270,7 @@ def test_a_module_in_float32_is_examined_on_a_float64_copy() -> None:
 
 @pytest.mark.parametrize("case", WITNESSES, ids=lambda case: f"{case.rule}: {case.what}")
 def test_a_verdict_on_evidence_that_traveled_is_the_same(case) -> None:
-    subject = subject_of(case.fn, len(case.inputs))
+    subject = _with_surroundings(subject_of(case.fn, len(case.inputs)), case.inputs)
     values = [
         v.detach().double() if isinstance(v, Tensor) and v.is_floating_point() else v
         for v in case.inputs
@@ -288,8 +280,8 @@ def test_a_verdict_on_evidence_that_traveled_is_the_same(case) -> None:
         for i, v in enumerate(values)
         if isinstance(v, Tensor) and (v.is_floating_point() or v.is_complex())
     ]
-    with undisturbed(0):
-        seen = probe(_in_double(subject), values, wanted, 0)
+    with undisturbed(0), subject.around.lent():
+        seen = probe(subject, values, wanted, 0)
         traveled = from_bytes(to_bytes(seen))
         truth = case.options.get("reference"), case.options.get("surrogate"), 0
         here, there = (judge.judge(establish(e, *truth)) for e in (seen, traveled))

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from cases.first_order import SwishFixed
 from cases.making import POSITIVE, X, raw, saving
 from torch import Tensor
 
@@ -141,3 +142,9 @@ def test_endless_recursion_is_a_finding() -> None:
 
     assert found.rule == "forward-raises"
     assert "RecursionError" in found.message
+
+
+def test_a_lacking_term_is_named_in_the_authors_words() -> None:
+    message = diagnose(SwishFixed, (X,)).findings[0].message
+
+    assert "the gradient of x lacks the term grad_output · output · (1 - sigma)" in message

@@ -16,8 +16,10 @@ from autograd_course.authoring.notebooks import unexecuted
 from autograd_course.authoring.percent import Source, parse, read, render
 from autograd_course.authoring.settings import Settings, read_settings
 from autograd_course.authoring.setup_cell import refreshed
+from autograd_course.doctor.pages import book
 
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
+RULES_BOOK = Path("docs", "rules.md")
 FOLDERS = (LESSONS, SOLUTIONS, EXERCISES)
 
 
@@ -47,6 +49,7 @@ def derive(root: Path, points: Mapping[str, int]) -> Derived:
     texts = {source.path: render(source.cells) for source in finished}
     readme = root / "README.md"
     texts[readme] = _readme(readme, lessons, unsolved, settings)
+    texts[root / RULES_BOOK] = book()
     notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}
     return Derived(texts, notebooks)
 

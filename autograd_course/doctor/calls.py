@@ -77,7 +77,11 @@ def _first_line(error: BaseException) -> str:
 
 def users_line(error: BaseException) -> str:
     """Return the innermost line of the user's own code that an exception passed through."""
-    frames = traceback.extract_tb(error.__traceback__)
+    return users_last(traceback.extract_tb(error.__traceback__))
+
+
+def users_last(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return the innermost line of the user's own code among the frames of a stack."""
     own = [frame for frame in frames if frame.line and _is_the_users(frame.filename)]
     return f"{own[-1].name}: {own[-1].line}" if own else ""
 
@@ -90,6 +94,16 @@ def _is_the_users(filename: str) -> bool:
 def is_float(value: Any) -> bool:
     """Whether a value is a tensor that can carry a gradient."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+_PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is all there is to it: no module, function or list that may hold tensors."""
+    if isinstance(value, tuple | list):
+        return all(is_plain(item) and not isinstance(item, Tensor) for item in value)
+    return value is None or isinstance(value, _PLAIN)
 
 
 def as_tuple(returned: Any) -> tuple[Any, ...]:
@@ -123,6 +137,8 @@ def _copy(value: Any, move: Callable[[Tensor], Tensor]) -> Any:
 
 def same_bytes(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same values, NaN counting as equal to NaN."""
-    return one.shape == other.shape and bool(
-        ((one == other) | ((one != one) & (other != other))).all()
-    )
+    if one.shape != other.shape or one.layout != other.layout:
+        return False
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    return bool(((one == other) | ((one != one) & (other != other))).all())

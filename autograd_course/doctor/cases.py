@@ -10,6 +10,7 @@ from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.symmetry import is_symmetric, mirrored
 
 # By what factors the elements of an example are varied, widest first: a wide variation reaches
 # regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,
@@ -42,7 +43,8 @@ def in_double(value: Any) -> Any:
 def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:
     """Multiply every floating element by its own random factor from 1/spread to spread.
 
-    The largest element of each tensor grows by the whole spread: the example's range is left.
+    The largest element of each tensor grows by the whole spread: the example's range is left. A
+    symmetric matrix stays symmetric.
     """
     return tuple(_varied(value, spread, rng) for value in case)
 
@@ -53,6 +55,8 @@ def _varied(value: Any, spread: float, rng: torch.Generator) -> Any:
     noise = 2 * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device) - 1
     if value.numel():
         noise.view(-1)[value.abs().argmax()] = 1.0
+    if is_symmetric(value):
+        noise = mirrored(noise)
     moved = in_double(value) * spread**noise
     if not bool(value.any()):  # a factor leaves zeros where they are
         moved = moved + noise

@@ -13,7 +13,7 @@ from autograd_course.doctor.calls import as_tuple, fresh, is_float
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.differences import flat, jacobian
 from autograd_course.doctor.evidence import Columns, Evidence
-from autograd_course.doctor.guard import reseed
+from autograd_course.doctor.randomness import generator, reseed
 
 MOST_CUTS = 12  # interior nodes of a reference that are held fixed one by one and in pairs
 
@@ -43,7 +43,7 @@ class Declared:
             with torch.no_grad():
                 return flat([out for out in as_tuple(self.call(*args)) if is_float(out)])
 
-        rng = torch.Generator().manual_seed(self.seed)
+        rng = generator(self.seed)
         return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
 
     def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:
@@ -107,6 +107,11 @@ _IN_WORDS = {
     "pow": "a power",
     "mm": "a matrix product",
     "bmm": "a matrix product",
+    "mean": "the mean",
+    "sum": "the sum",
+    "var": "the variance",
+    "std": "the standard deviation",
+    "linalgvectornorm": "the norm",
 }
 
 

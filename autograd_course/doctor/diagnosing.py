@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
+from autograd_course.doctor.both_jacobians import Jacobians, both_jacobians
 from autograd_course.doctor.calls import passes_within
+from autograd_course.doctor.case import Case
 from autograd_course.doctor.diagnosis import Diagnosis, DoctorError
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.examination import Sampler, beside_kinks, examine
+from autograd_course.doctor.examination import Sampler, beside_kinks
 from autograd_course.doctor.guard import undisturbed
-from autograd_course.doctor.judge import judge
 from autograd_course.doctor.probes import PROBES, Level
 from autograd_course.doctor.rules import RULES
 from autograd_course.doctor.subject import Subject, subject_of
-from autograd_course.doctor.truth import establish
-from autograd_course.doctor.verdict import clearest, confirmed, has_error
+from autograd_course.doctor.surroundings import Surroundings
+from autograd_course.doctor.verdict import Findings, clearest, confirmed, has_error
 
 EXAMINED = (
     "the contract: methods, arity, shapes, dtypes, devices, in-place changes",
@@ -53,57 +56,57 @@ def diagnose(
     (a straight-through estimator). ``intentional`` holds names of rules that are by design.
     ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied.
 
+    ``double_backward=True`` says that second derivatives are meant to work: where they do not, that
+    is an error. ``False`` says that they are not, and nothing is said of them.
+
     ``level="full"`` also asks what is slow to find out or only worth knowing (torch.compile, …).
 
     An error is reported only if a second run, on fresh random inputs, shows it too. Raises
     :class:`DoctorError` for arguments it cannot examine, and where one pass of ``fn`` takes longer
     than ``time_limit`` seconds (0: no limit) or more memory than there is. The caller's tensors,
-    random state, default dtype and grad mode are left as they were.
+    random state, default dtype and grad mode are left as they were, and so is what ``fn`` reaches
+    besides its arguments: modules with their buffers, captured tensors, attributes, containers.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     designed = (intentional,) if isinstance(intentional, str) else tuple(intentional)
     _require_rules(designed)
     if level not in PROBES:
         raise DoctorError(f"level= is one of {', '.join(map(repr, PROBES))}, not {level!r}.")
-    if double_backward:
-        raise DoctorError(
-            "double_backward=True is not examined yet: use torch.autograd.gradgradcheck."
-        )
     with _own_faults_told():
-        case = Case(subject_of(fn, len(args)), args, sampler, reference, surrogate, level)
-        with undisturbed(seed), passes_within(time_limit):
+        subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
+        case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
+        with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             seen = case.examined(seed)
-            found = clearest([judge(evidence, designed) for evidence in seen])
+            verdicts = case.judged(seen, seed)
+            found = clearest(verdicts)
             if has_error(found):
-                again = [judge(evidence, designed) for evidence in case.examined(seed + 1)]
-                found = confirmed(found, again)
+                found = confirmed(found, case.judged(case.examined(seed + 1), seed + 1))
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
-    return Diagnosis(case.subject.name, found, (*EXAMINED, *beside_kinks(seen[0])))
+    examined = (*EXAMINED, *beside_kinks(seen[0]))
+    return Diagnosis(case.subject.name, found, examined, _drawn(found, verdicts, seen))
 
 
-@dataclass(frozen=True)
-class Case:
-    """What is to be examined, and what is known of it."""
+def _drawn(
+    found: Findings, verdicts: Sequence[Findings], seen: Sequence[Evidence]
+) -> Jacobians | None:
+    """Return the Jacobians that show the first finding, if that is an error of values."""
+    first = next(iter(found), None)
+    if first is None or RULES[first.rule].family not in ("linearity", "values"):
+        return None
+    for findings, evidence in zip(verdicts, seen, strict=True):
+        if first.severity == "error" and any(finding is first for finding in findings):
+            return both_jacobians(evidence, first.evidence.get("input", ""))
+    return None
 
-    subject: Subject
-    args: tuple[Any, ...]
-    sampler: Sampler | None
-    reference: Callable[..., Any] | None
-    surrogate: Callable[..., Any] | None
-    level: Level
 
-    def examined(self, seed: int) -> list[Evidence]:
-        """Run the subject on the example and on others, and put the truth beside what was seen."""
-        seen = examine(
-            self.subject,
-            self.args,
-            self.sampler,
-            seed,
-            PROBES[self.level],
-            any_output=self.reference is not None,
-        )
-        return [establish(evidence, self.reference, self.surrogate, seed) for evidence in seen]
+def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
+    """Return the subject with all that it, its arguments and other callables reach."""
+    named = zip(subject.parameters, args, strict=True)
+    hidden = [(name, value) for name, value in named if not isinstance(value, Tensor)]
+    root = (subject.name, subject.function) if subject.function else ("self", subject.call)
+    around = Surroundings(root, *hidden, *(("", other) for other in others))
+    return replace(subject, around=around, passed=around.passed(args))
 
 
 @contextmanager

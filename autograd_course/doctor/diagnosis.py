@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from autograd_course.doctor.both_jacobians import Jacobians
 
 Severity = Literal["error", "warning", "info"]
 
@@ -15,9 +20,13 @@ class DoctorError(Exception):
     Never a verdict on the Function.
     """
 
+    __module__ = "autograd_course"  # where it is imported from; a traceback shows it
+
 
 class WrongGradientError(AssertionError):
     """Raised by :meth:`Diagnosis.raise_if_wrong`; carries the diagnosis as ``.diagnosis``."""
+
+    __module__ = "autograd_course"
 
     def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(str(diagnosis))
@@ -58,17 +67,20 @@ class Diagnosis:
     """The doctor's answer for one Function.
 
     ``subject`` is the Function's name, ``findings`` are sorted with the cause first, ``examined``
-    lists what was checked in words. Printed, it is a plain-text report; in a notebook, HTML.
+    lists what was checked in words. Printed, it is a plain-text report; in a notebook, HTML; by
+    rich in a terminal, the same text in color. ``jacobians`` holds what the HTML draws where values
+    are wrong: forward's Jacobian beside backward's.
     """
 
     subject: str
     findings: tuple[Finding, ...]
     examined: tuple[str, ...] = ()
+    jacobians: Jacobians | None = None
 
     @property
     def ok(self) -> bool:
         """Whether no finding has severity ``"error"``."""
-        return all(finding.severity != "error" for finding in self.findings)
+        return self.passes()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as JSON-compatible data."""
@@ -79,10 +91,20 @@ class Diagnosis:
             "examined": list(self.examined),
         }
 
-    def raise_if_wrong(self) -> None:
-        """Raise :class:`WrongGradientError` with the report as its message, unless :attr:`ok`."""
-        if not self.ok:
-            raise WrongGradientError(self)
+    def passes(self, *, warnings: bool = False) -> bool:
+        """Whether there is no error and, where ``warnings`` count as well, no warning."""
+        failing = {"error", "warning"} if warnings else {"error"}
+        return not any(finding.severity in failing for finding in self.findings)
+
+    def raise_if_wrong(self, *, warnings: bool = False) -> None:
+        """Raise :class:`WrongGradientError` with the report, unless this :meth:`passes`."""
+        __tracebackhide__ = True  # pytest shows the caller's line
+        if self.passes(warnings=warnings):
+            return
+        wrong = WrongGradientError(self)
+        if self.ok:
+            wrong.add_note("With warnings=True, a warning fails as an error does.")
+        raise wrong
 
     def __str__(self) -> str:
         from autograd_course.doctor.report import as_text
@@ -95,3 +117,11 @@ class Diagnosis:
         from autograd_course.doctor.report import as_html
 
         return as_html(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        from autograd_course.doctor.report import as_rich
+
+        colored = options.is_terminal and not console.no_color
+        yield as_rich(self, options.max_width) if colored else Text(str(self))

@@ -19,6 +19,8 @@ from torch import Tensor
 from autograd_course.doctor.evidence import Columns, Slopes
 
 STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
+TINY = 3e-7  # of an element's own size: some units in the last place of float32
+PEEKS = 5  # at that distance and its multiples: one may show nothing by chance
 DIRECTIONS = 2
 MOST_COLUMNS = 256  # of an input; more elements than that are sampled,
 MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
@@ -37,9 +39,9 @@ def slopes(
         vector = [scale * _signed(scale, rng) for scale in scales]
 
         def at(offset: float, vector: list[Tensor] = vector) -> Tensor:
-            return values(_moved(inputs, wanted, [offset * v for v in vector]))
+            return values(moved_by(inputs, wanted, [offset * v for v in vector]))
 
-        found.append(_derivative(at, STEP, center, 1.0))
+        found.append(derivative(at, STEP, center, 1.0))
         vectors.append(vector)
     value, error, smooth = zip(*found, strict=True)
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
@@ -54,7 +56,31 @@ def jacobian(
 ) -> tuple[Columns, ...]:
     """Return the Jacobian's columns for each wanted input, a sample of them where they are many."""
     center = values(_copies(inputs))
-    return tuple(_columns(values, inputs, position, center, rng) for position in wanted)
+    noise = _noise(values, inputs, wanted, center)
+    return tuple(_columns(values, inputs, position, center, noise, rng) for position in wanted)
+
+
+def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> float:
+    """Return how far forward's values jump about where the inputs hardly move.
+
+    They do where forward computes in float32, or iterates until it is close enough. The median over
+    the outputs, because a kink or a step at one element is no noise.
+    """
+    jumps, moved = torch.zeros_like(center), [center]
+    for k in range(1, PEEKS + 1):
+        tiny = [k * TINY * _scale(_real(inputs[position])) for position in wanted]
+        above = values(moved_by(inputs, wanted, tiny))
+        below = values(moved_by(inputs, wanted, [-offset for offset in tiny]))
+        jumps = torch.maximum(jumps, ((above - 2 * center + below) / center).abs())
+        moved += [above, below]
+    if all(map(_in_float32, moved)) and not all(torch.equal(value, center) for value in moved):
+        jumps = jumps.clamp_min(torch.finfo(torch.float32).eps)  # also where none was met
+    jumps = jumps[torch.isfinite(jumps)]
+    return float(jumps.median() * center.abs().max()) if jumps.numel() else 0.0
+
+
+def _in_float32(values: Tensor) -> bool:
+    return torch.equal(values, values.float().double())
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
@@ -69,7 +95,12 @@ def as_real(tensor: Tensor) -> Tensor:
 
 
 def _columns(
-    values: Values, inputs: Sequence[Any], position: int, center: Tensor, rng: torch.Generator
+    values: Values,
+    inputs: Sequence[Any],
+    position: int,
+    center: Tensor,
+    noise: float,
+    rng: torch.Generator,
 ) -> Columns:
     real = _real(inputs[position])
     index = torch.arange(real.numel())
@@ -84,7 +115,7 @@ def _columns(
             as_real(copies[position]).view(-1)[i] += offset
             return values(copies)
 
-        return _derivative(at, float(steps[i]), center, typical)
+        return derivative(at, float(steps[i]), center, typical, noise)
 
     columns = [column(int(i)) for i in index]
     if not columns:
@@ -94,17 +125,20 @@ def _columns(
     return Columns(index, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
 
 
-def _derivative(
-    at: Callable[[float], Tensor], h: float, center: Tensor, typical: float
+def derivative(
+    at: Callable[[float], Tensor], h: float, center: Tensor, typical: float, noise: float = 0.0
 ) -> tuple[Tensor, Tensor, bool]:
-    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there."""
+    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there.
+
+    ``noise`` is how far the values are known to jump about.
+    """
     above, below = at(h), at(-h)
     near_above, near_below = at(h / 2), at(-h / 2)
     wide, narrow = (above - below) / (2 * h), (near_above - near_below) / h
     value = (4 * narrow - wide) / 3
     size = center.abs().max().item() if center.numel() else 0.0
     rounding = 8 * torch.finfo(torch.float64).eps * size / h
-    error = (value - narrow).abs() + rounding
+    error = (value - narrow).abs() + rounding + 4 * noise / h
     # A jump or a kink beside the point moves the difference as the step halves; what is small
     # against the function's usual slope is left to the error estimate …
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
@@ -140,7 +174,8 @@ def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
     return (0.5 * (draw + draw.sign())).to(like.device)
 
 
-def _moved(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
+def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
+    """Return copies of the inputs, the wanted ones moved by flat real offsets."""
     copies = _copies(inputs)
     for position, offset in zip(wanted, offsets, strict=True):
         as_real(copies[position]).view(-1).add_(offset)

@@ -37,6 +37,7 @@ class Forward:
     whole: bool = False  # the outputs come straight from one custom node, the inputs go straight in
     changed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()  # to which an operation writes, be it the same value
     dirty_returned: tuple[int, ...] = ()
     views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
     marked_non_differentiable: tuple[int, ...] = ()
@@ -82,8 +83,9 @@ class Twin:
 
     ``kind`` groups twins that ask the same question; ``how`` says in words what was different, so
     that "the gradient of x changes" + how is a sentence. ``names`` says what each tensor is ("the
-    output", "the gradient of x"). ``tolerance`` is relative to the larger of the two. Where the
-    other way raised, ``failure`` says so and ``stage`` where: ``"forward"`` or ``"backward"``.
+    output", "the gradient of x"). ``tolerance`` is relative to the larger of the two, ``floor`` is
+    what rounding leaves of terms that cancel. Where the other way raised, ``failure`` says so and
+    ``stage`` where: ``"forward"`` or ``"backward"``.
     """
 
     kind: str
@@ -94,6 +96,7 @@ class Twin:
     tolerance: float = 1e-9
     failure: Failure | None = None
     stage: str = ""
+    floor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,149 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows of the Jacobian of all outputs as backward has it: one for each one-hot cotangent.
+
+    ``index`` holds the flat positions among the outputs, ``matrices`` one matrix for each wanted
+    input. Complex tensors count as pairs of reals.
+    """
+
+    index: Tensor
+    matrices: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """The operations that backward ran only for the gradient of an input that asked for none.
+
+    All other inputs asked for theirs.
+    """
+
+    position: int
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Saved tensors that share memory: what they are, and whether backward reads them.
+
+    ``size`` is in bytes. ``unpacked``: backward took them out again; ``used``: a gradient depends
+    on their values, or it cannot be told.
+    """
+
+    names: tuple[str, ...]
+    size: int
+    unpacked: bool
+    used: bool
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a call and its backward take: the operations of both, and what lives in between.
+
+    ``sizes`` holds the bytes of each piece of memory, the smallest first.
+    """
+
+    sizes: tuple[int, ...]
+    operations: int
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A tensor that forward takes besides its arguments, and to which no gradient comes.
+
+    ``slope`` is the largest derivative of an output by it along random directions, by differences,
+    and 0 where there is none; ``error`` is what that may be off.
+    """
+
+    name: str
+    slope: float
+    error: float
+
+
+@dataclass(frozen=True)
+class OnCtx:
+    """A tensor that a Function keeps as an attribute of ctx.
+
+    ``role`` is ``"input"`` or ``"output"`` where the tensor lies in such a one's memory, and
+    ``owner`` its name where it is the call's. ``edited`` holds the gradients when that is changed
+    in place between forward and backward, beside the plain ones.
+    """
+
+    name: str
+    function: str
+    role: str = ""
+    owner: str = ""
+    edited: Twin | None = None
+
+
+@dataclass(frozen=True)
 class Expected:
     """The true gradient of one input for one pull: NaN where it is not known."""
 
     value: Tensor
     tolerance: Tensor
+
+
+@dataclass(frozen=True)
+class SecondDerivative:
+    """The gradient of one input, differentiated once more along a random direction.
+
+    ``of`` names the input, ``by`` what its gradient is differentiated by: an input, or
+    ``"grad_output"``. ``came`` is what autograd finds, ``None`` where its graph does not lead
+    there; ``should`` is the truth, known to within ``error``.
+    """
+
+    of: str
+    by: str
+    came: float | None
+    should: float
+    error: float
+
+    @property
+    def wrong(self) -> bool:
+        """Whether what came, zero if nothing did, is not the truth."""
+        return abs((self.came or 0.0) - self.should) > self.error
+
+
+@dataclass(frozen=True)
+class SecondOrder:
+    """Backward, differentiated in its turn.
+
+    ``failure`` tells how that raised with a grad_output that requires grad, as it does inside a
+    network. After a failure the derivatives are those with a grad_output that does not, as after
+    ``.sum()``, and ``plain_failure`` tells how that raised too.
+    """
+
+    derivatives: tuple[SecondDerivative, ...] = ()
+    failure: Failure | None = None
+    plain_failure: Failure | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Extreme:
+    """One call, far from the example or on it, that float32 or a mask of -inf spoils.
+
+    ``how`` says in words where ("once |x| reaches 100"). ``inputs`` are all arguments, floating
+    tensors in float64 but of values that float32 holds. ``names`` says what each tensor is:
+    outputs, then the gradients for ``grad_outputs``. ``single`` and ``double`` are what came in
+    either precision. ``error`` is the difference that rounding made, and ``noise`` what is to be
+    expected of it; both are empty where there is no more. ``masked`` is the position of an input
+    with -inf in it; ``single`` is empty then. ``right`` is what a reference gives in float64,
+    empty or ``None`` where it tells nothing.
+    """
+
+    how: str
+    names: tuple[str, ...]
+    inputs: tuple[Any, ...]
+    grad_outputs: tuple[Tensor, ...]
+    single: tuple[Tensor | None, ...]
+    double: tuple[Tensor | None, ...]
+    error: tuple[Tensor | None, ...] = ()
+    noise: tuple[Tensor | None, ...] = ()
+    right: tuple[Tensor | None, ...] = ()
+    masked: int | None = None
+    is_example: bool = False
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
@@ -155,13 +296,25 @@ class Evidence:
     variants: tuple[Variant, ...] = ()
     slopes: Slopes | None = None
     jacobian: tuple[Columns, ...] = ()  # only where the slopes do not settle the matter
+    rows: Rows | None = None  # where there are columns
     expected: Mapping[str, tuple[Expected, ...]] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
+    unasked: tuple[Unasked, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    costs: Mapping[str, Cost] = field(default_factory=dict)  # "function" and "plain" autograd
     interleaved: Pull | None = None  # "random" again, but with another forward in between
+    captured: tuple[Captured, ...] = ()
+    on_ctx: tuple[OnCtx, ...] = ()
+    unpacked: int = 0  # how often one backward unpacked the same saved tensor
+    outlived: tuple[str, ...] = ()  # the stages after which only the garbage collector frees a ctx
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
+    extremes: tuple[Extreme, ...] = ()
     reference_outputs: tuple[Tensor, ...] | None = None
     reference_grads: tuple[Tensor, ...] | None = None
     surrogate: bool = False
+    second_order: SecondOrder | None = None
+    second_order_asked: bool = False  # double_backward=True
+    old_style: tuple[str, ...] = ()  # Functions whose forward takes ctx itself
 
     def name(self, position: int) -> str:
         """Return the argument's name at a position."""

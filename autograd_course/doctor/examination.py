@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.calls import as_tuple, is_float
 from autograd_course.doctor.cases import SPREADS, beside, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.probe import probe
-from autograd_course.doctor.probes import Probe
+from autograd_course.doctor.probes import ALWAYS, Probe
+from autograd_course.doctor.randomness import generator
 from autograd_course.doctor.subject import Subject
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
+SAMPLING, VARYING = 2, 3  # streams of random numbers
 SAMPLES = 2  # drawn from a sampler, beside the example
 
 
@@ -37,8 +37,7 @@ def examine(
     The example alone is looked at by the ``further`` probes. Unless ``any_output``, an output that
     is nan is refused with :class:`DoctorError`: without a reference there is no truth there.
     """
-    subject = _in_double(subject)
-    evidence = [_probe(subject, args, seed, further)]
+    evidence = [on_example(subject, args, seed, further)]
     evidence += [_probe(subject, case, seed) for case in _sampled(sampler, seed)]
     if not any_output:
         _require_numbers(evidence)
@@ -56,16 +55,42 @@ def beside_kinks(evidence: Evidence) -> Iterator[str]:
             )
 
 
-def _probe(
-    subject: Subject, case: Sequence[Any], seed: int, further: Sequence[Probe] = ()
+def on_example(
+    subject: Subject, args: Sequence[Any], seed: int, further: Sequence[Probe]
 ) -> Evidence:
+    """Return evidence on the example, with what the subject reaches in float64 if that runs."""
+    around = subject.around
+    seen = _probe(subject, args, seed, further)
+    if not (seen.forward.failure and around.held and around.precise):
+        return seen
+    around.precise = False
+    again = _probe(subject, args, seed, further)
+    around.precise = again.forward.failure is not None
+    return seen if around.precise else again
+
+
+def _probe(
+    subject: Subject, case: Sequence[Any], seed: int, further: Sequence[Probe] | None = None
+) -> Evidence:
+    """Return evidence on one case; without further probes nothing is asked that needs no values."""
     places = wanted(case)
-    return probe(subject, [in_double(value) for value in case], places, seed, further)
+    values = [in_double(value) for value in case]
+    probes, closely = (*ALWAYS, *(further or ())), further is not None
+    seen = probe(subject, values, places, seed, probes, in_other_dtypes=closely)
+    subject.around.begin()
+    return seen
 
 
 def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
-    rng = torch.Generator().manual_seed(seed)
-    return [] if sampler is None else [tuple(sampler(rng)) for _ in range(SAMPLES)]
+    rng = generator(seed, SAMPLING)
+    return [] if sampler is None else [_drawn(sampler, rng) for _ in range(SAMPLES)]
+
+
+def _drawn(sampler: Sampler, rng: torch.Generator) -> tuple[Any, ...]:
+    try:
+        return as_tuple(sampler(rng))
+    except Exception as error:
+        raise DoctorError(f"the sampler raised {type(error).__name__}: {error}") from error
 
 
 def _variation(
@@ -75,7 +100,7 @@ def _variation(
 
     Where forward has a kink at the example, the variation lies beside it.
     """
-    rng = torch.Generator().manual_seed(seed)
+    rng = generator(seed, VARYING)
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
     for spread in SPREADS:
         case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, spread, rng))]
@@ -90,13 +115,6 @@ def _kinks(evidence: Evidence) -> Iterator[Tensor]:
     for position, columns in zip(evidence.wanted, evidence.jacobian, strict=False):
         pairs = 2 if evidence.inputs[position].is_complex() else 1
         yield (columns.index[~columns.smooth] // pairs).unique()
-
-
-def _in_double(subject: Subject) -> Subject:
-    """Return the subject with a module's own parameters in float64, in a copy."""
-    if not isinstance(subject.call, torch.nn.Module):
-        return subject
-    return replace(subject, call=copy.deepcopy(subject.call).double())
 
 
 def _require_numbers(evidence: Sequence[Evidence]) -> None:

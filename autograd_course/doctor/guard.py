@@ -5,36 +5,27 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
 
+from autograd_course.doctor.randomness import reseed
 
-def reseed(seed: int) -> None:
-    """Seed the generators of PyTorch, Python and NumPy.
-
-    Not ``torch.manual_seed``: that queues a call for every backend that is not initialized yet,
-    with a stack trace each, and here it would be called hundreds of times.
-    """
-    torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # that may be under autocast
 
 
 @contextmanager
 def undisturbed(seed: int) -> Iterator[None]:
-    """Run a block with grad mode on and PyTorch seeded; restore everything afterwards.
+    """Run a block as in a fresh process: grad mode on, no autocast, no inference mode, seeded.
 
-    Restored are the random states of PyTorch (CPU and CUDA), Python and NumPy, the default dtype,
-    the grad mode and the thread count. Warnings raised inside are not shown.
+    Restored afterwards are the random states of PyTorch (CPU and CUDA), Python and NumPy, the
+    default dtype, those modes and the thread count. Warnings raised inside are not shown.
     """
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     python_state, numpy_state = random.getstate(), np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with torch.random.fork_rng(devices), torch.enable_grad(), warnings.catch_warnings():
+    with _plain_modes(), torch.random.fork_rng(devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reseed(seed)
         try:
@@ -45,3 +36,15 @@ def undisturbed(seed: int) -> Iterator[None]:
             np.random.set_state(numpy_state)
             if torch.get_num_threads() != threads:
                 torch.set_num_threads(threads)
+
+
+@contextmanager
+def _plain_modes() -> Iterator[None]:
+    """Leave inference mode and autocast, and turn grad mode on."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        for device in DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.enable_grad())
+        yield

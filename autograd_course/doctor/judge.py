@@ -8,7 +8,7 @@ from autograd_course.doctor.diagnosis import Finding
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules import RULES
 
-_RANK = {"error": 0, "warning": 1, "info": 2}
+RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -18,8 +18,9 @@ def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Findin
     """
     found: list[Finding] = []
     errors: set[str] = set()  # names and families of what has gone wrong so far
+    explained: set[str] = set()  # names and families of what that explains
     for rule in RULES.values():
-        if errors.intersection(rule.after):
+        if errors.intersection(rule.after) or explained & {rule.name, rule.family}:
             continue
         finding = rule(evidence)
         if finding is None:
@@ -28,4 +29,5 @@ def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Findin
             found.append(finding)
         if finding.severity == "error":  # what is intended still explains what follows from it
             errors |= {rule.name, rule.family}
-    return tuple(sorted(found, key=lambda finding: _RANK[finding.severity]))
+            explained.update(rule.explains)
+    return tuple(sorted(found, key=lambda finding: RANK[finding.severity]))

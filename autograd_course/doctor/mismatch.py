@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Expected
+from autograd_course.doctor.symmetry import shared
 
+_SHORTER = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float32: 1e-5}
 SLACK = 1e-9  # float64 loses far less on one multiplication by a power of two or 1000
 
 
@@ -73,10 +75,10 @@ def within(actual: Tensor, expected: Expected) -> Tensor:
 def resolution(grad: Tensor) -> float:
     """Return the relative precision that a float64 gradient was really computed in.
 
-    A backward that passes through float32 or bfloat16 returns numbers that those can hold exactly;
-    that is a finding of its own, and its rounding must not look like a wrong value.
+    A backward that passes through a shorter dtype returns numbers that this can hold exactly; that
+    is a finding of its own, and its rounding must not look like a wrong value.
     """
-    for dtype, precision in ((torch.bfloat16, 2e-2), (torch.float32, 1e-5)):
+    for dtype, precision in _SHORTER.items():
         if not grad.is_complex() and torch.equal(grad, grad.to(dtype).to(grad.dtype)):
             return precision
     return 0.0
@@ -108,7 +110,7 @@ def _mismatches(evidence: Evidence, pull: str) -> Iterator[Mismatch]:
     for slot, (grad, expected) in enumerate(zip(seen.grads, truth, strict=True)):
         actual = torch.zeros_like(expected.value) if grad is None else grad.to(expected.value.dtype)
         rounding = resolution(actual) * size(actual)
-        expected = Expected(expected.value, expected.tolerance + rounding)
+        expected = Expected(shared(expected.value, actual), expected.tolerance + rounding)
         found = Mismatch(evidence, slot, actual, expected, grad is not None)
         if bool(found.wrong.any()):
             yield found

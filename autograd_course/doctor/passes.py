@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt, fresh, is_float, same_bytes
+from autograd_course.doctor.calls import attempt, fresh, is_float, is_plain, same_bytes
 from autograd_course.doctor.evidence import Failure, Forward, Pull, Raw, Variant
+from autograd_course.doctor.operations import OneDevice, Recording, memory
 from autograd_course.doctor.session import Arrange, Move, Run, Session, stay
 
 
@@ -28,10 +30,11 @@ def forward_pass(session: Session) -> Forward:
         outputs=tuple(t.detach().clone() for t in tensors),
         kinds=tuple(type(value).__name__ for value in returned),
         requires_grad=tuple(t.requires_grad for t in tensors),
-        custom_node=any(_custom_nodes(tensors)),
-        whole=session.subject.function is not None and any(_custom_nodes(tensors, depth=1)),
+        custom_node=any(custom_nodes(tensors)),
+        whole=session.subject.function is not None and any(custom_nodes(tensors, depth=1)),
         changed=_changed(before, args),
         dirty=dirty,
+        written=_written(session) if set(dirty) - set(_changed(before, args)) else dirty,
         dirty_returned=tuple(i for i in dirty if any(args[i] is t for t in tensors)),
         views=tuple(_shared_memory(tensors, args, dirty)),
         marked_non_differentiable=_positions(log.non_differentiable, tensors),
@@ -83,7 +86,11 @@ def both_ways(
 
 
 def gradients(
-    run: Run, grad_outputs: Sequence[Tensor | None], *, retain_graph: bool = False
+    run: Run,
+    grad_outputs: Sequence[Tensor | None],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """Send cotangents back through the graph of a run to its leaves."""
     pairs = [
@@ -95,7 +102,12 @@ def gradients(
         return tuple(None for _ in run.leaves)
     outputs, gs = zip(*pairs, strict=True)
     return torch.autograd.grad(
-        outputs, run.leaves, gs, allow_unused=True, retain_graph=retain_graph
+        outputs,
+        run.leaves,
+        gs,
+        allow_unused=True,
+        retain_graph=retain_graph or create_graph,
+        create_graph=create_graph,
     )
 
 
@@ -113,7 +125,7 @@ def engine_pass(
     """
 
     def again(run: Run) -> None:
-        attempt(lambda: session.run(lambda t: 0.5 * t))
+        attempt(session.other().run)
 
     done = both_ways(session, grad_outputs, between=again if interleaved else None)
     return Pull(grad_outputs, done.grads, done.failure)
@@ -126,11 +138,13 @@ def drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]
     )
 
 
-def direct_call(session: Session, grad_outputs: Sequence[Tensor], move: Move = stay) -> Raw:
+def direct_call(
+    session: Session, grad_outputs: Sequence[Tensor], move: Move = stay, run: Run | None = None
+) -> Raw:
     """Call ``backward`` itself on the graph's own node, as the engine does before it mends."""
-    run = session.run(move)
+    run = run or session.run(move)
     node: Any = next(out.grad_fn for out in run.tensors if out.grad_fn is not None)
-    gs = list(_given(run.returned, grad_outputs, move))
+    gs = list(handed_over(run.returned, grad_outputs, move))
     saved = attempt(lambda: [t for t in node.saved_tensors if isinstance(t, Tensor)])
     held = [] if isinstance(saved, Failure) else saved
     gs_before = [g if g is None else g.clone() for g in gs]
@@ -149,8 +163,8 @@ def direct_call(session: Session, grad_outputs: Sequence[Tensor], move: Move = s
     )
 
 
-def _given(
-    returned: Sequence[Any], grad_outputs: Sequence[Tensor], move: Move
+def handed_over(
+    returned: Sequence[Any], grad_outputs: Sequence[Tensor], move: Move = stay
 ) -> Iterator[Tensor | None]:
     """Yield what the engine hands over: a cotangent, zeros for integers, None for the rest."""
     given = iter(grad_outputs)
@@ -161,22 +175,27 @@ def _given(
             yield torch.zeros_like(output) if isinstance(output, Tensor) else None
 
 
-def variants(session: Session, grad_outputs: Sequence[Tensor]) -> tuple[Variant, ...]:
-    """Repeat the direct call in other dtypes, and on the ``meta`` device without data."""
+def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tuple[Variant, ...]:
+    """Repeat the direct call in other dtypes, and on the ``meta`` device without data.
+
+    What an argument holds, as a module does its weights, would not come along: then do neither.
+    """
+    if not all(map(is_plain, session.inputs)):
+        return (_variant("float64", session, session.inputs, raw, _dtype),)
     dtypes: dict[str, Move] = {
-        "float64": stay,
         "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32),
         "bfloat16": lambda t: t if t.is_complex() else t.to(torch.bfloat16),
     }
-    found = [_variant(session, n, grad_outputs, move, _dtype) for n, move in dtypes.items()]
+    found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
+    found += [_moved(name, session, grad_outputs, move, _dtype) for name, move in dtypes.items()]
     if all(is_float(value) for value in session.inputs if isinstance(value, Tensor)):
-        found.append(_variant(session, "meta", grad_outputs, lambda t: t.to("meta"), _device))
+        found.append(_moved("meta", session, grad_outputs, lambda t: t.to("meta"), _device))
     return tuple(variant for variant in found if variant is not None)
 
 
-def _variant(
-    session: Session,
+def _moved(
     name: str,
+    session: Session,
     grad_outputs: Sequence[Tensor],
     move: Move,
     describe: Callable[[Tensor], str],
@@ -185,12 +204,23 @@ def _variant(
     run = attempt(lambda: session.run(move))
     if isinstance(run, Failure):
         return None
-    raw = attempt(lambda: direct_call(session, grad_outputs, move))
+    with OneDevice() if name == "meta" else nullcontext():
+        raw = attempt(lambda: direct_call(session, grad_outputs, move, run))
+    return _variant(name, session, run.args, raw, describe)
+
+
+def _variant(
+    name: str,
+    session: Session,
+    args: Sequence[Any],
+    raw: Raw | Failure,
+    describe: Callable[[Tensor], str],
+) -> Variant:
     if isinstance(raw, Failure) or raw.failure:
         return Variant(name, failure=raw if isinstance(raw, Failure) else raw.failure)
     kept = [
         (arg, grad)
-        for i, (arg, grad) in enumerate(zip(run.args, raw.grads, strict=False))
+        for i, (arg, grad) in enumerate(zip(args, raw.grads, strict=False))
         if i in session.wanted and grad is not None
     ]
     return Variant(
@@ -198,16 +228,30 @@ def _variant(
     )
 
 
-def _custom_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
+def custom_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
     """Yield the nodes of custom Functions within a depth below the outputs."""
+    return (node for node in graph_nodes(outputs, depth) if hasattr(node, "_forward_cls"))
+
+
+def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
+    """Yield the nodes of the graph within a depth below the outputs."""
     seen: set[Any] = set()
     level: list[Any] = [out.grad_fn for out in outputs]
     while level and depth:
         fresh_nodes = {node for node in level if node is not None} - seen
         seen |= fresh_nodes
-        yield from (node for node in fresh_nodes if hasattr(node, "_forward_cls"))
+        yield from fresh_nodes
         level = [parent for node in fresh_nodes for parent, _ in node.next_functions]
         depth -= 1
+
+
+def _written(session: Session) -> tuple[int, ...]:
+    """Run forward once more and return the arguments that an operation of it writes to."""
+    _, args = fresh(session.inputs, session.wanted)
+    with Recording() as recording:
+        attempt(lambda: session.call(args))
+    touched = frozenset[torch.UntypedStorage]().union(*(o.writes for o in recording.operations))
+    return tuple(i for i, a in enumerate(args) if isinstance(a, Tensor) and memory([a]) & touched)
 
 
 def _positions(marked: Sequence[Any], among: Sequence[Any]) -> tuple[int, ...]:

@@ -15,9 +15,11 @@ from autograd_course.doctor.evidence import Evidence, Failure, Pull
 from autograd_course.doctor.passes import direct_call, drawn, engine_pass, forward_pass, variants
 from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.projection import settled
+from autograd_course.doctor.randomness import generator
 from autograd_course.doctor.session import Session
 from autograd_course.doctor.subject import Subject
 
+DIRECTIONS = 1  # the stream of random numbers that directions are drawn from
 FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
 
 Cotangents = tuple[Tensor | None, ...]
@@ -29,10 +31,12 @@ def probe(
     wanted: Sequence[int],
     seed: int,
     further: Sequence[Probe] = (),
+    *,
+    in_other_dtypes: bool = True,
 ) -> Evidence:
     """Examine a subject on float64 inputs; stop where going on would mean nothing."""
     session = Session(subject, inputs, wanted, seed)
-    rng = torch.Generator().manual_seed(seed)
+    rng = generator(seed)
     forward = forward_pass(session)
     found = Evidence(
         subject=subject.name,
@@ -49,13 +53,15 @@ def probe(
     if forward.failure or not outputs:
         return found
     values = _values(session, flat(outputs))
-    directions = torch.Generator().manual_seed(seed + 1)
+    directions = generator(seed, DIRECTIONS)
     found = replace(found, slopes=slopes(values, session.inputs, session.wanted, directions))
     if not any(forward.requires_grad):
         return found
     one, two = drawn(outputs, rng), drawn(outputs, rng)
     if forward.whole:
-        found = replace(found, raw=direct_call(session, one), variants=variants(session, one))
+        raw = direct_call(session, one)
+        others = variants(session, one, raw) if in_other_dtypes else ()
+        found = replace(found, raw=raw, variants=others)
     if found.raw and found.raw.failure:
         return found
     found = replace(

@@ -43,10 +43,19 @@ def _agrees(evidence: Evidence, slopes: Slopes, pull: Pull) -> bool:
 
 
 def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) -> Tensor:
-    """Return the cotangents of all outputs as one vector, zeros for an unused output."""
-    outputs = [out for out in evidence.forward.outputs if is_float(out)]
-    pairs = zip(outputs, grad_outputs, strict=True)
-    return flat([torch.zeros_like(out) if g is None else g for out, g in pairs])
+    """Return the cotangents of all outputs as one vector.
+
+    Zeros stand for an output that goes unused, or that does not require grad: no cotangent gets in.
+    """
+    forward = evidence.forward
+    asked = zip(forward.outputs, forward.requires_grad, strict=True)
+    outputs = [(out, asking) for out, asking in asked if is_float(out)]
+    return flat(
+        [
+            torch.zeros_like(out) if g is None or not asking else g
+            for (out, asking), g in zip(outputs, grad_outputs, strict=True)
+        ]
+    )
 
 
 def _projected(evidence: Evidence, slopes: Slopes, pull: Pull) -> tuple[Tensor, Tensor]:

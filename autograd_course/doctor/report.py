@@ -1,14 +1,17 @@
-"""A diagnosis as text and as HTML."""
+"""A diagnosis as text, plain or in color, and as HTML."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autograd_course.doctor import card
+from autograd_course.doctor import card, heatmap
 from autograd_course.doctor.diagnosis import Diagnosis, Finding
 from autograd_course.doctor.mismatch import element, number
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 # How what is meant to be so is declared; for an exercise's learner this is no way out.
 BY_DESIGN = {
@@ -24,10 +27,23 @@ def as_text(diagnosis: Diagnosis) -> str:
     return card.as_text(_headline(diagnosis), *_sections(diagnosis))
 
 
+def as_rich(diagnosis: Diagnosis, width: int) -> Text:
+    """Return the report in color, for a terminal of that width."""
+    return card.as_rich(
+        _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), width=width
+    )
+
+
 def as_html(diagnosis: Diagnosis) -> str:
     """Return the report as HTML that follows JupyterLab's theme; it holds no script."""
-    kind = "passed" if diagnosis.ok else "wrong"
-    return card.as_html(_headline(diagnosis), *_sections(diagnosis), kind=kind)
+    figure = heatmap.as_html(diagnosis.jacobians) if diagnosis.jacobians else ""
+    return card.as_html(
+        _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), figure=figure
+    )
+
+
+def _kind(diagnosis: Diagnosis) -> str:
+    return "passed" if diagnosis.ok else "wrong"
 
 
 def _headline(diagnosis: Diagnosis) -> str:
@@ -88,5 +104,6 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
 def sentence(text: str) -> str:
     """Start a message with a capital, unless it starts with a name from the user's code."""
     word = text.split(" ")[0].rstrip(",.")
-    ordinary = word.isalpha() and word.islower() and (len(word) > 2 or word == "no")
+    sounds = len(word) > 2 or word in ("no", "in")  # x and dx are names
+    ordinary = word.isalpha() and word.islower() and sounds and word != "ctx"
     return text[:1].upper() + text[1:] if ordinary else text

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from autograd_course.doctor.calls import as_tuple, fresh, is_float
-from autograd_course.doctor.guard import reseed
 from autograd_course.doctor.instrument import CtxLog, Watched
+from autograd_course.doctor.randomness import reseed
 from autograd_course.doctor.subject import Subject
 
 Move = Callable[[Tensor], Tensor]
@@ -42,7 +42,8 @@ class Run:
 
 
 class Session:
-    """Runs a subject; every run has new copies of the inputs and the same random draws."""
+    """Runs a subject; every run has new copies of the inputs, the same random draws, and finds
+    what else the subject reaches as the caller left it."""
 
     def __init__(
         self, subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int
@@ -58,24 +59,59 @@ class Session:
         inputs: Sequence[Any] | None = None,
         wanted: Sequence[int] | None = None,
         arrange: Arrange | None = None,
+        watched: bool = True,
     ) -> Run:
         """Call the subject on new copies of the inputs (its own, unless given), each moved first.
 
-        ``arrange`` may lay the arguments out otherwise, by operations that autograd follows.
+        ``arrange`` may lay the arguments out otherwise, by operations that autograd follows. What
+        the subject reaches besides is passed itself: a checkpoint tells it by its identity.
         """
         inputs = self.inputs if inputs is None else inputs
-        leaves, args = fresh(inputs, self.wanted if wanted is None else wanted, move)
+        wanted = self.wanted if wanted is None else wanted
+        leaves, args = fresh(inputs, wanted, move)
         args = args if arrange is None else arrange(args)
-        return Run(leaves, args, self.call(args))
+        self._begin(args)
+        for position, held in self.subject.passed.items():
+            if args[position].is_meta:
+                continue
+            args[position] = held.tensor
+            if position in wanted:
+                leaves[sorted(wanted).index(position)] = held.tensor
+        return Run(leaves, args, self._called(args, watched))
 
     def call(self, args: Sequence[Any], watched: bool = True) -> tuple[Any, ...]:
         """Call the subject on given arguments."""
+        self._begin(args)
+        return self._called(args, watched)
+
+    def _begin(self, args: Sequence[Any]) -> None:
         reseed(self.seed)
+        self.subject.around.begin(args, self.subject.passed)
+
+    def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
         call = self._watched if self._watched and watched else self.subject.call
         returned = call(*args)
         # A Function that returns a list has returned one thing that is no tensor; a callable may.
         whole = self.subject.function is not None and isinstance(returned, list)
         return (returned,) if whole else as_tuple(returned)
+
+    def other(self) -> Session:
+        """Return a session on other values, with other draws; what is reached besides is shared.
+
+        Halved, and in reverse order: a mask or a maximum alone would survive a change of scale.
+        """
+        inputs = [
+            0.5 * value.flip(tuple(range(value.dim())))
+            if is_float(value) and position not in self.subject.passed
+            else value
+            for position, value in enumerate(self.inputs)
+        ]
+        return Session(self.subject, inputs, self.wanted, self.seed + 1)
+
+    def redraw(self) -> None:
+        """Let the subject's generators draw what they drew since the call began once more."""
+        reseed(self.seed)
+        self.subject.around.redraw()
 
     @property
     def log(self) -> CtxLog:

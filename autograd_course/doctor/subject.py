@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.autograd import Function
 
 from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.held import Held
+from autograd_course.doctor.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Subject:
     parameters: tuple[str, ...]
     function: type[Function] | None
     omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves to their defaults
+    passed: Mapping[int, Held] = field(default_factory=dict)  # that it reaches besides, by position
+    around: Surroundings = field(default_factory=Surroundings)  # what it reaches besides arguments
 
     @property
     def instance_methods(self) -> tuple[str, ...]:
@@ -50,7 +54,7 @@ def subject_of(fn: Any, count: int) -> Subject:
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
             raise DoctorError(f"{fn.__name__} has no forward yet: write it, then diagnose again.")
-        names = _parameters(fn.forward, _has_ctx(fn))
+        names = _parameters(fn.forward, _has_ctx(fn), count)
         return Subject(fn.__name__, fn.apply, _numbered(names, count), fn, tuple(names[count:]))
     if isinstance(fn, type) or not callable(fn):
         raise DoctorError(
@@ -61,7 +65,7 @@ def subject_of(fn: Any, count: int) -> Subject:
         return subject_of(owner, count)
     called = fn.forward if isinstance(fn, torch.nn.Module) else fn
     name = getattr(fn, "__name__", type(fn).__name__)
-    parameters = _numbered(_parameters(called, 0), count)
+    parameters = _numbered(_parameters(called, 0, count), count)
     return Subject("callable" if name == "<lambda>" else name, fn, parameters, None)
 
 
@@ -70,13 +74,19 @@ def _has_ctx(function: type[Function]) -> int:
     return int(function.setup_context is Function.setup_context)
 
 
-def _parameters(call: Callable[..., Any], skip: int) -> list[str]:
-    """Return the names of a callable's positional parameters, as far as its signature tells."""
+def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
+    """Return the names of a callable's positional parameters, as far as its signature tells.
+
+    With ``count`` arguments, those that a ``*weights`` takes are weights[0], weights[1] …
+    """
     try:
         parameters = list(inspect.signature(call).parameters.values())[skip:]
     except (TypeError, ValueError):
         return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for rest in (p.name for p in parameters if p.kind is p.VAR_POSITIONAL):
+        names += [f"{rest}[{i}]" for i in range(count - len(names))]
+    return names
 
 
 def _numbered(names: list[str], count: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from autograd_course.doctor.declared import Declared, Reference
 from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Columns, Evidence, Expected
+from autograd_course.doctor.extremes import at_extremes
 from autograd_course.doctor.mismatch import mismatches, size
 from autograd_course.doctor.projection import flat_cotangent, judged
 
@@ -28,7 +29,8 @@ def establish(
     if reference is not None:
         declared = Declared(reference, evidence, seed)
         right = tuple(out.detach() for out in declared.outputs)
-        evidence = replace(evidence, reference_outputs=right)
+        far = at_extremes(evidence, reference, seed, gradients=surrogate is None)
+        evidence = replace(evidence, reference_outputs=right, extremes=far)
     if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
         declared = Declared(surrogate, evidence, seed)
         columns = ()

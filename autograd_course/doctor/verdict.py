@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autograd_course.doctor.diagnosis import Finding
+from autograd_course.doctor.judge import RANK
 from autograd_course.doctor.rules import RULES
 
 Findings = tuple[Finding, ...]
+
+# What is asked of the Functions inside a callable. Their values are judged by the callable's own:
+# a surrogate, a scale or a mask around them may be what makes them right.
+ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
 
 
 def has_error(findings: Findings) -> bool:
@@ -16,14 +21,18 @@ def has_error(findings: Findings) -> bool:
 
 
 def clearest(verdicts: Sequence[Findings]) -> Findings:
-    """Return one verdict: that on random inputs, which hide less than an example.
+    """Return one verdict of several, the first of which is on the caller's example.
 
-    Where the example shows the same, its own witness is the one that the caller knows.
+    Of wrong values, random inputs hide less than an example. But where the example shows the same,
+    its own witness is the one that the caller knows, and only there causes beyond values are asked
+    for.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
-    if wrong:
-        return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
-    return tuple({f.rule: f for findings in reversed(verdicts) for f in findings}.values())
+    if not wrong:
+        return tuple({f.rule: f for findings in reversed(verdicts) for f in findings}.values())
+    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in ("linearity", "values"):
+        return wrong[0]
+    return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
 
 
 def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
@@ -34,3 +43,28 @@ def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
     errors = {f.rule for findings in again for f in findings if f.severity == "error"}
     families = {RULES[name].family for name in errors}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
+
+
+def together(outside: Findings, inside: Findings) -> Findings:
+    """Return what was found on a callable with what was found on the Functions inside it.
+
+    Each side's errors explain findings of the other; what both show is told by the inside, which
+    knows the names.
+    """
+    asked = (f for f in inside if RULES[f.rule].family in ASKED_INSIDE)
+    new = tuple(f for f in asked if not _explained(f, outside))
+    told = {finding.rule for finding in new}
+    left = tuple(f for f in outside if f.rule not in told and not _explained(f, new))
+    return tuple(sorted((*left, *new), key=_place))
+
+
+def _explained(finding: Finding, by: Findings) -> bool:
+    errors = {f.rule for f in by if f.severity == "error"}
+    causes = errors | {RULES[name].family for name in errors}
+    rule = RULES[finding.rule]
+    explained = {what for name in errors for what in RULES[name].explains}
+    return bool(causes.intersection(rule.after) or explained & {rule.name, rule.family})
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    return RANK[finding.severity], list(RULES).index(finding.rule)

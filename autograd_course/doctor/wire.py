@@ -21,8 +21,10 @@ from autograd_course.doctor.evidence import Evidence
 _RECORDS = {
     record.__name__: record
     for record in (
-        schema.Columns, schema.Evidence, schema.Expected, schema.Failure, schema.Forward,
-        schema.Pull, schema.Raw, schema.Slopes, schema.Twin, schema.Variant,
+        schema.Captured, schema.Columns, schema.Cost, schema.Evidence, schema.Expected,
+        schema.Extreme, schema.Failure, schema.Forward, schema.Kept, schema.OnCtx, schema.Pull,
+        schema.Raw, schema.Rows, schema.SecondDerivative, schema.SecondOrder, schema.Slopes,
+        schema.Twin, schema.Unasked, schema.Variant,
     )
 }  # fmt: skip
 

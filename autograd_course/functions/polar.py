@@ -15,7 +15,8 @@ class ToPolar(torch.autograd.Function):
 
     Shapes: ``x``, ``y``, ``r`` and ``θ`` alike; it does not broadcast. Real floating dtypes. Saves
     its two outputs. At the origin the derivative does not exist and the gradient is not finite.
-    Twice differentiable: saved *outputs* carry their own graph.
+    A gradient is computed only for an input that asks for one. Twice differentiable: saved
+    *outputs* carry their own graph.
     """
 
     @staticmethod
@@ -26,8 +27,14 @@ class ToPolar(torch.autograd.Function):
         return r, theta
 
     @staticmethod
-    def backward(ctx: Any, grad_r: Tensor, grad_theta: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(
+        ctx: Any, grad_r: Tensor, grad_theta: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
         """Return the gradients of ``x`` and ``y``; an unused output's gradient arrives as zeros."""
         r, theta = ctx.saved_tensors
+        needs_x, needs_y = ctx.needs_input_grad
         cos, sin = torch.cos(theta), torch.sin(theta)
-        return cos * grad_r - sin / r * grad_theta, sin * grad_r + cos / r * grad_theta
+        return (
+            cos * grad_r - sin / r * grad_theta if needs_x else None,
+            sin * grad_r + cos / r * grad_theta if needs_y else None,
+        )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
+from autograd_course.doctor import RULES, Finding
 from autograd_course.doctor.calls import as_tuple
+from autograd_course.doctor.operations import memory
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.passes import applied, differentiable
 
@@ -20,16 +20,14 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
     """Ask that tensors are kept by ``save_for_backward``, not as attributes of ``ctx``."""
     _, outputs = _applied(function, inputs)
     for name, value in vars(outputs[0].grad_fn).items():
-        if any(True for _ in _tensors_in(value)):
-            return Finding(
-                rule="tensor-on-ctx",
-                severity="warning",
-                message=f"ctx.{name} holds a tensor that PyTorch does not know of: it is neither "
-                "checked for later changes in place nor freed after backward.",
-                evidence={"attribute": name},
-                hint="Hand tensors to ctx.save_for_backward; attributes of ctx are for numbers, "
-                "shapes and flags.",
-                lesson="02_ctx_rules",
+        if memory([value]):
+            return _found(
+                "tensor-on-ctx",
+                f"ctx.{name} holds a tensor that PyTorch does not know of: it is neither checked "
+                "for later changes in place nor freed after backward.",
+                {"attribute": name},
+                "Hand tensors to ctx.save_for_backward; attributes of ctx are for numbers, shapes "
+                "and flags.",
             )
     return None
 
@@ -42,15 +40,12 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
         if saved is None or _storage(saved) in returned:
             continue
         kept = "the input" if _storage(saved) in map(_storage, given) else "an intermediate result"
-        return Finding(
-            rule="oversaved",
-            severity="warning",
-            message=f"Saved tensor number {position} is {kept}; this exercise allows the output "
-            "only.",
-            evidence={"position": position, "kept": kept, "shape": tuple(saved.shape)},
-            hint="Write the derivative as a function of the output y, then save y itself: the very "
+        return _found(
+            "oversaved",
+            f"Saved tensor number {position} is {kept}; this exercise allows the output only.",
+            {"position": position, "kept": kept, "shape": tuple(saved.shape)},
+            "Write the derivative as a function of the output y, then save y itself: the very "
             "tensor that forward returns.",
-            lesson="01_template",
         )
     return None
 
@@ -72,13 +67,12 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
         torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
     if not recorded:
         return None
-    return Finding(
-        rule="unneeded-function",
-        severity="info",
-        message="backward records operations and lets autograd differentiate them: without the "
-        "Function, autograd would do the same.",
-        hint="Write down the derivative as a formula in the saved tensors and grad_output.",
-        lesson="01_template",
+    return _found(
+        "unneeded-function",
+        "backward records operations and lets autograd differentiate them: without the Function, "
+        "autograd would do the same.",
+        {},
+        "Write down the derivative as a formula in the saved tensors and grad_output.",
     )
 
 
@@ -112,16 +106,20 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
 
 
 def _off_convention(asked: str, at: float, got: float) -> Finding:
-    return Finding(
-        rule="kink-convention",
-        severity="info",
-        message=f"at exactly x = {at:g} the gradient is {got:g}; this exercise asks for {asked} "
-        "there. Everywhere else it is right.",
-        evidence={"at": at, "actual": got},
-        hint="At a kink no derivative exists, so the author chooses. What does your formula give "
+    return _found(
+        "kink-convention",
+        f"at exactly x = {at:g} the gradient is {got:g}; this exercise asks for {asked} there. "
+        "Everywhere else it is right.",
+        {"at": at, "actual": got},
+        "At a kink no derivative exists, so the author chooses. What does your formula give "
         "there, and is every comparison in it meant to include the bound?",
-        lesson="01_template",
     )
+
+
+def _found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
+    """Return a finding under one of the doctor's rules, with a hint of the exercise's own."""
+    known = RULES[rule]
+    return Finding(rule, known.severity, message, evidence, hint, known.lesson)
 
 
 def _applied(
@@ -142,14 +140,3 @@ def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
 
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
-
-
-def _tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in ``value``, also those inside of lists, tuples, sets and dicts."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from _tensors_in(list(value.values()))
-    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        for item in value if isinstance(value, list | tuple | set) else ():
-            yield from _tensors_in(item)

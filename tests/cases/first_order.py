@@ -154,6 +154,27 @@ def swish_sigma(x: Tensor) -> Tensor:
     return torch.sigmoid(x)
 
 
+class SwishFixed(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        sigma = torch.sigmoid(x)
+        ctx.save_for_backward(x, sigma)
+        return x * sigma
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        _x, sigma = ctx.saved_tensors
+        return sigma * g
+
+
+def deviation(x: Tensor) -> Tensor:
+    return (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
+
+
+def normalized(x: Tensor) -> Tensor:
+    return center(x) * deviation(x)
+
+
 WITNESSES = [
     # Contract: forward
     Case("missing-staticmethod", "forward takes self", InstanceForward, (X,)),
@@ -322,6 +343,13 @@ WITNESSES = [
     Case("missing-dependency", "swish that differentiates x and not its sigmoid",
          saving(lambda x: x * swish_sigma(x), lambda x, g: swish_sigma(x) * g), (X,),
          {"reference": lambda x: x * torch.sigmoid(x)}),
+    Case("missing-dependency", "swish that saves its sigmoid and holds it fixed", SwishFixed, (X,)),
+    Case("missing-dependency", "a normalized row without mean and variance terms",
+         saving(normalized, lambda x, g: g * deviation(x)), (X,)),
+    Case("missing-dependency", "a gated sum whose gate was held fixed",
+         saving(lambda x, y: x * torch.tanh(x * y), lambda x, y, g:
+                (torch.tanh(x * y) * g, x * x * (1 - torch.tanh(x * y) ** 2) * g)), (X, Y),
+         {"reference": lambda x, y: x * torch.tanh(x * y)}),
     Case("permuted-gradient", "the same permutation instead of its inverse",
          saving(lambda x: x[:, [1, 2, 3, 0]] * 2, lambda x, g: 2 * g[:, [1, 2, 3, 0]]), (X,)),
     Case("permuted-gradient", "a flip forgotten",

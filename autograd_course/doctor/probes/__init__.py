@@ -10,12 +10,62 @@ from collections.abc import Callable
 from typing import Literal
 
 from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.probes.autocast import autocast
+from autograd_course.doctor.probes.batches import batch_dimension
+from autograd_course.doctor.probes.capture import captured
+from autograd_course.doctor.probes.compiled import compiled
+from autograd_course.doctor.probes.ctx_attributes import on_ctx
+from autograd_course.doctor.probes.definitions import old_style
+from autograd_course.doctor.probes.dims import dim_argument
+from autograd_course.doctor.probes.extremes import extremes
+from autograd_course.doctor.probes.forward_mode import forward_mode
+from autograd_course.doctor.probes.kept import kept
+from autograd_course.doctor.probes.layouts import grad_output_layout, input_layout
+from autograd_course.doctor.probes.masks import frozen_input
+from autograd_course.doctor.probes.plain import plain
+from autograd_course.doctor.probes.recomputation import recomputation
+from autograd_course.doctor.probes.repetition import repetition, second_backward
+from autograd_course.doctor.probes.retention import cycles, unpacking
+from autograd_course.doctor.probes.rows import rows
+from autograd_course.doctor.probes.second_order import second_order, second_order_asked
+from autograd_course.doctor.probes.shapes import zero_dim
+from autograd_course.doctor.probes.unasked import unasked
+from autograd_course.doctor.probes.vmapped import vmapped
 from autograd_course.doctor.session import Session
 
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
-STANDARD: tuple[Probe, ...] = ()
-FULL: tuple[Probe, ...] = (*STANDARD,)
+# On every set of inputs, not on the example alone.
+ALWAYS: tuple[Probe, ...] = (repetition, rows, dim_argument, batch_dimension)
+STANDARD: tuple[Probe, ...] = (
+    grad_output_layout,
+    input_layout,
+    frozen_input,
+    zero_dim,
+    extremes,
+    captured,
+    recomputation,
+    second_backward,
+    on_ctx,
+    cycles,
+    unpacking,
+    second_order,
+    forward_mode,
+    vmapped,
+    unasked,
+    kept,
+)
+FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, old_style, plain)
 
 PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
+
+
+def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
+    """Return a level's probes: second derivatives are asked for, left out, or just looked at."""
+    instead = {True: (second_order_asked,), False: (), None: (second_order,)}[double_backward]
+    return tuple(
+        probe
+        for usual in PROBES[level]
+        for probe in (instead if usual is second_order else (usual,))
+    )

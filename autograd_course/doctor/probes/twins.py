@@ -6,8 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Evidence, Twin
+from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.evidence import Evidence, Pull, Twin
+from autograd_course.doctor.mismatch import size
 from autograd_course.doctor.passes import Pass
+
+CANCELLATION = 1e-12  # of grad_output times forward's typical slope: float64's rounding, and room
 
 
 def twin(
@@ -25,7 +29,8 @@ def twin(
         return Twin(kind, how, failure=came.failure, stage=came.stage)
     positions = evidence.wanted if wanted is None else wanted
     names = (*output_names(len(came.outputs)), *(gradient_of(evidence, i) for i in positions))
-    return Twin(kind, how, names, _values(came), _values(should), tolerance)
+    pair = _values(came), _values(should)
+    return Twin(kind, how, names, *pair, tolerance, floor=_cancellation(evidence))
 
 
 def output_names(count: int) -> Iterator[str]:
@@ -40,3 +45,14 @@ def gradient_of(evidence: Evidence, position: int) -> str:
 
 def _values(done: Pass) -> tuple[Tensor | None, ...]:
     return (*done.outputs, *done.grads)
+
+
+def _cancellation(evidence: Evidence) -> float:
+    """Return how large a gradient may come out where the true one is zero: terms cancel."""
+    sent = evidence.pulls.get("random", Pull(())).grad_outputs
+    outputs = (out for out in evidence.forward.outputs if is_float(out))
+    upstream, rise, run = (
+        max((size(t) for t in tensors if t is not None), default=0.0)
+        for tensors in (sent, outputs, (evidence.inputs[i] for i in evidence.wanted))
+    )
+    return CANCELLATION * upstream * max(1.0, rise / run if run else 1.0)

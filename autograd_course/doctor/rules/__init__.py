@@ -9,11 +9,23 @@ ORDER_OF_WORK = (
     "gradient_shapes",
     "gradient_placement",
     "backward_conduct",
+    "repetition",
+    "capture",
     "linearity",
     "forward_values",
     "gradient_values",
     "kinks",
+    "layouts",
+    "shapes",
+    "masks",
+    "extremes",
+    "precision",
+    "autocast",
     "state",
+    "retention",
+    "second_order",
+    "transforms",
+    "efficiency",
 )
 
 for _module in ORDER_OF_WORK:  # importing a module registers its rules

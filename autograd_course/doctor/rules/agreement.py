@@ -29,14 +29,14 @@ def told(twin: Twin) -> Seen | None:
     """Say how one twin failed or disagrees, ``None`` where it agrees."""
     if twin.failure:
         return Seen(
-            f"{twin.stage} {what_was_raised(twin.failure)} ({twin.how})", raised(twin.failure)
+            f"{twin.how}, {twin.stage} {what_was_raised(twin.failure)}", raised(twin.failure)
         )
     place = furthest(twin)
     if place is None:
         return None
     k, index = place
     name = twin.names[k]
-    came, should = (_shown(value[k], index) for value in (twin.came, twin.should))
+    came, should = (shown(value[k], index) for value in (twin.came, twin.should))
     where = f"{name}{list(index) if index else ''}"
     return Seen(f"{name} changes {twin.how}.", {"witness": f"{where}: {came}, should be {should}"})
 
@@ -48,7 +48,7 @@ def furthest(twin: Twin) -> Place | None:
         if off is None or not off.numel():
             continue
         slack = max(twin.tolerance, _coarse(came), _coarse(should))
-        if float(off.max()) > slack * max(size_of(came), size_of(should)):
+        if float(off.max()) > slack * max(size_of(came), size_of(should)) + twin.floor:
             return k, unraveled(int(off.argmax()), off.shape)
     return None
 
@@ -80,7 +80,8 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
     return torch.zeros_like(like)
 
 
-def _shown(tensor: Tensor | None, index: tuple[int, ...]) -> str:
+def shown(tensor: Tensor | None, index: tuple[int, ...]) -> str:
+    """Return one element in four digits, or what there is in its place."""
     if tensor is None:
         return "none"
     return (

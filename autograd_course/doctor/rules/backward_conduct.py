@@ -46,6 +46,7 @@ WHAT_TO_DO = {
     "only integer tensors of a single element": _TUPLE,
     "can't multiply sequence": _TUPLE,
     "'tuple' and": _TUPLE,
+    "must be Tensor, not tuple": _TUPLE,
     "positional argument": "backward receives ctx, then one gradient for each output of forward.",
     "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
     "expected Variable or None": "Every gradient is a tensor, or None.",

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.mismatch import Mismatch
+from autograd_course.doctor.rules.terms import lacking_term
 from autograd_course.doctor.rules.wording import ordinal
 
 
 def missing_dependency(m: Mismatch) -> str | None:
     """One factor was differentiated and another held fixed."""
+    term = lacking_term(m)
     for cut, grads in m.evidence.held_fixed.items():
         if m.fits(grads[m.slot]):
+            named = f" The missing term is {term}" if term else ""
             return (
                 f"the gradient of {m.name} misses what comes back through {cut}: it is right only "
-                f"if the result there did not depend on {m.name}"
+                f"if the result there did not depend on {m.name}.{named}".rstrip(".")
             )
-    return _output_path(m) or _row_term(m)
+    if path := _output_path(m):
+        return path
+    if term:
+        return (
+            f"the gradient of {m.name} lacks the term {term}: a factor of forward that depends on "
+            f"{m.name} was held fixed"
+        )
+    return _row_term(m)
 
 
 def _output_path(m: Mismatch) -> str | None:
@@ -35,38 +47,51 @@ def _output_path(m: Mismatch) -> str | None:
 
 
 def _row_term(m: Mismatch) -> str | None:
-    """Without a reference: the residual is, row by row, a multiple of a tensor at hand."""
+    """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
     residual = m.actual - m.truth
     if not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
         return None
-    e = m.evidence
-    tensors = {"a constant": torch.ones_like(residual), m.name: m.input}
-    if e.forward.outputs:
-        tensors["the output"] = e.forward.outputs[0]
-    tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
+    constant = torch.ones_like(residual)
     for axis in range(residual.dim() - 1, -1, -1):
         if residual.shape[axis] < 3:
             continue
-        for name, tensor in tensors.items():
-            comparable = is_float(tensor) and tensor.shape == residual.shape
-            if comparable and _multiple_by_row(m, residual, tensor, axis):
-                form = (
-                    "the same for every element"
-                    if name == "a constant"
-                    else f"a multiple of {name}"
-                )
-                return (
-                    f"a term is missing from the gradient of {m.name}: along axis {axis} it is "
-                    f"{form}. Something that was reduced over that axis (a mean, a norm, a "
-                    "variance) was held fixed"
+        if _spanned(m, residual, [constant], axis):
+            return _reduced(m, f"a term is missing, along axis {axis} the same for every element")
+        for name, tensor in _at_hand(m):
+            if _spanned(m, residual, [tensor], axis):
+                return _reduced(m, f"a term is missing, along axis {axis} a multiple of {name}")
+            if residual.shape[axis] > 3 and _spanned(m, residual, [constant, tensor], axis):
+                return _reduced(
+                    m,
+                    f"two terms are missing, along axis {axis} one the same for every element, "
+                    f"the other a multiple of {name}",
                 )
     return None
 
 
-def _multiple_by_row(m: Mismatch, residual: Tensor, tensor: Tensor, axis: int) -> bool:
-    norm = (tensor * tensor).sum(axis, keepdim=True)
-    if not bool((norm > 0).all()):
+def _reduced(m: Mismatch, what: str) -> str:
+    return (
+        f"the gradient of {m.name} is incomplete: {what}. Something that was reduced over that "
+        "axis (a mean, a norm, a variance) was held fixed"
+    )
+
+
+def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors that a term may be a multiple of, by name."""
+    e = m.evidence
+    tensors = {"the output": e.forward.outputs[0], m.name: m.input}
+    tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
+    for name, tensor in tensors.items():
+        if is_float(tensor) and tensor.shape == m.truth.shape and not tensor.is_complex():
+            yield name, tensor
+
+
+def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axis: int) -> bool:
+    """Whether every row of the residual along an axis is a combination of the basis' rows."""
+    rows = torch.stack([t.movedim(axis, -1).to(residual.dtype) for t in basis], -1)
+    target = residual.movedim(axis, -1).unsqueeze(-1)
+    if not bool(torch.isfinite(target).all()):
         return False
-    factor = (residual * tensor).sum(axis, keepdim=True) / norm
+    fitted = (rows @ (torch.linalg.pinv(rows) @ target)).squeeze(-1).movedim(-1, axis)
     tolerance = m.expected.tolerance + 1e-9 * residual.abs().max()
-    return bool(((residual - factor * tensor).abs() <= tolerance).all())
+    return bool(((residual - fitted).abs() <= tolerance).all())

@@ -12,6 +12,7 @@ from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, within
 
 LARGEST_DENOMINATOR = 64
+TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio
 
 
 def constant_factor(m: Mismatch) -> str | None:
@@ -19,8 +20,11 @@ def constant_factor(m: Mismatch) -> str | None:
     factor = _ratio(m)
     if factor is None:
         return None
-    times = f"{_digits(factor)} times the true one, everywhere"
-    return f"the gradient of {m.name} is {times}{_origin(m, abs(factor))}"
+    origin = _origin(m, abs(factor))
+    if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
+        return None  # any number is a multiple of any other
+    times = f"{digits(factor)} times the true one, everywhere"
+    return f"the gradient of {m.name} is {times}{origin}"
 
 
 def _ratio(m: Mismatch) -> float | None:
@@ -29,25 +33,30 @@ def _ratio(m: Mismatch) -> float | None:
     known = m.known & torch.isfinite(m.actual)
     truth, actual = m.truth[known], m.actual[known]
     norm = float((truth * truth).sum())
-    if norm == 0 or int((truth.abs() > m.expected.tolerance[known]).sum()) < 2 <= truth.numel():
+    telling = truth.abs() > TELLING * m.expected.tolerance[known]
+    if norm == 0 or int(telling.sum()) < 2 <= truth.numel():
         return None
     factor = float((truth * actual).sum()) / norm
     loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
     return factor if factor and bool(within(m.actual, loose)[m.known].all()) else None
 
 
-def _digits(factor: float) -> str:
+def digits(factor: float) -> str:
     """Return a factor as a small fraction where it is one, else with four digits."""
+    fraction = _fraction(factor)
+    return f"{factor:.4g}" if fraction is None else str(fraction)
+
+
+def _fraction(factor: float) -> Fraction | None:
     fraction = Fraction(factor).limit_denominator(LARGEST_DENOMINATOR)
-    exact = math.isclose(float(fraction), factor, rel_tol=1e-6)
-    return str(fraction) if exact else f"{factor:.4g}"
+    return fraction if math.isclose(float(fraction), factor, rel_tol=1e-6) else None
 
 
 def _origin(m: Mismatch, size: float) -> str:
     """Say which number of this call the factor, or its inverse, is equal to."""
     for value, what in _numbers_of_the_call(m):
         if any(math.isclose(size, power, rel_tol=1e-6) for power in (value, 1 / value)):
-            return f" ({_digits(value)} is {what})"
+            return f" ({digits(value)} is {what})"
     return ""
 
 
@@ -64,6 +73,8 @@ def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
         for axis, length in enumerate(shape):
             if length > 1:
                 yield float(length), f"the length of axis {axis} of {owner}"
+                root = f"the square root of the length of axis {axis} of {owner}"
+                yield math.sqrt(length), root
     for owner, shape in shapes.items():
         if shape.numel() > 1:
             yield float(shape.numel()), f"the number of elements of {owner}"

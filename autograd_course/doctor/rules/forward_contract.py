@@ -94,7 +94,7 @@ def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
         return Seen(
             f"{evidence.name(min(unreturned))} was marked dirty, but forward does not return it."
         )
-    unchanged = set(forward.dirty) - set(forward.changed)
+    unchanged = set(forward.dirty) - set(forward.changed) - set(forward.written)
     if unchanged:
         return Seen(
             f"{evidence.name(min(unchanged))} was marked dirty, but forward did not change it."
@@ -207,21 +207,27 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
     floats = [i for i, out in enumerate(evidence.forward.outputs) if is_float(out)]
     varies = list(_varies(evidence, [evidence.forward.outputs[i] for i in floats]))
     for place, depends in zip(floats, varies, strict=True):
+        values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
+        # Worth knowing, no more: running statistics are marked as well, and rightly.
         if marked and depends:
             return Seen(
                 f"output {place} is marked non-differentiable but changes smoothly with the "
-                "inputs: its gradient is lost.",
+                "inputs: no gradient comes back through it.",
                 {"output": place},
-                "error",
+                "info",
             )
-        values = evidence.forward.outputs[place]
-        if not marked and not depends and any(varies) and bool((values == values.round()).all()):
+        if not marked and not depends and any(varies) and _stepped(values):
             return Seen(
                 f"output {place} is piecewise constant (a mask or an index) yet requires grad.",
                 {"output": place},
             )
     return None
+
+
+def _stepped(output: Tensor) -> bool:
+    """Whether an output holds whole numbers, and not only zeros, which may stand for nothing."""
+    return bool(output.any()) and bool((output == output.round()).all())
 
 
 def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:

@@ -145,8 +145,8 @@ def unreduced_broadcast(evidence: Evidence) -> Seen | None:
         if got != want and _sums_to(got, want):
             right = not any(m.name == name for m in mismatches(evidence))
             mended = (
-                "the engine sums it silently, and the sum is right; a direct call, a hook or a "
-                "transform sees the wrong shape"
+                "the engine sums it silently, and the sum is right; until then it takes the memory "
+                "of the larger shape, and code that calls this backward adds to the wrong one"
                 if right
                 else "the engine sums it silently, and the sum is wrong"
             )

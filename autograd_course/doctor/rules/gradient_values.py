@@ -8,23 +8,28 @@ from weakref import WeakKeyDictionary
 
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.mismatch import Mismatch, mismatches, return_line, witness
+from autograd_course.doctor.rules import axes
 from autograd_course.doctor.rules import hypotheses as h
 from autograd_course.doctor.rules.dependencies import missing_dependency
 from autograd_course.doctor.rules.factors import constant_factor
 from autograd_course.doctor.rules.regions import region
-from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.registry import Decide, Seen, rule
 from autograd_course.doctor.rules.wording import ordinal, raw_transpose
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A named guess at what went wrong."""
+    """A named guess at what went wrong.
+
+    ``otherwise`` is what the rule sees where the example's own gradients are right.
+    """
 
     rule: str
     title: str
     fits: Callable[[Mismatch], str | None]
     hint: str
     lesson: str
+    otherwise: Decide = lambda evidence: None
 
 
 def _unexplained(m: Mismatch) -> str:
@@ -39,6 +44,15 @@ def _unexplained(m: Mismatch) -> str:
 
 
 HYPOTHESES = (
+    Hypothesis(
+        "dim-argument",
+        "right along one axis, wrong along another",
+        axes.wrong_dim,
+        "Where is an axis written as a number (-1, 0, shape[-1], a transpose) that should be the "
+        "one the call names, counted from the front or from the back?",
+        "03_gradient_patterns",
+        axes.other_dim,
+    ),
     Hypothesis(
         "undeclared-surrogate",
         "forward is piecewise constant, backward is not zero",
@@ -135,6 +149,15 @@ HYPOTHESES = (
         "01_template",
     ),
     Hypothesis(
+        "batch-dimension",
+        "a batch is not what its slices are",
+        axes.wrong_batch,
+        "Each slice of axis 0 gets its own gradient, what the slices share gets the sum: over "
+        "which axes does backward sum, average, index or squeeze?",
+        "03_gradient_patterns",
+        axes.other_batch,
+    ),
+    Hypothesis(
         "missing-dependency",
         "a dependency was held fixed",
         missing_dependency,
@@ -190,8 +213,8 @@ def _told(explained: list[tuple[Mismatch, str]]) -> Seen:
     return Seen("; ".join(sentences) + ".", {"inputs": inputs, **witness(explained[0][0])})
 
 
-def _asked(name: str) -> Callable[[Evidence], Seen | None]:
-    return lambda evidence: explain(evidence).get(name)
+def _asked(hypothesis: Hypothesis) -> Decide:
+    return lambda e: explain(e).get(hypothesis.rule) or hypothesis.otherwise(e)
 
 
 def _turned(evidence: Evidence) -> Seen | None:
@@ -215,7 +238,9 @@ _AFTER = (
     "gradient-shape",
     "unreduced-broadcast",
     "mutates-input",
+    "mutates-grad-output",
     "mutates-saved",
+    "saved-tensors-in-forward",
     "backward-raises",
     "gradient-dtype",
 )
@@ -229,4 +254,4 @@ for _hypothesis in HYPOTHESES:
         hint=_hypothesis.hint,
         lesson=_hypothesis.lesson,
         after=_AFTER,
-    )(_asked(_hypothesis.rule))
+    )(_asked(_hypothesis))

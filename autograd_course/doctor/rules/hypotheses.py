@@ -14,7 +14,8 @@ from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, mismatches, within
-from autograd_course.doctor.rules.regions import edge, slices_with
+from autograd_course.doctor.rules import jacobians
+from autograd_course.doctor.rules.regions import edge
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
@@ -85,17 +86,22 @@ def flipped_sign(m: Mismatch) -> str | None:
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """The truth with its last two axes exchanged."""
-    if m.truth.dim() < 2 or not m.fits(m.truth.mT if m.truth.mT.shape == m.truth.shape else None):
-        return None
-    return f"the gradient of {m.name} is the true one with its last two axes exchanged"
+    """The truth with its last two axes exchanged, or the Jacobian where its transpose belongs."""
+    if m.truth.dim() > 1 and m.fits(_shaped(m.truth.mT, m)):
+        return f"the gradient of {m.name} is the true one with its last two axes exchanged"
+    if permuted_gradient(m) is None and m.fits(jacobians.untransposed(m)):
+        return (
+            f"the gradient of {m.name} is the Jacobian times grad_output: forward's own linear map "
+            "was applied, not its transpose"
+        )
+    return None
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
     """Right up to a complex conjugation of the truth or of the local derivative."""
     if not m.actual.is_complex():
         return None
-    candidates = [m.truth.conj(), *_unconjugated(m)]
+    candidates = [m.truth.conj(), *_unconjugated(m), jacobians.unconjugated(m)]
     if not any(m.fits(candidate) for candidate in candidates):
         return None
     return (
@@ -138,20 +144,32 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 
 def duplicate_index(m: Mismatch) -> str | None:
-    """Right for elements that are picked once, wrong for those that are picked again."""
+    """Right for elements that are used once, wrong for those that are used again, or share."""
+    again, index = jacobians.wrong_where_used_again(m), _repeating(m)
+    if again and index:
+        return (
+            f"the gradient of {m.name} is right where {index} picks an element once, and wrong "
+            "where an index repeats"
+        )
+    if again and jacobians.one_term_kept(m):
+        return (
+            f"the gradient of {m.name} is right where one output uses an element; where several "
+            "do, it keeps one of their terms instead of the sum"
+        )
+    if index and jacobians.wrong_where_shared(m):
+        return (
+            f"the gradient of {m.name} is right where an element is alone in its place, and wrong "
+            f"where several have the same {index}"
+        )
+    return None
+
+
+def _repeating(m: Mismatch) -> str | None:
+    """Return the name of an integer input in which a number occurs more than once."""
     for position, value in enumerate(m.evidence.inputs):
-        if not isinstance(value, Tensor) or is_float(value) or value.dtype == torch.bool:
-            continue
-        picked, counts = value.reshape(-1).unique(return_counts=True)
-        repeated = set(picked[counts > 1].tolist())
-        for axis in range(m.wrong.dim()):
-            wrong = slices_with(m.wrong, axis)
-            right = {int(i) for i in picked} - repeated
-            if wrong and wrong <= repeated and right and not wrong & right:
-                return (
-                    f"the gradient of {m.name} is right where {m.evidence.name(position)} picks "
-                    "an element once, and wrong where an index repeats"
-                )
+        whole = isinstance(value, Tensor) and not is_float(value) and value.dtype != torch.bool
+        if whole and value.unique().numel() < value.numel():
+            return m.evidence.name(position)
     return None
 
 

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.evidence import Evidence, Pull
 from autograd_course.doctor.mismatch import (
     SLACK,
@@ -14,12 +15,16 @@ from autograd_course.doctor.mismatch import (
     mismatches,
     number,
     plain,
+    resolution,
     return_line,
     same,
+    size,
     unraveled,
 )
 from autograd_course.doctor.probe import FAR
 from autograd_course.doctor.rules.registry import Seen, rule
+
+CANCELLATION = 1e-12  # of grad_output times forward's typical slope: float64's rounding, and room
 
 
 def _grads(evidence: Evidence, name: str) -> tuple[Tensor | None, ...]:
@@ -90,11 +95,11 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
     for pull, (factor, law) in MULTIPLES.items():
         for slot, (once, got) in enumerate(zip(b["random"], b[pull], strict=True)):
             wanted = None if once is None else factor * once
-            if not same(got, wanted):
+            if not _agree(evidence, pull, got, wanted):
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
     for slot, (once, other, got) in enumerate(zip(b["random"], b["other"], b["sum"], strict=True)):
-        if not same(got, _plus(once, other)):
+        if not _agree(evidence, "sum", got, _plus(once, other)):
             law = (
                 "the gradient of {name} for a sum of cotangents is not the sum of their gradients."
             )
@@ -110,6 +115,29 @@ MULTIPLES = {
         f"{FAR:g} times the grad_output does not give {FAR:g} times the gradient of {{name}}.",
     ),
 }
+
+
+def _agree(evidence: Evidence, pull: str, got: Tensor | None, wanted: Tensor | None) -> bool:
+    """Whether two gradients agree, or differ by what rounding leaves of terms that cancel."""
+    if same(got, wanted) or got is None or wanted is None:
+        return same(got, wanted)
+    off = (got - wanted).abs()
+    slack = _cancellation(evidence, pull) + _coarseness(evidence, pull) * size(wanted)
+    return bool(torch.isfinite(off).all()) and size(off) <= slack
+
+
+def _coarseness(evidence: Evidence, pull: str) -> float:
+    """Return the relative precision of grad_output: an output in float32 makes it float32 too."""
+    gs = evidence.pulls[pull].grad_outputs
+    return max(resolution(g) for g in gs if g is not None)
+
+
+def _cancellation(evidence: Evidence, pull: str) -> float:
+    """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
+    upstream = max(size(g) for g in evidence.pulls[pull].grad_outputs if g is not None)
+    rise = max(size(output) for output in evidence.forward.outputs if is_float(output))
+    run = max(size(evidence.inputs[position]) for position in evidence.wanted)
+    return CANCELLATION * upstream * max(1.0, rise / run if run else 1.0)
 
 
 def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.mismatch import Mismatch, within
+from autograd_course.doctor.rules.labels import labeled
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
@@ -49,6 +50,9 @@ def region(m: Mismatch) -> str | None:
         if instead or chance < 0.01:
             what = f" ({instead} there)" if instead else ""
             return f"the gradient of {m.name} is right elsewhere and wrong where {where}{what}"
+    if label := labeled(m):
+        what = f" ({instead} there)" if instead else ""
+        return f"the gradient of {m.name} is right elsewhere and wrong where {label}{what}"
     if _ties(m, right):
         return f"the gradient of {m.name} is right elsewhere and wrong where several elements tie"
     return None
@@ -70,7 +74,7 @@ def _instead(m: Mismatch) -> str | None:
             return name
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
-        if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()):
+        if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()) and not 0.99 < ratio[0] < 1.01:
             return f"it is {float(ratio[0]):.4g} times the true one"
     return None
 
@@ -101,9 +105,9 @@ def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the likeliest number between two: an argument of the call, 0, or few digits."""
+    """Return the likeliest number between two: 0, an argument of the call, or few digits."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
-    for likely in (*numbers, *(-v for v in numbers), 0):
+    for likely in (0, *numbers, *(-v for v in numbers)):
         if low <= likely <= high:
             return f"{likely:g}"
     rounded = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 5))

@@ -32,7 +32,8 @@ class Rule:
     """One entry of the catalogue.
 
     ``after`` names families whose errors explain this rule's finding, or single rules; such a
-    finding is not reported again.
+    finding is not reported again. ``explains`` says the same from the other side: which families'
+    or rules' findings an error of this rule explains.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Rule:
     lesson: str
     decide: Decide
     after: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
 
     def __call__(self, evidence: Evidence) -> Finding | None:
         """Return the finding, or ``None`` where the evidence does not show this fault."""
@@ -71,13 +73,14 @@ def rule(
     hint: str,
     lesson: str,
     after: tuple[str, ...] = (),
+    explains: tuple[str, ...] = (),
 ) -> Callable[[Decide], Decide]:
     """Register a deciding function under a fixed name; work is done in order of registration."""
 
     def register(decide: Decide) -> Decide:
         if name in RULES:
             raise ValueError(f"rule {name!r} is registered twice")
-        RULES[name] = Rule(name, family, severity, title, hint, lesson, decide, after)
+        RULES[name] = Rule(name, family, severity, title, hint, lesson, decide, after, explains)
         return decide
 
     return register

@@ -1,4 +1,4 @@
-"""Rules of state: what one call leaves behind for another."""
+"""Rules of state: what one call, or one backward, leaves behind for another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import torch
 
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.mismatch import element, number, plain, same, unraveled
+from autograd_course.doctor.rules.agreement import disagreement, twins
 from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import raised
 
 
 @rule(
@@ -43,3 +45,21 @@ def shared_state(evidence: Evidence) -> Seen | None:
             {"input": name, "witness": f"{element(name, index)}: {told}"},
         )
     return None
+
+
+@rule(
+    "not-reentrant",
+    "state",
+    "error",
+    "a second backward through the same graph is not like the first",
+    hint="With retain_graph=True the engine calls backward again on the same ctx: what does the "
+    "first time change there, or take away?",
+    lesson="02_ctx_rules",
+    after=("contract", "shared-state"),
+)
+def not_reentrant(evidence: Evidence) -> Seen | None:
+    for twin in twins(evidence, "second backward"):
+        if failure := twin.failure:
+            said = (failure.text or failure.kind).splitlines()[0].partition(". ")[0]
+            return Seen(f"{failure.kind} {twin.how}: {said}", raised(failure), severity="warning")
+    return disagreement(evidence, "second backward")

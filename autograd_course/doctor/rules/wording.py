@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,13 @@ def ordinal(pull: str) -> str:
     """Return which output a pull named ``only k`` uses, in words."""
     k = int(pull.removeprefix("only "))
     return ("first", "second", "third", "fourth")[k] if k < 4 else f"{k + 1}th"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names as an enumeration, in which many are only counted."""
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def shape(sizes: torch.Size) -> str:

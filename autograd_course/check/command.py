@@ -1,0 +1,140 @@
+"""The command ``check``: its options, its output and its exit codes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+
+import typer
+from rich.console import Console
+
+from autograd_course.check.stdout import own_stdout
+
+if TYPE_CHECKING:
+    from autograd_course.doctor import Diagnosis
+
+NO_ERROR, ERROR, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
+
+EPILOG = """\
+TARGET is package.module:name or path/to/file.py:name; the current folder
+is searched first.
+
+INPUTS describes each argument of an example call, separated by spaces:
+  f64[3,4]        standard normal numbers; f64[] has no dimensions;
+  f64[3]>0        numbers above 0; likewise f64[3]<1 and f64[3](-1,1);
+  i64[5]          integers from 0 to 9;
+  i64[5]<4        integers from 0 to 3; i64[5](2,6) are from 2 to 5;
+  bool[3]         true or false;
+  const f64[3]    not differentiated, while the others are;
+  0.5 'sum' (2,2) None    numbers, strings, tuples and so on.
+Types: f16 f32 f64 bf16 c64 c128 i32 i64 bool. Or INPUTS is a TARGET:
+a callable that returns the arguments, or a tuple of them.
+
+What your code prints goes to stderr: stdout holds the report alone.
+
+Exit codes: 0 no error found; 1 an error found, or with --strict a warning;
+2 not understood; 3 could not be examined.
+"""
+
+
+class Level(StrEnum):
+    """How far ``diagnose`` looks."""
+
+    standard = "standard"
+    full = "full"
+
+
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A Function, or a callable built on some.")
+    ],
+    inputs: Annotated[
+        str | None, typer.Option(metavar="INPUTS", help="An example call, as 'f64[3,4] 0.5'.")
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET", help="Draws further inputs with a torch.Generator."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET", help="The same in operations that PyTorch differentiates."),
+    ] = None,
+    surrogate: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="What backward is the derivative of.")
+    ] = None,
+    intentional: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="A rule that is by design; repeatable.")
+    ] = None,
+    double_backward: Annotated[
+        bool | None,
+        typer.Option(
+            "--double-backward/--no-double-backward",
+            help="Whether second derivatives must be right.",
+        ),
+    ] = None,
+    level: Annotated[
+        Level, typer.Option(help="full: also what is slow to find out or only worth knowing.")
+    ] = Level.standard,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the inputs and all else.")] = 0,
+    time_limit: Annotated[
+        float, typer.Option(min=0, help="Seconds for one pass; 0: as long as it takes.")
+    ] = 30.0,
+    strict: Annotated[bool, typer.Option("--strict", help="A warning fails as well.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
+    ] = None,
+) -> None:
+    """Examine an autograd Function of your own, and say what is wrong with it."""
+    out = own_stdout()
+    diagnosis = _diagnosed(
+        target,
+        inputs,
+        sampler=sampler,
+        reference=reference,
+        surrogate=surrogate,
+        intentional=intentional or (),
+        double_backward=double_backward,
+        level=level.value,
+        seed=seed,
+        time_limit=time_limit,
+    )
+    _show(diagnosis, out, json, html)
+    if strict and diagnosis.ok and not diagnosis.passes(warnings=True):
+        typer.echo("With --strict, a warning fails as an error does.", err=True)
+    raise typer.Exit(NO_ERROR if diagnosis.passes(warnings=strict) else ERROR)
+
+
+def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
+    """Return the diagnosis, or end with the sentence that says why there is none."""
+    from autograd_course.check.errors import NotUnderstoodError
+    from autograd_course.check.running import checked
+    from autograd_course.doctor import DoctorError
+
+    try:
+        return checked(target, inputs, **options)
+    except NotUnderstoodError as error:
+        _end(str(error), NOT_UNDERSTOOD)
+    except DoctorError as error:
+        _end(str(error), NOT_EXAMINED)
+
+
+def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> None:
+    from autograd_course.check.documents import as_json, as_page
+
+    if json:
+        print(as_json(diagnosis), file=out, flush=True)
+    else:
+        Console(file=out, soft_wrap=True).print(diagnosis)
+    if html is None:
+        return
+    try:
+        html.write_text(as_page(diagnosis), encoding="utf-8")
+    except OSError as error:
+        _end(f"{html} cannot be written: {error.strerror}.", NOT_UNDERSTOOD)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(code)

@@ -1,0 +1,75 @@
+"""The call on which a Function is examined: described, made by the user's code, or sampled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+from autograd_course.check.errors import NotUnderstoodError, raised
+from autograd_course.check.specs import inputs_from
+from autograd_course.check.targets import is_target, load
+
+Sampler = Callable[[torch.Generator], Any]
+
+
+def example(
+    target: str, fn: Any, text: str | None, sampler: Sampler | None, seed: int
+) -> tuple[Any, ...]:
+    """Return the arguments that ``--inputs`` stands for, or else the first that a sampler draws.
+
+    Raises :class:`NotUnderstoodError` where there are too few: that is no fault of the Function.
+    """
+    if text is not None:
+        made = _made(text, seed)
+    elif sampler is not None:
+        rng = torch.Generator().manual_seed(seed)
+        made = _called("the sampler", partial(sampler, rng))
+    else:
+        needed = ", ".join(left_out(fn, 0)) or "arguments"
+        raise NotUnderstoodError(
+            f"{target} needs {needed}: describe each in --inputs, as in --inputs 'f64[3,4] 0.5', "
+            "or name what makes them, as in --inputs file.py:make_inputs."
+        )
+    arguments = tuple(made) if isinstance(made, tuple | list) else (made,)
+    if missing := left_out(fn, len(arguments)):
+        raise NotUnderstoodError(f"{target} needs {', '.join(missing)} too: add to the inputs.")
+    return arguments
+
+
+def _made(text: str, seed: int) -> Any:
+    if not is_target(text):
+        return inputs_from(text, seed)
+    found = load(text)
+    return _called(text, found) if callable(found) else found
+
+
+def _called(name: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise raised(f"Calling {name}", error) from error
+
+
+def left_out(fn: Any, given: int) -> list[str]:
+    """Return the parameters without a default that a call with so many arguments leaves out.
+
+    None where the signature does not tell, or is at fault itself: that is for the doctor to say.
+    """
+    called, skipped = fn, 0
+    if isinstance(fn, type):
+        if not issubclass(fn, Function) or inspect.isfunction(vars(fn).get("forward")):
+            return []
+        called, skipped = fn.forward, int(fn.setup_context is Function.setup_context)
+    elif isinstance(fn, torch.nn.Module):
+        called = fn.forward
+    try:
+        parameters = list(inspect.signature(called).parameters.values())[skipped:]
+    except (TypeError, ValueError):
+        return []
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p.name for p in positional[given:] if p.default is p.empty]

@@ -1,0 +1,67 @@
+"""One run of ``check``: what was named is loaded, and diagnosed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import torch
+
+from autograd_course.check.errors import NotUnderstoodError, meant
+from autograd_course.check.example import example
+from autograd_course.check.targets import load
+from autograd_course.doctor import RULES, Diagnosis, diagnose
+
+
+def checked(
+    target: str,
+    inputs: str | None,
+    *,
+    sampler: str | None = None,
+    reference: str | None = None,
+    surrogate: str | None = None,
+    intentional: Collection[str] = (),
+    seed: int = 0,
+    **options: Any,
+) -> Diagnosis:
+    """Diagnose what a target names; the other options of ``diagnose`` are handed on.
+
+    Raises :class:`NotUnderstoodError` for what cannot be loaded, and ``DoctorError`` for what
+    cannot be examined.
+    """
+    _require_rules(intentional)
+    _seed(seed)
+    fn, draw = load(target), _callable("--sampler", sampler)
+    return diagnose(
+        fn,
+        example(target, fn, inputs, draw, seed),
+        sampler=draw,
+        reference=_callable("--reference", reference),
+        surrogate=_callable("--surrogate", surrogate),
+        intentional=intentional,
+        seed=seed,
+        **options,
+    )
+
+
+def _require_rules(names: Collection[str]) -> None:
+    for name in names:
+        if name not in RULES:
+            raise NotUnderstoodError(f"There is no rule {name}" + meant(name, RULES))
+
+
+def _seed(seed: int) -> None:
+    """Seed what the user's modules may draw from, at import too."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def _callable(option: str, target: str | None) -> Callable[..., Any] | None:
+    found = None if target is None else load(target)
+    if found is not None and not callable(found):
+        kind = type(found).__name__
+        raise NotUnderstoodError(f"{option} {target} is of type {kind}: name a callable.")
+    return found

@@ -1,0 +1,100 @@
+"""Objects named on a command line: ``package.module:name`` or ``path/to/file.py:name``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from autograd_course.check.errors import NotUnderstoodError, meant, raised
+
+_TARGET = re.compile(r"(?P<where>.+\.py|\w+(\.\w+)*):(?P<name>\w+(\.\w+)*)")
+
+
+def is_target(text: str) -> bool:
+    """Whether a text is written as a target is."""
+    return _TARGET.fullmatch(text) is not None
+
+
+def load(target: str) -> Any:
+    """Return the object that a target names; its module is imported, the current folder first.
+
+    Raises :class:`NotUnderstoodError` where there is no such module, file or attribute, and where
+    importing it raises.
+    """
+    split = _TARGET.fullmatch(target)
+    if split is None:
+        raise NotUnderstoodError(
+            f"{target!r} names no object: write package.module:Function or "
+            "path/to/file.py:Function."
+        )
+    where, name = split["where"], split["name"]
+    _importable(Path.cwd())
+    module = _from_file(Path(where)) if where.endswith(".py") else _imported(where, where)
+    return _attribute(module, where, name)
+
+
+def _importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _from_file(path: Path) -> ModuleType:
+    """Import a file as the module that it is: inside its package, if it lies in one."""
+    if not path.is_file():
+        beside = [other.stem for other in path.parent.glob("*.py")]
+        raise NotUnderstoodError(f"There is no file {path}" + meant(path.stem, beside, ".py"))
+    folder, names = path.resolve().parent, [path.stem]
+    while (folder / "__init__.py").is_file():
+        folder, names = folder.parent, [folder.name, *names]
+    _importable(folder)
+    module = _imported(".".join(names), os.fspath(path))
+    if not (module.__file__ and path.samefile(module.__file__)):
+        raise NotUnderstoodError(
+            f"{path} cannot be imported, because another module is named {module.__name__} as "
+            "well: rename the file."
+        )
+    return module
+
+
+def _imported(name: str, shown: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if f"{name}.".startswith(f"{missing}."):
+            known = _modules_beside(missing)
+            raise NotUnderstoodError(
+                f"There is no module {missing}" + meant(missing, known)
+            ) from None
+        raise raised(f"Importing {shown}", error) from error
+    except (Exception, SystemExit) as error:  # a script without a main guard exits at import
+        raise raised(f"Importing {shown}", error) from error
+
+
+def _modules_beside(name: str) -> Iterator[str]:
+    """Yield the modules that lie where one was looked for in vain."""
+    parent, dot, _ = name.rpartition(".")
+    folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
+    for folder in map(Path, folders):
+        for path in folder.iterdir():
+            if path.suffix == ".py" or path.is_dir():
+                yield f"{parent}{dot}{path.stem}"
+
+
+def _attribute(module: ModuleType, where: str, name: str) -> Any:
+    found, path = module, where
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise NotUnderstoodError(
+                f"There is no {part} in {path}" + meant(part, dir(found))
+            ) from None
+        path = f"{path}:{part}" if path == where else f"{path}.{part}"
+    return found

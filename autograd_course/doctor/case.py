@@ -1,0 +1,77 @@
+"""One question to the doctor: what to examine, on what, and what is known of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autograd_course.doctor.calls import is_plain
+from autograd_course.doctor.diagnosis import DoctorError, Finding
+from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.examination import Sampler, examine, on_example
+from autograd_course.doctor.inside import functions_inside
+from autograd_course.doctor.judge import judge
+from autograd_course.doctor.probes import Level, Probe, probes_for
+from autograd_course.doctor.session import Session
+from autograd_course.doctor.subject import Subject, subject_of
+from autograd_course.doctor.truth import establish
+from autograd_course.doctor.verdict import Findings, together
+
+
+@dataclass(frozen=True)
+class Case:
+    """The subject, the caller's example, and what is declared of the subject."""
+
+    subject: Subject
+    args: tuple[Any, ...]
+    sampler: Sampler | None
+    reference: Callable[..., Any] | None
+    surrogate: Callable[..., Any] | None
+    intentional: Collection[str]
+    level: Level
+    double_backward: bool | None
+
+    def examined(self, seed: int) -> list[Evidence]:
+        """Run the subject on the example and on others, and put the truth beside what was seen."""
+        seen = examine(
+            self.subject,
+            self.args,
+            self.sampler,
+            seed,
+            self._further,
+            any_output=self.reference is not None,
+        )
+        return [establish(evidence, self.reference, self.surrogate, seed) for evidence in seen]
+
+    @property
+    def _further(self) -> tuple[Probe, ...]:
+        return probes_for(self.level, self.double_backward)
+
+    def judged(self, seen: Sequence[Evidence], seed: int) -> list[Findings]:
+        """Return the findings on each evidence, those on Functions inside with the example's."""
+        example, *others = [judge(evidence, self.intentional) for evidence in seen]
+        if self.subject.function is None:
+            example = together(example, tuple(self._inside(seen[0], seed)))
+        return [example, *others]
+
+    def _inside(self, example: Evidence, seed: int) -> Iterator[Finding]:
+        """Yield what is found on the Functions that a callable calls, under their names."""
+        session = Session(self.subject, example.inputs, example.wanted, seed)
+        around = self.subject.around
+        for call in list(functions_inside(session.run, around)):
+            # What an argument holds cannot be copied along; but what is reached anyway is lent.
+            if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
+                continue
+            with contextlib.suppress(DoctorError):  # its own arguments may lie beyond examining
+                inner = subject_of(call.function, len(call.args))
+                inner = replace(inner, around=around, passed=call.passed)
+                evidence = on_example(inner, call.args, seed, self._further)
+                for found in judge(establish(evidence, None, None, seed), self.intentional):
+                    yield _named(found, call.function.__name__)
+
+
+def _named(found: Finding, function: str) -> Finding:
+    message = f"in {function}, {found.message}"
+    return replace(found, message=message, evidence={**found.evidence, "function": function})

@@ -1,0 +1,122 @@
+"""Which operations a block of code runs, and which of them lead to a result.
+
+Operations are counted, not timed: a count is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Memory = frozenset[torch.UntypedStorage]  # told apart by identity; held, so that none is reused
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: its name, the memory that it reads and the memory that it writes."""
+
+    name: str
+    reads: Memory
+    writes: Memory
+
+
+class Recording(TorchDispatchMode):
+    """A block in which every operation on tensors is noted.
+
+    Free of charge are views (``transpose``, ``detach``) and new tensors for which no other's values
+    are read (``zeros_like``, ``empty``). One fused kernel is one operation.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: list[Operation] = []
+        self._read_by_python: Memory = frozenset()  # .item() and ==: where they lead is not seen
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation and note it."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        reads, made = memory([*args, *kwargs.values()]), memory([result])
+        writes = made - reads | memory(changed_by(func, args, kwargs))
+        if not made and not writes:
+            self._read_by_python |= reads
+        elif writes and reads and not _only_makes(func):
+            self.operations.append(Operation(func.overloadpacket.__name__, reads, writes))
+        return result
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The operations' names, in order."""
+        return tuple(operation.name for operation in self.operations)
+
+    def leading_to(self, result: Any) -> set[int]:
+        """Return the positions of the operations on whose outcome a result depends."""
+        wanted, found = set(memory([result]) | self._read_by_python), set()
+        for position, operation in reversed(list(enumerate(self.operations))):
+            if operation.writes & wanted:
+                found.add(position)
+                wanted |= operation.reads
+        return found
+
+
+class OneDevice(TorchDispatchMode):
+    """A block in which no tensor is filled from one on another device.
+
+    Between real devices PyTorch copies without a word, and the mistake shows elsewhere.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation, unless it fills a tensor from another device."""
+        kwargs = kwargs or {}
+        given = {t.device.type for t in tensors_in([*args, *kwargs.values()]) if t.dim()}
+        for filled in tensors_in(changed_by(func, args, kwargs)):
+            if len(given) > 1 and filled.dim():
+                others = ", ".join(sorted(given - {filled.device.type}))
+                raise RuntimeError(f"one on device {filled.device.type} is filled from {others}")
+        return func(*args, **kwargs)
+
+
+def memory(values: Iterable[Any]) -> Memory:
+    """Return the memory of all tensors among values and in lists and dictionaries of them.
+
+    A sparse tensor has no memory of its own, but that of its indices and values.
+    """
+    return frozenset(
+        tensor.untyped_storage() for tensor in tensors_in(values) if tensor.layout is torch.strided
+    )
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Yield the tensors among values and in lists and dictionaries of them."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
+
+
+def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Yield the arguments that an operation changes in place."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield args[position] if position < len(args) else kwargs.get(argument.name)
+
+
+def _only_makes(func: Any) -> bool:
+    """Whether an operation takes a tensor for its shape, dtype and device alone."""
+    name: str = func.overloadpacket.__name__
+    return name.endswith("_like") or name.startswith("new_")

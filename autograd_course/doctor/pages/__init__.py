@@ -1,0 +1,85 @@
+"""A page for each rule: what it says, wrong and right code, and an experiment that shows the harm.
+
+The pages are Markdown files beside this module, named for their rule. Their Python blocks run from
+top to bottom in one namespace (:data:`GIVEN`); a ``text`` block holds what the block above prints.
+Under "Wrong" and "Right" the last expression is a diagnosis.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+from autograd_course.doctor.rules import RULES, Rule
+
+# What a reader has at hand in every block.
+GIVEN = """\
+import torch
+import torch.nn.functional as F
+from torch.autograd import Function
+
+from autograd_course import diagnose
+
+torch.manual_seed(0)
+"""
+
+
+def page(name: str) -> str:
+    """Return the page of a rule as Markdown: the title, what and how bad it is, then the text."""
+    rule = RULES[name]
+    text = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
+    return f"# {name}\n\n{summary(rule)}\n\n{text}"
+
+
+def summary(rule: Rule) -> str:
+    """Return one line on a rule: its severity, what it says, the lesson that teaches it."""
+    return f"*{rule.severity}*: {rule.title}. Taught in lesson `{rule.lesson}`."
+
+
+def contents() -> str:
+    """Return all rules with what they say, in a table for each family."""
+    families = dict.fromkeys(rule.family for rule in RULES.values())
+    return "\n\n".join(_table(family) for family in families)
+
+
+def book() -> str:
+    """Return all pages as one document, with the table of contents before them."""
+    linked = re.sub(r"^\| `(.+?)`", r"| [`\1`](#\1)", contents(), flags=re.MULTILINE)
+    pages = "\n\n".join(_lowered(page(name)).rstrip() for name in RULES)
+    return f"{_PREFACE}\n{linked}\n\n{pages}\n"
+
+
+def _table(family: str) -> str:
+    rows = [
+        f"| `{rule.name}` | {rule.severity} | {rule.title} | {rule.lesson} |"
+        for rule in RULES.values()
+        if rule.family == family
+    ]
+    head = "| rule | severity | what it says | lesson |\n| --- | --- | --- | --- |"
+    return "\n".join([f"**{family.capitalize()}**", "", head, *rows])
+
+
+def _lowered(text: str) -> str:
+    """Return Markdown with every heading one level down, code left alone."""
+    inside = False
+    lines = []
+    for line in text.splitlines():
+        inside ^= line.startswith("```")
+        lines.append(f"#{line}" if line.startswith("#") and not inside else line)
+    return "\n".join(lines)
+
+
+_PREFACE = f"""\
+# The rules of diagnose
+
+What `diagnose` can find, in the order in which it looks. An **error** means that a gradient, or
+the forward, is wrong for some legal use; a **warning** that it is right today and breaks or wastes
+in a use that the author probably has not tried; an **info** is worth knowing. The same text is
+printed by `autograd-course explain RULE`. Every block of code below runs, top to bottom within a
+rule, after
+
+```python
+{GIVEN}```
+
+<!-- Written by `make notebooks` from autograd_course/doctor/pages; not by hand. -->
+"""

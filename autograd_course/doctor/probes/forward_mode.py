@@ -1,0 +1,110 @@
+"""Hold forward mode against backward mode: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩, without any differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from autograd_course.doctor.calls import attempt
+from autograd_course.doctor.differences import flat
+from autograd_course.doctor.evidence import Evidence, Failure, Twin
+from autograd_course.doctor.mismatch import resolution
+from autograd_course.doctor.passes import both_ways, drawn
+from autograd_course.doctor.probes.confirmed import Plain, asked
+from autograd_course.doctor.probes.definitions import definitions
+from autograd_course.doctor.probes.twins import output_names
+from autograd_course.doctor.randomness import generator
+from autograd_course.doctor.session import Session
+
+TANGENTS = 21  # a stream of random numbers
+ROUNDING = 1e-6  # of what is added up: a step in float32 inside forward is no mistake
+
+ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
+
+
+def forward_mode(session: Session, evidence: Evidence) -> Evidence:
+    """Put tangents beside gradients, where every Function in the graph brings its own jvp."""
+    functions = definitions(session)
+    if not functions or any(function.jvp is Function.jvp for function in functions):
+        return evidence
+    return asked(session, evidence, _question)
+
+
+def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+    rng = generator(session.seed, TANGENTS)
+    likes = [plain.inputs[position] for position in session.wanted]
+    tangents = dict(zip(session.wanted, drawn(likes, rng), strict=True))
+    gradients = list(_by_output(session, plain))
+    for how, moving in _moving(evidence, tangents):
+        came = attempt(lambda: _pushed(session, plain.inputs, moving))  # noqa: B023 - called here
+        if not isinstance(came, Failure):
+            yield from _compared(how, plain.grad_outputs, came, gradients, moving)
+        elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
+            yield Twin("jvp", how, failure=came, stage="forward mode")
+
+
+def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
+    """Yield each tangent alone, the others being zero, and then all together."""
+    names = [evidence.name(position) for position in tangents]
+    alone = " alone" if len(names) > 1 else ""
+    for name, position in zip(names, tangents, strict=True):
+        yield f"with a tangent of {name}{alone}", {position: tangents[position]}
+    if alone:
+        yield f"with tangents of {', '.join(names)}", tangents
+
+
+def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
+    """Yield the gradients that each output sends back by itself."""
+    gs = plain.grad_outputs
+    if len(gs) == 1:
+        yield dict(zip(session.wanted, plain.done.grads, strict=True))
+        return
+    for k in range(len(gs)):
+        only = [g if j == k else None for j, g in enumerate(gs)]
+        grads = both_ways(session, only, inputs=plain.inputs).grads
+        yield dict(zip(session.wanted, grads, strict=False))
+
+
+def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> list[Tensor | None]:
+    """Push tangents through one call in forward mode."""
+
+    def dual(args: list[Any]) -> list[Any]:
+        pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
+        return [arg if v is None else forward_ad.make_dual(arg, v.clone()) for arg, v in pairs]
+
+    with forward_ad.dual_level():
+        floats = session.run(inputs=inputs, wanted=(), arrange=dual).floats
+        pushed = [forward_ad.unpack_dual(out).tangent for out in floats]
+        return [None if tangent is None else tangent.detach().clone() for tangent in pushed]
+
+
+def _compared(
+    how: str,
+    grad_outputs: Sequence[Tensor],
+    pushed: Sequence[Tensor | None],
+    gradients: Sequence[ByPosition],
+    tangents: ByPosition,
+) -> Iterator[Twin]:
+    """Yield both numbers for each output."""
+    names = output_names(len(grad_outputs))
+    for name, g, tangent, grads in zip(names, grad_outputs, pushed, gradients, strict=True):
+        came, size, coarse = _inner([(g, tangent)])
+        pairs = [(v, grads.get(position)) for position, v in tangents.items()]
+        should, other_size, other_coarse = _inner(pairs)
+        larger = max(abs(came), abs(should)) or 1.0
+        # Relative to the terms, not to their sum: that may be small because they cancel.
+        tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
+        numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (came, should)]
+        yield Twin("jvp", how, (name,), numbers[0], numbers[1], tolerance)
+
+
+def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
+    """Return a sum of inner products, the size of its terms, and how coarse the second are."""
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    terms = flat([]) if not known else torch.cat([flat([a]) * flat([b]) for a, b in known])
+    coarse = max((resolution(other) for _, other in known), default=0.0)
+    return float(terms.sum()), float(terms.norm()), coarse

@@ -1,0 +1,59 @@
+"""The Jacobian as backward has it: its answers to one-hot cotangents.
+
+It is asked for where the gradient is not known to be right, to be shown beside the Jacobian by
+differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import attempt
+from autograd_course.doctor.differences import as_real, flat
+from autograd_course.doctor.evidence import Evidence, Failure, Rows
+from autograd_course.doctor.passes import gradients
+from autograd_course.doctor.session import Run, Session
+
+MOST_OF_AN_OUTPUT = 48
+MOST_ROWS = 96
+
+
+def rows(session: Session, evidence: Evidence) -> Evidence:
+    """Send one-hot cotangents back through one graph, one for each of the first elements."""
+    if not evidence.jacobian:
+        return evidence
+    run = attempt(session.run)
+    if isinstance(run, Failure):
+        return evidence
+    index = torch.tensor(list(_first_elements(run))[:MOST_ROWS], dtype=torch.long)
+    found = attempt(lambda: [_row(run, int(i)) for i in index])
+    if isinstance(found, Failure) or not found:
+        return evidence
+    matrices = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+    return replace(evidence, rows=Rows(index, matrices))
+
+
+def _first_elements(run: Run) -> Iterator[int]:
+    """Yield the flat positions, among all outputs, of the first elements of each."""
+    start = 0
+    for output in run.floats:
+        count = as_real(output).numel()
+        yield from range(start, start + min(count, MOST_OF_AN_OUTPUT))
+        start += count
+
+
+def _row(run: Run, i: int) -> list[Tensor]:
+    """Return the gradient of every leaf, flat and real, for one element of the outputs."""
+    cotangents = [torch.zeros_like(out) for out in run.floats]
+    for g in cotangents:
+        real = as_real(g).view(-1)
+        if 0 <= i < real.numel():
+            real[i] = 1.0
+        i -= real.numel()
+    grads = gradients(run, cotangents, retain_graph=True)
+    pairs = zip(run.leaves, grads, strict=True)
+    return [flat([torch.zeros_like(leaf) if grad is None else grad]) for leaf, grad in pairs]

@@ -1,0 +1,126 @@
+"""Differentiate backward in its turn: by autograd, and by differences.
+
+With a weight h for every element of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd derives it
+through the graph that backward leaves; central differences of backward itself need no graph and
+are the truth, because the first order is already known to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.calls import attempt
+from autograd_course.doctor.differences import STEP, derivative, flat, moved_by
+from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
+from autograd_course.doctor.passes import both_ways, drawn
+from autograd_course.doctor.probes.directions import smooth_directions
+from autograd_course.doctor.probes.double_backward import (
+    Derived,
+    Projection,
+    Row,
+    double_backward,
+    total,
+)
+from autograd_course.doctor.session import Session
+
+RELATIVE = 1e-3  # of a second derivative: a missing term is far larger, differences' errors smaller
+ROUNDING = 1e-10  # of weights and cotangents: what is left where everything cancels
+
+
+def second_order(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in the second derivatives, along directions in which forward is smooth."""
+    if evidence.pulls.get("other") is None or evidence.pulls["other"].failure:
+        return evidence
+    question = _Question(session, evidence)
+    seen = attempt(lambda: question.by_autograd(follow=True))
+    failure = seen if isinstance(seen, Failure) else seen.delayed
+    if isinstance(seen, Failure):
+        seen = attempt(lambda: question.by_autograd(follow=False))
+    if isinstance(seen, Failure):
+        return replace(evidence, second_order=SecondOrder((), failure, seen))
+    found = tuple(question.compared(seen.rows))
+    return replace(evidence, second_order=SecondOrder(found, failure))
+
+
+def second_order_asked(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in the same for a Function that is meant to be differentiated twice."""
+    return replace(second_order(session, evidence), second_order_asked=True)
+
+
+class _Question:
+    """Which gradients are differentiated, by what, along which directions."""
+
+    def __init__(self, session: Session, evidence: Evidence) -> None:
+        once, other = evidence.pulls["random"], evidence.pulls["other"]
+        self.session = session
+        self.names = tuple(evidence.name(position) for position in session.wanted)
+        self.grad_outputs = tuple(g for g in once.grad_outputs if g is not None)
+        self.grads, self.grads_of_other = (self._flat(pull.grads) for pull in (once, other))
+        rng = torch.Generator().manual_seed(session.seed + 2)
+        likes = [session.inputs[position] for position in session.wanted]
+        self.along = Projection(
+            weights=tuple(flat([weight]) for weight in drawn(likes, rng)),
+            directions=tuple(flat([vector]) for vector in smooth_directions(evidence)),
+            other=tuple(flat([g]) for g in other.grad_outputs if g is not None),
+        )
+
+    def by_autograd(self, *, follow: bool) -> Derived:
+        return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
+
+    def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
+        """Yield it beside the truth: by all inputs at once, and by each where that is off."""
+        slots = range(len(self.names))
+        together = self._by_inputs(rows, slots)
+        if together and not any(found.wrong for found in together):
+            yield from together
+        else:
+            for slot in slots:
+                yield from self._by_inputs(rows, [slot])
+        if len(rows[0]) > len(slots):  # linear in grad_output: its derivative is what it gives
+            other = self.grads_of_other
+            yield from self._beside("grad_output", [row[-1] for row in rows], other, 0 * other)
+
+    def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
+        """Move some inputs together; nothing where backward has a kink on the way."""
+        value, error, smooth = derivative(self._moving(slots), STEP, self.grads, 1.0)
+        if not smooth:
+            return []
+        by = ", ".join(self.names[slot] for slot in slots)
+        came = [total([row[slot] for slot in slots]) for row in rows]
+        return list(self._beside(by, came, value, error))
+
+    def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
+        """Return all gradients as a function of how far some inputs are moved."""
+        places = [self.session.wanted[slot] for slot in slots]
+
+        def gradient(offset: float) -> Tensor:
+            offsets = [offset * self.along.directions[slot] for slot in slots]
+            inputs = moved_by(self.session.inputs, places, offsets)
+            done = both_ways(self.session, self.grad_outputs, inputs=inputs)
+            nowhere = torch.full_like(self.grads, torch.nan)
+            return nowhere if done.failure else self._flat(done.grads)
+
+        return gradient
+
+    def _beside(
+        self, by: str, came: Sequence[float | None], value: Tensor, error: Tensor
+    ) -> Iterator[SecondDerivative]:
+        """Yield what came for each gradient beside ⟨h, ·⟩ of its part of the truth."""
+        weights = self.along.weights
+        lengths = [len(h) for h in weights]
+        rounding = ROUNDING * float(flat(self.grad_outputs).norm())
+        parts = zip(
+            self.names, came, weights, value.split(lengths), error.split(lengths), strict=True
+        )
+        for of, number, h, v, e in parts:
+            within = 3 * (e @ h.abs()) + RELATIVE * (v * h).norm() + rounding * h.norm()
+            yield SecondDerivative(of, by, number, float(v @ h), float(within))
+
+    def _flat(self, grads: Sequence[Tensor | None]) -> Tensor:
+        likes = (self.session.inputs[position] for position in self.session.wanted)
+        pairs = zip(likes, grads, strict=True)
+        return flat([torch.zeros_like(like) if g is None else g for like, g in pairs])

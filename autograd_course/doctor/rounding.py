@@ -1,0 +1,65 @@
+"""What rounding to float32 explains, and what it does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+EPS = torch.finfo(torch.float32).eps
+LARGEST = torch.finfo(torch.float32).max ** 0.5  # what is larger has no room for its square
+EXCESSIVE = 50.0  # sums, products and library routines stay well below this multiple of the noise
+USELESS = 0.3  # of the size: no digit is left, so that this is another result, not a coarse one
+
+Values = tuple[Tensor | None, ...]  # of a call: its outputs, then the gradients
+
+
+def each(operation: Callable[..., Tensor], *values: Values) -> Values:
+    """Apply an operation to the tensors in the same place, ``None`` where there is none."""
+    return tuple(
+        None if any(t is None for t in place) else operation(*place)
+        for place in zip(*values, strict=True)
+    )
+
+
+def alike(one: Values, other: Values) -> bool:
+    """Whether two calls returned tensors of the same shapes in the same places."""
+    shapes = [[v if v is None else v.shape for v in values] for values in (one, other)]
+    return shapes[0] == shapes[1]
+
+
+def distance(one: Tensor, other: Tensor) -> Tensor:
+    """Return how far apart two tensors are."""
+    return (one - other).abs()
+
+
+def peaks(values: Values) -> list[float]:
+    """Return the largest magnitude in each tensor: 0 without elements, inf or nan if one is."""
+    return [0.0 if v is None or not v.numel() else float(v.abs().max()) for v in values]
+
+
+def finite(values: Values) -> bool:
+    """Whether every element of every tensor is a finite number."""
+    return all(map(math.isfinite, peaks(values)))
+
+
+def representable(values: Values) -> bool:
+    """Whether float32 has room for every element of every tensor, and for its square."""
+    return all(peak < LARGEST for peak in peaks(values))
+
+
+def excess(error: Tensor | None, value: Tensor | None, noise: Tensor | None) -> float:
+    """Return how many times the noise an error is, in the median over a tensor's elements.
+
+    The median, because one element may fall on the other side of a step or a branch. Exact zeros
+    tell nothing; where not one digit is right, there is no precision to measure: 0.
+    """
+    if error is None or value is None or noise is None:
+        return 0.0
+    counted = torch.isfinite(error) & ((error != 0) | (value != 0))
+    error, size = error[counted], value.abs()[counted]
+    if not error.numel() or float(error.median()) > USELESS * float(size.median()):
+        return 0.0
+    return float(torch.where(error == 0, 0.0, error / noise[counted]).median())

@@ -1,0 +1,105 @@
+"""Rules of efficiency: what a right Function computes or keeps for nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from autograd_course.doctor.evidence import Evidence, Twin
+from autograd_course.doctor.probes.plain import KIND
+from autograd_course.doctor.rules.agreement import furthest, twins
+from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import listed, plural
+
+FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
+IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the caller's dtype
+
+
+@rule(
+    "wasted-gradient",
+    "efficiency",
+    "warning",
+    "a gradient is computed though nobody asks for it",
+    hint="ctx.needs_input_grad says, argument by argument, whether a gradient is asked for. Which "
+    "operations can be left out where it says no?",
+    lesson="02_ctx_rules",
+    after=FIRST_MAKE_IT_RIGHT,
+)
+def wasted_gradient(evidence: Evidence) -> Seen | None:
+    if not evidence.unasked:
+        return None
+    names = [evidence.name(seen.position) for seen in evidence.unasked]
+    operations = [seen.operations for seen in evidence.unasked]
+    first = (
+        f"the gradient of {names[0]} is computed ({_counted(operations[0])}) even where {names[0]} "
+        "asks for none"
+    )
+    others = f"; likewise that of {listed(names[1:])}" if names[1:] else ""
+    return Seen(
+        f"{first}{others}.", {"operations": dict(zip(names, map(list, operations), strict=True))}
+    )
+
+
+def _counted(operations: Sequence[str]) -> str:
+    """Write operations with their number, as in ``3 operations: mul twice, sum``."""
+    times = {1: "", 2: " twice"}
+    names = [name + times.get(n, f" {n} times") for name, n in Counter(operations).items()]
+    return f"{plural(len(operations), 'operation')}: {', '.join(names)}"
+
+
+@rule(
+    "oversaved",
+    "efficiency",
+    "warning",
+    "a tensor is saved whose values backward does not need",
+    hint="A saved tensor stays in memory until backward has run. Which tensors does the formula of "
+    "the derivative contain? A shape or a number can be kept as an attribute of ctx.",
+    lesson="06_memory_patterns",
+    after=FIRST_MAKE_IT_RIGHT,
+)
+def oversaved(evidence: Evidence) -> Seen | None:
+    idle = [kept for kept in evidence.kept if not kept.used]
+    if not idle:
+        return None
+    names = [" and ".join(kept.names) for kept in idle]
+    size = sum(kept.size for kept in idle)
+    are, its = ("are", "their") if len(names) > 1 else ("is", "its")
+    unpacked = any(kept.unpacked for kept in idle)
+    why_not = f"no gradient depends on {its} values" if unpacked else "never unpacked there"
+    return Seen(
+        f"{listed(names)} {are} saved for backward ({size} bytes {IN_FLOAT64}), but {why_not}.",
+        {"saved": names, "bytes": size},
+    )
+
+
+@rule(
+    "unneeded-function",
+    "efficiency",
+    "info",
+    "plain autograd does the same",
+    hint="A Function earns its place by a gradient of its own, by less memory, fewer operations or "
+    "better numbers than autograd's, or by code that autograd cannot follow.",
+    lesson="06_memory_patterns",
+    after=FIRST_MAKE_IT_RIGHT,
+)
+def unneeded_function(evidence: Evidence) -> Seen | None:
+    function, ordinary = (evidence.costs.get(name) for name in ("function", "plain"))
+    if function is None or ordinary is None or not _agree(twins(evidence, KIND)):
+        return None
+    # Piece by piece, because a sum that is smaller here need not be so for larger inputs.
+    if Counter(ordinary.sizes) - Counter(function.sizes):
+        return None
+    if not 0 < ordinary.operations <= function.operations:  # 0: there for its node, not its formula
+        return None
+    sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}
+    operations = {"plain": ordinary.operations, "function": function.operations}
+    return Seen(
+        "plain autograd on the same forward gives the same gradients at no greater cost: "
+        f"{sizes['plain']} bytes kept {IN_FLOAT64} (the Function: {sizes['function']}), "
+        f"{plural(ordinary.operations, 'operation')} (the Function: {function.operations}).",
+        {"bytes": sizes, "operations": operations},
+    )
+
+
+def _agree(both_ways: Iterable[Twin]) -> bool:
+    return all(not twin.failure and furthest(twin) is None for twin in both_ways)

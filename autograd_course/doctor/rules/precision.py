@@ -1,0 +1,85 @@
+"""Rules of precision: what a formula, or a cast, loses beyond rounding."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Evidence, Extreme
+from autograd_course.doctor.mismatch import SLACK, return_line, size, unraveled
+from autograd_course.doctor.rounding import EXCESSIVE, excess
+from autograd_course.doctor.rules.extremes import at, place
+from autograd_course.doctor.rules.registry import Seen, rule
+
+
+@rule(
+    "precision",
+    "layout",
+    "warning",
+    "far less precise than the dtype allows",
+    hint="Where do two nearly equal numbers cancel, or is a small one added to a large one? Look "
+    "for a formula in which the small quantity is computed on its own.",
+    lesson="08_debugging_clinic",
+    after=("contract", "linearity", "values", "layout"),
+)
+def precision(evidence: Evidence) -> Seen | None:
+    return _cast(evidence) or _cancellation(evidence)
+
+
+def _cast(evidence: Evidence) -> Seen | None:
+    """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
+    pull = evidence.pulls.get("random")
+    if pull is None or any(g is not None and g.dtype != torch.float64 for g in pull.grad_outputs):
+        return None
+    for position, grad in zip(evidence.wanted, pull.grads, strict=False):
+        for dtype in (torch.bfloat16, torch.float16):
+            if grad is not None and _held(grad, dtype):
+                name = evidence.name(position)
+                return Seen(
+                    f"backward computes the gradient of {name} in "
+                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of its input.",
+                    {"input": name, "line": return_line(evidence.backward_source)},
+                    hint="Which line of backward casts, or makes a tensor of a dtype of its own?",
+                )
+    return None
+
+
+def _held(grad: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a gradient, other than zeros or what rounding leaves of them, fits into a dtype."""
+    return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
+
+
+def _cancellation(evidence: Evidence) -> Seen | None:
+    """Say which result float32 spoils; without a reference only if the example itself is sound.
+
+    Where it is not, a solver may stop early in float32, or a device may calculate more coarsely.
+    """
+    calls = [call for call in evidence.extremes if call.noise]
+    if any(call.is_example and not call.right for call in calls):
+        return None
+    for call in calls:
+        for k, measured in enumerate(zip(call.error, call.double, call.noise, strict=True)):
+            times = excess(*measured)
+            if times > EXCESSIVE:
+                return _told(evidence, call, k, times)
+    return None
+
+
+def _told(evidence: Evidence, call: Extreme, k: int, times: float) -> Seen:
+    """Report the element whose error exceeds the noise by most."""
+    error, noise, came, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
+    assert error is not None
+    assert noise is not None
+    assert came is not None
+    assert right is not None
+    worst = torch.where(error == 0, 0.0, error / noise)
+    index = unraveled(int(worst.argmax()), worst.shape)
+    relative = float((came - right).abs()[index] / right.abs()[index])
+    return Seen(
+        f"{call.names[k]} loses precision in float32 {call.how}: its error is about "
+        f"{float(f'{times:.0e}'):.0f} times what rounding explains.",
+        {
+            "witness": f"{place(evidence, call, k, index)}: {at(came, index)}, should be "
+            f"{at(right, index)}, a relative error of {relative:.0e}"
+        },
+    )

@@ -1,0 +1,91 @@
+"""Rules of repetition: where two runs of one call differ, no comparison of runs means anything."""
+
+from __future__ import annotations
+
+from autograd_course.doctor.evidence import Evidence, Twin
+from autograd_course.doctor.mismatch import element
+from autograd_course.doctor.rules.agreement import Place, distance, furthest, shown, twins
+from autograd_course.doctor.rules.registry import Seen, rule
+
+COMPARISONS = (
+    "linearity", "values", "layout", "order", "transforms", "shared-state", "not-reentrant",
+    "tensor-on-ctx",
+)  # fmt: skip
+
+
+@rule(
+    "nondeterministic",
+    "state",
+    "error",
+    "two runs of the same call differ",
+    hint="Where does a value come from that is neither an argument nor drawn from a seeded "
+    "generator: memory that nothing was written to, a counter, the time, a generator of its own?",
+    lesson="08_debugging_clinic",
+    after=("contract",),
+    explains=(*COMPARISONS, "rng-not-restored"),
+)
+def nondeterministic(evidence: Evidence) -> Seen | None:
+    return _unwritten(evidence) or _differing(evidence) or _rounding(evidence)
+
+
+def _differing(evidence: Evidence) -> Seen | None:
+    for twin in twins(evidence, "repeated"):
+        if place := furthest(twin):
+            name, witness = _witness(twin, place, "in one call, {} in the next")
+            return Seen(f"{name} changes {twin.how}.", {"witness": witness})
+    return None
+
+
+def _unwritten(evidence: Evidence) -> Seen | None:
+    for twin in twins(evidence, "filled"):
+        k, index = furthest(twin) or (0, ())
+        came = twin.came[k]
+        if came is not None and came.dim() == len(index) and bool(came[index].isnan()):
+            return Seen(
+                f"{twin.names[k]} holds memory that nothing was written to.",
+                {"witness": f"{element(twin.names[k], index)}: what torch.empty happened to find"},
+            )
+    return None
+
+
+def _rounding(evidence: Evidence) -> Seen | None:
+    for twin in twins(evidence, "repeated"):
+        for name, came, should in zip(twin.names, twin.came, twin.should, strict=True):
+            off = distance(came, should)
+            if off is not None and bool(off.any()):
+                return Seen(
+                    f"{name} differs in its last digits from one call to the next: an operation "
+                    "adds in no fixed order.",
+                    severity="info",
+                    hint="torch.use_deterministic_algorithms(True) names such operations.",
+                )
+    return None
+
+
+@rule(
+    "rng-not-restored",
+    "state",
+    "error",
+    "backward draws random numbers anew",
+    hint="Does backward see the numbers that forward drew? They must be saved, or drawn again from "
+    "the state that the generator was in.",
+    lesson="06_memory_patterns",
+    after=("contract",),
+    explains=COMPARISONS,
+)
+def rng_not_restored(evidence: Evidence) -> Seen | None:
+    for twin in twins(evidence, "redrawn"):
+        if place := furthest(twin):
+            name, witness = _witness(twin, place, "as it is, {} with forward's draws")
+            return Seen(
+                f"backward draws random numbers of its own: {name} changes {twin.how}.",
+                {"witness": witness},
+            )
+    return None
+
+
+def _witness(twin: Twin, place: Place, both: str) -> tuple[str, str]:
+    """Return the tensor's name, and its element furthest off: the plain value, then the other."""
+    k, index = place
+    plain, other = shown(twin.should[k], index), shown(twin.came[k], index)
+    return twin.names[k], f"{element(twin.names[k], index)}: {plain} {both.format(other)}"

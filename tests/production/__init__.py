@@ -1,0 +1,53 @@
+"""Hand-written Functions as a good engineer writes them, each with realistic bugs.
+
+One module for each area of work; every module has a table ``OPERATIONS``.
+"""
+
+from production import (
+    attention,
+    batch_norm,
+    complex_valued,
+    convolution,
+    cumulative,
+    edited_gradients,
+    fixed_point,
+    indexing,
+    layers,
+    linear_algebra,
+    losses,
+    normalization,
+    outputs,
+    pooling,
+    quantization,
+    recomputation,
+    softmax,
+    sorting,
+    weight_norm,
+)
+from production.operation import Mutant, Operation
+
+_AREAS = (
+    normalization,
+    batch_norm,
+    weight_norm,
+    softmax,
+    losses,
+    attention,
+    indexing,
+    sorting,
+    cumulative,
+    convolution,
+    pooling,
+    complex_valued,
+    linear_algebra,
+    fixed_point,
+    layers,
+    outputs,
+    quantization,
+    edited_gradients,
+    recomputation,
+)
+
+OPERATIONS: tuple[Operation, ...] = tuple(op for area in _AREAS for op in area.OPERATIONS)
+
+__all__ = ["OPERATIONS", "Mutant", "Operation"]

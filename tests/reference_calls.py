@@ -1,0 +1,28 @@
+"""Calls of every reference Function, in the ways that its docstring allows."""
+
+import torch
+from cases.making import CPLX, X, Y, draw
+
+from autograd_course.functions import (
+    ClippedReLU,
+    Linear,
+    ScaledSigmoid,
+    Square,
+    ToPolar,
+    WeightedSum,
+)
+
+REFERENCE_CALLS = [
+    (Square, (X,)),
+    (Square, (CPLX,)),
+    (Square, (draw(),)),
+    (Square, (torch.zeros(0, 3),)),
+    (ScaledSigmoid, (X, -2.0, 1.5)),
+    (WeightedSum, (X, Y, draw(3, 4, seed=9))),
+    (ClippedReLU, (5 * X, 2.0)),
+    (ClippedReLU, (torch.tensor([0.0, 6.0, 3.0]),)),
+    (Linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
+    (Linear, (X, draw(5, 4))),
+    (Linear, (X, draw(5, 4), None)),
+    (ToPolar, (X, Y)),
+]

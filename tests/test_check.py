@@ -1,0 +1,469 @@
+"""``autograd-course check``: what it takes, what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from autograd_course import diagnose
+from autograd_course.check.command import check
+from autograd_course.cli import app
+from autograd_course.doctor import Diagnosis, Finding
+
+NO_ERROR, ERROR, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
+
+OPERATIONS = """
+import torch
+from torch.autograd import Function
+
+print("the module says hello")
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        print("forward says hello")
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output
+
+
+class Half(Square):
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return x * grad_output
+
+
+class Float(Square):
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return (2 * x * grad_output).float()
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, factor, bias=0.0):
+        ctx.factor = factor
+        return factor * x + bias
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return ctx.factor * grad_output, None, None
+
+
+class Reversed(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 1.0 * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return -grad_output
+
+
+class Sign(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.sign(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 1.0 * grad_output
+
+
+class Half_Line(Function):
+    \"\"\"Wrong for negative numbers alone.\"\"\"
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 1.0 * grad_output
+
+
+def half_twice(x):
+    return Half.apply(x) + Half.apply(x)
+
+
+def square(x):
+    return x * x
+
+
+def identity(x):
+    return x
+
+
+def draw(rng):
+    return (torch.randn(3, 4, generator=rng),)
+
+
+def make():
+    return torch.randn(3), 2.0
+
+
+def draw_one(rng=None):
+    return torch.randn(3, generator=rng)
+
+
+def fail_later(rng, calls=[]):
+    calls.append(rng)
+    return draw(rng) if len(calls) == 1 else {}["key"]
+
+
+def fail():
+    return {}["key"]
+
+
+EXAMPLE = (torch.tensor([1.0, -2.0, 3.0]),)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Stand in a folder of modules; what is imported from it is forgotten afterwards."""
+    files = {
+        "operations.py": OPERATIONS,
+        "package/__init__.py": "from package.inner import Square",
+        "package/inner.py": "from .helper import Square",
+        "package/helper.py": OPERATIONS,
+        "random.py": "x = 1",
+        "raises.py": "table = {}\ntable['key']",
+        "unread.py": "def f(:\n    pass",
+        "leaves.py": "import sys\nsys.exit('bye')",
+        "needs.py": "import nothing_of_this_name",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield tmp_path
+    for name in {*sys.modules} - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["check", *words], env={"COLUMNS": "200"})
+
+
+# What is examined
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("operations:Square", NO_ERROR),
+        ("operations.py:Half", ERROR),
+        ("./operations.py:Half.apply", ERROR),
+        ("operations:half_twice", ERROR),
+        ("package.inner:Square", NO_ERROR),
+        ("package/inner.py:Square", NO_ERROR),
+    ],
+)
+def test_a_target_is_an_object_of_a_module_or_of_a_file(
+    folder: Path, target: str, code: int
+) -> None:
+    result = run(target, "--inputs", "f64[3]")
+
+    assert result.exit_code == code, result.output
+
+
+def test_a_file_elsewhere_is_imported_with_its_neighbors(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "user.py").write_text("from operations import Square")
+    monkeypatch.chdir("/")
+
+    assert run(f"{folder}/user.py:Square", "--inputs", "f64[3]").exit_code == NO_ERROR
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("operations:Scaled", "--inputs", "operations:make"),
+        ("operations:Scaled", "--inputs", "f64[3] 2.0"),
+        ("operations:Scaled", "--inputs", "f64[3] 2.0 1.0"),
+        ("operations:Square", "--inputs", "operations.py:EXAMPLE"),
+        ("operations:Square", "--sampler", "operations:draw"),
+        ("operations:Square", "--sampler", "operations:draw_one"),
+        ("operations:Square", "--inputs", "f64[3]", "--reference", "operations:square"),
+        ("operations:Half", "--inputs", "f64[3]", "--intentional", "constant-factor"),
+        ("operations:Sign", "--inputs", "f64[3]", "--surrogate", "operations:identity"),
+        ("operations:Square", "--inputs", "f64[3]", "--no-double-backward", "--level", "full"),
+    ],
+    ids=" ".join,
+)
+def test_inputs_and_options_reach_the_doctor(folder: Path, words: tuple[str, ...]) -> None:
+    result = run(*words)
+
+    assert result.exit_code == NO_ERROR, result.output
+
+
+def test_a_sampler_finds_what_the_example_hides(folder: Path) -> None:
+    hidden = ("operations:Half_Line", "--inputs", "f64[3]>0")
+
+    assert run(*hidden).exit_code == NO_ERROR
+    assert run(*hidden, "--sampler", "operations:draw").exit_code == ERROR
+
+
+def test_a_factory_draws_from_the_seed(folder: Path) -> None:
+    words = ("operations:Half", "--inputs", "operations:draw_one", "--json")
+
+    one, again, other = (run(*words, "--seed", seed).stdout for seed in "001")
+
+    assert one == again != other
+
+
+def test_every_option_of_diagnose_is_one_of_the_command() -> None:
+    options = {*inspect.signature(diagnose).parameters} - {"fn"}
+
+    assert options <= {*inspect.signature(check).parameters}
+    limit = inspect.signature(diagnose).parameters["time_limit"].default
+    assert inspect.signature(check).parameters["time_limit"].default == limit
+
+
+# What it prints, and where
+
+
+def test_standard_output_is_the_report_alone(folder: Path) -> None:
+    result = run("operations:Half", "--inputs", "f64[3]")
+
+    assert result.stdout.startswith("✗ Half · wrong\n  constant-factor: ")
+    assert result.stdout.endswith("  lesson   01_template\n")
+    assert "the module says hello" in result.stderr
+    assert "forward says hello" in result.stderr
+
+
+def test_json_is_one_document(folder: Path) -> None:
+    result = run("operations:Half", "--inputs", "f64[3]", "--json")
+
+    found = json.loads(result.stdout)
+    assert result.exit_code == ERROR
+    assert (found["subject"], found["ok"]) == ("Half", False)
+    assert [finding["rule"] for finding in found["findings"]] == ["constant-factor"]
+
+
+def test_numbers_that_json_lacks_are_strings() -> None:
+    from autograd_course.check.documents import as_json
+
+    seen = Finding("overflow", "error", "", {"actual": float("nan"), "index": [0], "at": -1e999})
+    evidence = json.loads(as_json(Diagnosis("F", (seen,))))["findings"][0]["evidence"]
+
+    assert evidence == {"actual": "nan", "index": [0], "at": "-inf"}
+
+
+NOISY = """
+import atexit, os, subprocess, sys
+from operations import Square
+
+os.write(1, b"straight to the descriptor\\n")
+subprocess.run(["echo", "a child process"])
+sys.__stdout__.write("to the original stream\\n")
+atexit.register(print, "at exit")
+"""
+
+
+def test_nothing_spoils_json_in_a_process_of_its_own(folder: Path) -> None:
+    (folder / "noisy.py").write_text(NOISY)
+    command = [sys.executable, "-P", "-m", "autograd_course.cli", "check", "noisy.py:Square"]
+
+    ran = subprocess.run(
+        [*command, "--inputs", "f64[3]", "--json"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+    assert ran.returncode == NO_ERROR, ran.stderr
+    assert json.loads(ran.stdout)["ok"]
+    for said in ("descriptor", "child process", "original stream", "at exit"):
+        assert said in ran.stderr
+
+
+IMPORTED = """
+import sys
+import autograd_course.cli
+assert "torch" not in sys.modules
+import autograd_course.check.running, autograd_course.check.documents
+assert not {"IPython", "ipywidgets", "jupyterlab", "matplotlib"} & {*sys.modules}
+"""
+
+
+def test_the_command_starts_quickly() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTED], check=True)
+
+
+def test_html_is_a_page(folder: Path) -> None:
+    result = run("operations:Half", "--inputs", "f64[3]", "--html", "report.html")
+
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert result.exit_code == ERROR
+    assert page.startswith("<!doctype html>")
+    assert "<title>Half: gradients</title>" in page
+    assert "constant-factor" in page
+    assert "<script" not in page
+
+
+def test_strict_lets_a_warning_fail(folder: Path) -> None:
+    words = ("operations:Float", "--inputs", "f64[3]")
+
+    assert run(*words).exit_code == NO_ERROR
+    strict = run(*words, "--strict")
+    assert strict.exit_code == ERROR
+    assert "With --strict, a warning fails as an error does." in strict.stderr
+    assert run("operations:Square", "--inputs", "f64[3]", "--strict").exit_code == NO_ERROR
+
+
+# What is not understood, and what cannot be examined
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("operations", "'operations' names no object: write package.module:Function or "
+         "path/to/file.py:Function."),
+        ("operation:Square", "There is no module operation; did you mean operations?"),
+        ("package.iner:Square", "There is no module package.iner; did you mean package.inner?"),
+        ("paackage.inner:Square", "There is no module paackage; did you mean package?"),
+        ("operation.py:Square", "There is no file operation.py; did you mean operations.py?"),
+        ("operations:Sqare", "There is no Sqare in operations; did you mean Square?"),
+        ("operations:Square.aply", "There is no aply in operations:Square; did you mean apply?"),
+        ("random.py:x", "random.py cannot be imported, because another module is named random as "
+         "well: rename the file."),
+        ("raises:F", "Importing raises raised KeyError: 'key' (raises.py:2: table['key'])."),
+        ("unread.py:F", "Importing unread.py raised SyntaxError: invalid syntax (unread.py:1: "
+         "def f(:)."),
+        ("leaves.py:F", "Importing leaves.py called exit() (leaves.py:2: sys.exit('bye'))."),
+        ("needs:F", "Importing needs raised ModuleNotFoundError: No module named "
+         "'nothing_of_this_name' (needs.py:1: import nothing_of_this_name)."),
+        ("operations:Scaled", "operations:Scaled needs x, factor: describe each in --inputs, as in "
+         "--inputs 'f64[3,4] 0.5', or name what makes them, as in --inputs file.py:make_inputs."),
+        ("operations:Scaled --inputs f64[3]", "operations:Scaled needs factor too: add to the "
+         "inputs."),
+        ("operations:square --inputs operations:fail", "Calling operations:fail raised KeyError: "
+         "'key' (operations.py:{line}: return {{}}[\"key\"])."),
+        ("operations:Square --inputs f65[3]", "`f65[3]`: f65 is no dtype; did you mean f64?"),
+        ("operations:Square --inputs f64[3] --reference operations:EXAMPLE", "--reference "
+         "operations:EXAMPLE is of type tuple: name a callable."),
+        ("operations:Square --inputs f64[3] --intentional fliped-sign", "There is no rule "
+         "fliped-sign; did you mean flipped-sign?"),
+        ("operations:Square --inputs f64[3] --html no/report.html", "no/report.html cannot be "
+         "written: No such file or directory."),
+    ],
+    ids=lambda value: value if ":" not in value[-9:] else "",
+)  # fmt: skip
+def test_what_is_not_understood_is_told_in_one_sentence(
+    folder: Path, words: str, says: str
+) -> None:
+    line = OPERATIONS.splitlines().index('    return {}["key"]') + 1
+
+    result = run(*words.split())
+
+    assert result.exit_code == NOT_UNDERSTOOD
+    assert result.stderr.splitlines()[-1] == (says.format(line=line) if "{line}" in says else says)
+
+
+@pytest.mark.parametrize("option", [("--levl", "full"), ("--level", "ful"), ("--seed", "x")])
+def test_an_unknown_option_is_not_understood(folder: Path, option: tuple[str, ...]) -> None:
+    result = run("operations:Square", "--inputs", "f64[3]", *option)
+
+    assert result.exit_code == NOT_UNDERSTOOD
+    assert option[0] in result.stderr
+
+
+@pytest.mark.parametrize("target", ["operations:EXAMPLE", "operations:Function", "torch.nn:Linear"])
+def test_what_cannot_be_examined_is_no_verdict(folder: Path, target: str) -> None:
+    result = run(target, "--inputs", "f64[3]", "--json")
+
+    assert result.exit_code == NOT_EXAMINED
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_a_sampler_that_raises_is_no_verdict(folder: Path) -> None:
+    result = run("operations:Square", "--sampler", "operations:fail_later")
+
+    assert result.exit_code == NOT_EXAMINED
+    assert "the sampler raised KeyError: 'key'\n" in result.stderr
+
+
+# The report in a terminal
+
+WRONG = Diagnosis(
+    "Softplus",
+    (
+        Finding(
+            "nonlinear-in-grad-output",
+            "error",
+            "doubling grad_output does not double the gradient of x",
+            {"witness": "x[0]: :bug: [bold]", "line": "return torch.sigmoid(x)[:, None], " * 5},
+            "A vector-Jacobian product is linear.",
+            "01_template",
+        ),
+        Finding("gradient-dtype", "warning", "a float32 gradient for a float64 input"),
+        Finding("kink-convention", "info", "it differs at a kink"),
+    ),
+)
+CLEAN = Diagnosis("Square", (), ("the contract", "linearity in grad_output"))
+ESCAPES = re.compile(r"\x1b\[[\d;]*m")
+
+
+def printed(diagnosis: Diagnosis, **options: Any) -> str:
+    file = io.StringIO()
+    Console(**{"file": file, "width": 100, "color_system": "truecolor", **options}).print(diagnosis)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("options", [{}, {"force_terminal": True, "no_color": True}])
+@pytest.mark.parametrize("diagnosis", [WRONG, CLEAN])
+def test_without_a_terminal_or_without_color_it_is_the_text(
+    diagnosis: Diagnosis, options: dict[str, bool]
+) -> None:
+    assert printed(diagnosis, **options) == f"{diagnosis}\n"
+
+
+@pytest.mark.parametrize("diagnosis", [WRONG, CLEAN])
+def test_a_terminal_shows_the_same_text_in_color(diagnosis: Diagnosis) -> None:
+    shown = printed(diagnosis, force_terminal=True)
+
+    assert ESCAPES.search(shown)
+    assert ESCAPES.sub("", shown) == f"{diagnosis}\n"
+
+
+@pytest.mark.parametrize("width", [60, 30])
+def test_a_narrow_terminal_wraps_the_same_words(width: int) -> None:
+    shown = ESCAPES.sub("", printed(WRONG, force_terminal=True, width=width))
+
+    assert max(map(len, shown.splitlines())) <= width
+    assert "".join(shown.split()) == "".join(str(WRONG).split())
+
+
+def test_color_tells_how_severe_a_finding_is() -> None:
+    shown = printed(WRONG, force_terminal=True)
+
+    assert "\x1b[1;31mnonlinear-in-grad-output" in shown
+    assert "\x1b[1;33mwarning, gradient-dtype" in shown
+    assert "\x1b[1;36minfo, kink-convention" in shown

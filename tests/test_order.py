@@ -1,0 +1,130 @@
+"""Second derivatives, transforms and torch.compile: what diagnose promises around their rules."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+
+import pytest
+import torch
+from cases.making import X, Y, raw, saving
+from cases.order import Exp, once, polar, polar_backward, save_inputs, split
+from torch import Tensor
+
+from autograd_course import diagnose
+from autograd_course.doctor.probe import probe
+from autograd_course.doctor.probes.second_order import second_order
+from autograd_course.doctor.subject import subject_of
+from autograd_course.doctor.wire import from_bytes, to_bytes
+
+detached_sine = saving(torch.sin, lambda x, g: x.detach().cos() * g)
+
+
+@pytest.mark.parametrize(
+    ("asked", "severities", "ok"),
+    [(None, ["warning"], True), (True, ["error"], False), (False, [], True)],
+)
+def test_how_bad_a_missing_second_derivative_is_depends_on_who_asks(asked, severities, ok) -> None:
+    diagnosis = diagnose(detached_sine, X, double_backward=asked)
+
+    assert [finding.severity for finding in diagnosis.findings] == severities
+    assert diagnosis.ok is ok
+
+
+def test_the_witness_says_which_second_derivative_is_missing() -> None:
+    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    def backward(ctx, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return y.detach() * g, x * g
+
+    half = raw(forward, backward)
+
+    (finding,) = diagnose(half, (X, Y), intentional="wasted-gradient").findings
+
+    assert finding.evidence["witness"].startswith(
+        "gradient of x, differentiated by y along a random direction: 0, should be "
+    )
+
+
+def test_evidence_of_second_order_travels() -> None:
+    seen = probe(subject_of(Polar, 2), (X, Y), (0, 1), 0, (second_order,))
+
+    assert seen.second_order is not None
+    assert from_bytes(to_bytes(seen)).second_order == seen.second_order
+
+
+Polar = type("Polar", (torch.autograd.Function,), {
+    "forward": staticmethod(polar), "backward": staticmethod(polar_backward)
+})  # fmt: skip
+
+
+# What PyTorch does, on which messages rest
+
+
+def test_autograd_grad_passes_over_what_once_differentiable_leaves_to_raise() -> None:
+    exp = once(torch.exp, lambda x, g: x.exp() * g)
+    x = X.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(exp.apply(x).square().sum(), x, create_graph=True)
+    penalty = grad.square().sum() + x.pow(3).sum()
+
+    (second,) = torch.autograd.grad(penalty, x, retain_graph=True)
+
+    torch.testing.assert_close(second, 3 * X**2)  # nothing of the first term, and no error
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        penalty.backward()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
+def test_forward_mode_alone_asks_for_no_gradient() -> None:
+    asked = []
+
+    def setup(ctx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        asked.append(ctx.needs_input_grad)
+        save_inputs(ctx, inputs, output)
+
+    square = split(lambda x: x * x, lambda ctx, g: g, setup=setup, jvp=lambda ctx, t: t)
+    with torch.autograd.forward_ad.dual_level():
+        square.apply(torch.autograd.forward_ad.make_dual(X.clone(), X))
+
+    assert asked == [(False,)]
+
+
+# torch.compile
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
+def test_what_the_caller_has_compiled_stays_compiled() -> None:
+    from torch._dynamo.utils import counters
+
+    @torch.compile(backend="aot_eager")
+    def caller(x: Tensor) -> Tensor:
+        return 2 * Exp.apply(x)
+
+    caller(X)
+    before = logging.root.manager.disable
+    for _ in range(10):  # more often than dynamo compiles one piece of code again
+        assert diagnose(Exp, X, level="full").ok
+    graphs = counters["stats"]["unique_graphs"]
+    caller(X)
+
+    assert counters["stats"]["unique_graphs"] == graphs
+    assert logging.root.manager.disable == before
+
+
+def test_where_torch_compile_does_not_work_nothing_is_said_of_it(monkeypatch) -> None:
+    compiled = importlib.import_module("autograd_course.doctor.probes.compiled")
+
+    def unavailable(*_: object, **__: object) -> None:
+        raise RuntimeError("torch.compile is not supported here")
+
+    monkeypatch.setattr(torch, "compile", unavailable)
+    compiled._available.cache_clear()
+    try:
+        found = diagnose(Exp, X, level="full").findings
+    finally:
+        compiled._available.cache_clear()
+
+    assert "compile-mismatch" not in [finding.rule for finding in found]
