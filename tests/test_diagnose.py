@@ -17,7 +17,7 @@ from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor import WrongGradientError, judge
-from autograd_course.doctor.diagnosing import _with_surroundings
+from autograd_course.doctor.diagnosing import EXAMINED, _with_surroundings
 from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.subject import subject_of
@@ -86,7 +86,7 @@ def test_a_clean_report_says_what_was_examined() -> None:
 
     assert lines[0] == "✓ Square · nothing wrong found"
     assert all(line.startswith("  examined ") for line in lines[1:])
-    assert len(lines) == 4
+    assert len(lines) == 1 + len(EXAMINED["standard"])
 
 
 @pytest.mark.parametrize("case", WITNESSES, ids=lambda case: f"{case.rule}: {case.what}")

@@ -50,15 +50,10 @@ def test_the_witness_says_which_second_derivative_is_missing() -> None:
 
 
 def test_evidence_of_second_order_travels() -> None:
-    seen = probe(subject_of(Polar, 2), (X, Y), (0, 1), 0, (second_order,))
+    seen = probe(subject_of(raw(polar, polar_backward), 2), (X, Y), (0, 1), 0, (second_order,))
 
     assert seen.second_order is not None
     assert from_bytes(to_bytes(seen)).second_order == seen.second_order
-
-
-Polar = type("Polar", (torch.autograd.Function,), {
-    "forward": staticmethod(polar), "backward": staticmethod(polar_backward)
-})  # fmt: skip
 
 
 # What PyTorch does, on which messages rest

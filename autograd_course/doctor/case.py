@@ -13,7 +13,7 @@ from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, examine, on_example
 from autograd_course.doctor.inside import functions_inside
 from autograd_course.doctor.judge import judge
-from autograd_course.doctor.probes import Level, Probe, probes_for
+from autograd_course.doctor.probes import OF_THE_WHOLE, PROBES, Level, Probe, probes_for
 from autograd_course.doctor.session import Session
 from autograd_course.doctor.subject import Subject, subject_of
 from autograd_course.doctor.truth import establish
@@ -49,6 +49,10 @@ class Case:
     def _further(self) -> tuple[Probe, ...]:
         return probes_for(self.level, self.double_backward)
 
+    @property
+    def _further_inside(self) -> tuple[Probe, ...]:
+        return tuple(probe for probe in PROBES[self.level] if probe not in OF_THE_WHOLE)
+
     def judged(self, seen: Sequence[Evidence], seed: int) -> list[Findings]:
         """Return the findings on each evidence, those on Functions inside with the example's."""
         example, *others = [judge(evidence, self.intentional) for evidence in seen]
@@ -67,7 +71,7 @@ class Case:
             with contextlib.suppress(DoctorError):  # its own arguments may lie beyond examining
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
-                evidence = on_example(inner, call.args, seed, self._further)
+                evidence = on_example(inner, call.args, seed, self._further_inside)
                 for found in judge(establish(evidence, None, None, seed), self.intentional):
                     yield _named(found, call.function.__name__)
 

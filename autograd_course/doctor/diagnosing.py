@@ -23,11 +23,15 @@ from autograd_course.doctor.subject import Subject, subject_of
 from autograd_course.doctor.surroundings import Surroundings
 from autograd_course.doctor.verdict import Findings, clearest, confirmed, has_error
 
-EXAMINED = (
-    "the contract: methods, arity, shapes, dtypes, devices, in-place changes",
-    "linearity in grad_output",
-    "values against central differences in float64",
+_STANDARD = (
+    "the contract, linearity in grad_output, values (differences in float64)",
+    "layouts, batches, frozen, empty and extreme inputs, float32",
+    "state, memory, second derivatives, jvp and vmap where defined",
 )
+EXAMINED: dict[Level, tuple[str, ...]] = {
+    "standard": _STANDARD,
+    "full": (*_STANDARD, "autocast, torch.compile, torch.func, whether a Function is needed"),
+}
 
 
 def diagnose(
@@ -83,7 +87,7 @@ def diagnose(
                 found = confirmed(found, case.judged(case.examined(seed + 1), seed + 1))
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
-    examined = (*EXAMINED, *beside_kinks(seen[0]))
+    examined = (*EXAMINED[level], *beside_kinks(seen[0]))
     return Diagnosis(case.subject.name, found, examined, _drawn(found, verdicts, seen))
 
 

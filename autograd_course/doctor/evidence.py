@@ -181,12 +181,11 @@ class Captured:
     """A tensor that forward takes besides its arguments, and to which no gradient comes.
 
     ``slope`` is the largest derivative of an output by it along random directions, by differences,
-    and 0 where there is none; ``error`` is what that may be off.
+    and 0 where there is none for sure.
     """
 
     name: str
     slope: float
-    error: float
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,11 @@ def each(operation: Callable[..., Tensor], *values: Values) -> Values:
     )
 
 
+def wide(tensor: Tensor) -> Tensor:
+    """Return a result in float64, in which those of any dtype can be compared."""
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
 def alike(one: Values, other: Values) -> bool:
     """Whether two calls returned tensors of the same shapes in the same places."""
     shapes = [[v if v is None else v.shape for v in values] for values in (one, other)]

@@ -42,8 +42,10 @@ class Run:
 
 
 class Session:
-    """Runs a subject; every run has new copies of the inputs, the same random draws, and finds
-    what else the subject reaches as the caller left it."""
+    """Runs a subject; every run has new copies of the inputs and the same random draws.
+
+    What else the subject reaches is, at the start of each, as the caller left it.
+    """
 
     def __init__(
         self, subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int

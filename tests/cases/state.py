@@ -179,6 +179,7 @@ def seeded(module: nn.Module, dtype: torch.dtype = torch.float32) -> nn.Module:
 LAYER, DOUBLE_LAYER = seeded(nn.Linear(4, 5)), seeded(nn.Linear(4, 5), torch.float64)
 NORM, PLAIN_NORM = nn.BatchNorm1d(4), nn.BatchNorm1d(4, affine=False)
 SCALE = (draw(4, seed=9) + 2).requires_grad_()
+THRESHOLD = torch.tensor(0.1, requires_grad=True)
 FROZEN = draw(4, seed=9) + 2
 Product = saving(lambda x, w: x @ w.T, lambda x, w, g: (g @ w, g.T @ x))
 Scaled = saving(lambda x: x * SCALE, lambda x, g: g * SCALE.detach())
@@ -292,6 +293,8 @@ WITNESSES = [
     Case("recompute-side-effect", "a running range, in a callable",
          lambda x, module: Rerun.apply(module, x), (X, Observed())),
     Case("captured-tensor", "a weight from around the Function", Scaled, (X,)),
+    Case("captured-tensor", "the weights of a ReLU network", Rerun,
+         (seeded(nn.Sequential(nn.Linear(4, 40), nn.ReLU(), nn.Linear(40, 3))), X)),
     Case("captured-tensor", "weights in a list", Summed,
          (X.clone().requires_grad_(), [SCALE, FROZEN.clone().requires_grad_()])),
     Case("captured-tensor", "a module that is run again", Rerun, (LAYER, X)),
@@ -347,6 +350,9 @@ LOOKALIKES = [
          lambda x: Rerun.apply(lambda x: (x * SCALE).sin(), x, SCALE), (X,)),
     Case("captured-tensor", "parameters that get theirs by a backward inside",
          RerunAccumulating, (DOUBLE_LAYER, X)),
+    Case("captured-tensor", "a threshold that the output does not move with",
+         saving(lambda x: torch.where(x > THRESHOLD, x, 0.0),
+                lambda x, g: g * (x > THRESHOLD)), (X,)),
     Case("captured-tensor", "a weight around the Function",
          lambda x: Product.apply(x, LAYER.weight) + LAYER.bias, (X,)),
     Case("captured-tensor", "a frozen weight",

@@ -58,6 +58,9 @@ STANDARD: tuple[Probe, ...] = (
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, old_style, plain)
 
+# What is asked of a callable as a whole, not of the Functions inside it once more.
+OF_THE_WHOLE: tuple[Probe, ...] = (second_order, forward_mode, vmapped, compiled, old_style)
+
 PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 

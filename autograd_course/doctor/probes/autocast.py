@@ -13,7 +13,7 @@ from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.passes import Pass, both_ways
 from autograd_course.doctor.probes.twins import twin
 from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.rounding import alike, distance, each, peaks
+from autograd_course.doctor.rounding import alike, distance, each, peaks, wide
 from autograd_course.doctor.session import Move, Session
 
 LOW = torch.bfloat16
@@ -58,7 +58,8 @@ def _pass(session: Session, move: Move) -> Pass:
             for out in outputs
         ]
 
-    return both_ways(session, cotangents, move)
+    done = both_ways(session, cotangents, move)
+    return replace(done, outputs=tuple(map(wide, done.outputs)), grads=each(wide, done.grads))
 
 
 def _change(one: Pass, other: Pass) -> float:

@@ -5,6 +5,7 @@ Formulas lose digits where large numbers cancel, or where a small one is added t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,17 +23,17 @@ from autograd_course.doctor.probes.precisions import (
     jittered,
 )
 from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.rounding import EPS, finite, peaks
+from autograd_course.doctor.rounding import EPS, Values, alike, each, finite, peaks
 
 FRACTIONS = (1e-4, 1e-2)
 SHIFT = 1000.0  # times the spread of the numbers: years around 2000 that differ by 2
 ASIDE = 0.05  # far enough for rounding errors to be others, near enough for all else to be alike
-ASIDES = 10  # a stream of random numbers
+ASIDES, HALVES = 10, 12  # streams of random numbers
 
 
 @dataclass(frozen=True)
 class _Neighbor:
-    """How to get there from the example, and by how much that lets rounding errors grow."""
+    """How to get there from the example, and by how much rounding errors may grow on the way."""
 
     how: str
     change: Callable[[Inputs], Inputs]
@@ -45,33 +46,71 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
     A result that is small here may be the rest of one that is large for smaller inputs, as a
     sigmoid's gradient is in its tails: a rounding of that size is expected.
     """
+    on_example = call.both(example)
+    if on_example is None:
+        return
     aside = jittered(example, ASIDE, generator(call.session.seed, ASIDES))
+    elementwise = _is_elementwise(call, example, aside, on_example[1])
+    neighbors = _neighbors(evidence, example, FRACTIONS if elementwise else ())
     largest: list[float] = []
-    for neighbor in _neighbors(evidence, example):
+    for neighbor in neighbors:
         inputs, beside = neighbor.change(example), partial(neighbor.change, aside)
-        both = call.both(inputs)
+        is_example = inputs is example
+        both = on_example if is_example else call.both(inputs)
         if both is None:
             continue
         sizes = peaks(both[1])
         largest = [max(pair) for pair in zip(sizes, largest or sizes, strict=True)]
         grain = [EPS * neighbor.growth * size for size in largest]
+        if not (elementwise or is_example):
+            grain = _of_outputs(grain, len(evidence.wanted))
         ordinary = finite(both[0])
         error, noise = coarseness(call, inputs, both, beside, grain) if ordinary else ((), ())
         if error or not ordinary:
             found = call.extreme(evidence, neighbor.how, inputs, *both)
-            yield replace(found, error=error, noise=noise, is_example=inputs is example)
+            yield replace(found, error=error, noise=noise, is_example=is_example)
 
 
-def _neighbors(evidence: Evidence, example: Inputs) -> Iterator[_Neighbor]:
+def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Values) -> bool:
+    """Whether each result depends on one element of one input alone.
+
+    Only then is a loss for small inputs the formula's own. What mixes elements may cancel by its
+    nature: the gradient of a softmax whose inputs are nearly equal, a batch norm after a bias.
+    """
+    if len(call.session.wanted) > 1:
+        return False
+    (position,) = call.session.wanted
+    x = example[position]
+    if any(value is None or value.shape != x.shape for value in double):
+        return False
+    rng = generator(call.session.seed, HALVES)
+    kept = (torch.rand(x.shape, generator=rng) < 0.5).to(x.device)
+    half = list(example)
+    half[position] = torch.where(kept, x, aside[position])
+    moved = call.double(tuple(half))
+    if moved is None or not alike(double, moved):
+        return False
+    return not any(peaks(each(lambda one, other: (one - other)[kept], double, moved)))
+
+
+def _of_outputs(grain: list[float], gradients: int) -> list[float]:
+    """Return the grain with that of the gradients infinite, so that these are not judged.
+
+    Sums of a gradient with numbers far from zero lose digits twice in a correct backward too, as
+    that of a linear layer before a batch norm.
+    """
+    return grain[:-gradients] + [math.inf] * gradients
+
+
+def _neighbors(
+    evidence: Evidence, example: Inputs, fractions: Sequence[float]
+) -> Iterator[_Neighbor]:
     """Yield them by size: the smaller first."""
     wanted = evidence.wanted
     one = len(wanted) == 1
     them, their = (evidence.name(wanted[0]), "its") if one else ("the inputs", "their")
-    # A parameter, which has far fewer elements, may mean something else on another scale.
-    most = max(example[i].numel() for i in wanted)
-    scaled = [i for i in wanted if 2 * example[i].numel() >= most]
-    for fraction in FRACTIONS:
-        yield _Neighbor(f"with {them} times {fraction:g}", _changed(scaled, torch.mul, fraction))
+    for fraction in fractions:
+        yield _Neighbor(f"with {them} times {fraction:g}", _changed(wanted, torch.mul, fraction))
     yield _Neighbor("on the example itself", lambda inputs: inputs)
     data = _data(evidence, example)
     shift = SHIFT * max(_spread(example[i]) for i in data)

@@ -16,7 +16,7 @@ from autograd_course.doctor.evidence import Evidence, Extreme
 from autograd_course.doctor.passes import both_ways
 from autograd_course.doctor.probes.twins import gradient_of, output_names
 from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.rounding import EPS, Values, alike
+from autograd_course.doctor.rounding import EPS, Values, alike, each, wide
 from autograd_course.doctor.session import Move, Session, stay
 
 COTANGENTS, JITTER = 8, 9  # streams of random numbers
@@ -86,7 +86,7 @@ class Precisions:
                 done = both_ways(session, cotangents, move, inputs=inputs)
         except DoctorError:  # on such numbers a solver may take long, or for ever: no verdict
             return None
-        return None if done.failure else (*done.outputs, *done.grads)
+        return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
     def _cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         """Draw what float32 can hold, the same for float32 outputs and for float64 ones."""

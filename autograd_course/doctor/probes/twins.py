@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 from autograd_course.doctor.calls import is_float
@@ -30,7 +31,8 @@ def twin(
     positions = evidence.wanted if wanted is None else wanted
     names = (*output_names(len(came.outputs)), *(gradient_of(evidence, i) for i in positions))
     pair = _values(came), _values(should)
-    return Twin(kind, how, names, *pair, tolerance, floor=_cancellation(evidence))
+    floor = 0.0 if all(map(_identical, *pair)) else _cancellation(evidence)
+    return Twin(kind, how, names, *pair, tolerance, floor=floor)
 
 
 def output_names(count: int) -> Iterator[str]:
@@ -45,6 +47,10 @@ def gradient_of(evidence: Evidence, position: int) -> str:
 
 def _values(done: Pass) -> tuple[Tensor | None, ...]:
     return (*done.outputs, *done.grads)
+
+
+def _identical(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
 def _cancellation(evidence: Evidence) -> float:

@@ -13,14 +13,14 @@ from autograd_course.doctor.rules.wording import listed
     "captured-tensor",
     "state",
     "error",
-    "a tensor that forward takes besides its arguments gets no gradient",
+    "a tensor taken from around the call gets no gradient",
     hint="apply sees the tensors among its own arguments, and none inside of a list, a module or a "
     "closure: how would the engine know of this one?",
     lesson="02_ctx_rules",
     after=("contract",),
 )
 def captured_tensor(evidence: Evidence) -> Seen | None:
-    lost = [captured for captured in evidence.captured if captured.slope > 10 * captured.error]
+    lost = [captured for captured in evidence.captured if captured.slope > 0]
     if not lost:
         return None
     names, one = [captured.name for captured in lost], len(lost) == 1

@@ -51,7 +51,7 @@ def shared_state(evidence: Evidence) -> Seen | None:
     "not-reentrant",
     "state",
     "error",
-    "a second backward through the same graph is not like the first",
+    "a second backward through a graph is not like the first",
     hint="With retain_graph=True the engine calls backward again on the same ctx: what does the "
     "first time change there, or take away?",
     lesson="02_ctx_rules",
