@@ -43,7 +43,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments: install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
 	@echo "Installing the course into $(VENV); the first time takes some minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev,third-party]'
 	@touch $@
 
 # In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,
@@ -51,7 +51,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/torch.txt
-	build/pins/bin/python $(PIP) install --constraint build/pins/torch.txt '.[dev]'
+	build/pins/bin/python $(PIP) install --constraint build/pins/torch.txt '.[dev,third-party]'
 	echo '# The exact set that the tests run on. Written by `make constraints`; not by hand.' > constraints.txt
 	build/pins/bin/python $(PIP) freeze --exclude autograd-course | sed 's/+cpu$$//' \
 	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt

@@ -63,8 +63,8 @@ def test_the_reference_functions_are_twice_differentiable(function, inputs) -> N
 def test_the_report_reads_well() -> None:
     assert str(diagnose(HalfSquare, (torch.tensor([1.0, -2.0, 3.0]),))) == (
         "✗ Made · wrong\n"
-        "  constant-factor: The gradient of input0 is 1/2 times the true one, everywhere.\n"
-        "  witness  input0[2] = 3, grad_output = 2.224: gradient 6.671, should be 13.34\n"
+        "  constant-factor: The gradient of args[0] is 1/2 times the true one, everywhere.\n"
+        "  witness  args[0][2] = 3, grad_output = 2.224: gradient 6.671, should be 13.34\n"
         "  at       return b(*args, *gs)\n"
         "  hint     Which constant of forward is missing from the derivative, or is there twice:\n"
         "           a power, a mean's 1/N, a scale, an inner derivative?\n"

@@ -70,20 +70,20 @@ class Declared:
         nodes = list(self._interior())
         if len(nodes) > MOST_CUTS:
             return
-        singles = [(node,) for node in nodes]
-        for cut in [*singles, *combinations(nodes, 2)]:
-            handles = [node.register_prehook(_zeros) for node in cut]
+        named = list(zip(_told_apart([_operation(node) for node in nodes]), nodes, strict=True))
+        for cut in [*((one,) for one in named), *combinations(named, 2)]:
+            handles = [node.register_prehook(_zeros) for _, node in cut]
             try:
-                name = " and ".join(_operation(node) for node in cut)
-                yield name, tuple(self.gradients(grad_outputs))
+                yield " and ".join(name for name, _ in cut), tuple(self.gradients(grad_outputs))
             finally:
                 for handle in handles:
                     handle.remove()
 
     def _interior(self) -> Iterator[Any]:
         """Yield the graph's nodes below the outputs, leaves and their clones left out."""
-        seen = {out.grad_fn for out in self.floats}
-        level = [parent for node in seen if node for parent, _ in node.next_functions]
+        heads = dict.fromkeys(out.grad_fn for out in self.floats)
+        seen = set(heads)
+        level = [parent for node in heads if node for parent, _ in node.next_functions]
         while level:
             node = level.pop()
             if node is None or node in seen or not node.next_functions:
@@ -113,6 +113,13 @@ _IN_WORDS = {
     "std": "the standard deviation",
     "linalgvectornorm": "the norm",
 }
+
+
+def _told_apart(names: Sequence[str]) -> Iterator[str]:
+    """Yield the names, numbered where one occurs again."""
+    for place, name in enumerate(names):
+        again = names[:place].count(name)
+        yield f"{name} ({again + 1})" if again else name
 
 
 def _operation(node: Any) -> str:

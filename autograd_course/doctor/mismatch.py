@@ -151,9 +151,18 @@ def element(name: str, index: Sequence[int]) -> str:
     return f"{name}{list(index) if index else ''}"
 
 
-def number(value: Any) -> str:
-    """Return a number with four significant digits."""
-    return f"{value + 0.0:.4g}" if isinstance(value, float) else str(value)  # + 0.0: no -0
+def number(value: Any, digits: int = 4) -> str:
+    """Return a number with a few significant digits."""
+    return f"{value + 0.0:.{digits}g}" if isinstance(value, float) else str(value)  # + 0.0: no -0
+
+
+def told_apart(one: Any, other: Any) -> tuple[str, str]:
+    """Return two numbers that differ, with as many digits as it takes to see it."""
+    for digits in (4, 6, 8, 10, 12):
+        first, second = number(one, digits), number(other, digits)
+        if first != second:
+            break
+    return first, second
 
 
 def return_line(source: str) -> str:

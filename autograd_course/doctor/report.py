@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograd_course.doctor import card, heatmap
 from autograd_course.doctor.diagnosis import Diagnosis, Finding
-from autograd_course.doctor.mismatch import element, number
+from autograd_course.doctor.mismatch import element, number, told_apart
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -98,7 +98,8 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
         where += "".join(f", {name} = {number(value)}" for name, value in evidence["given"].items())
     if "grad_output" in evidence:
         where += f", grad_output = {number(evidence['grad_output'])}"
-    return f"{where}: {what}{number(evidence['actual'])}, should be {number(evidence['expected'])}"
+    actual, expected = told_apart(evidence["actual"], evidence["expected"])
+    return f"{where}: {what}{actual}, should be {expected}"
 
 
 def sentence(text: str) -> str:

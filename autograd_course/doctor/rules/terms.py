@@ -54,7 +54,20 @@ def lacking_term(m: Mismatch) -> str | None:
         return None
     products = list(_products(_factors(m), lacking))
     found = _best(lacking, products, list(_upstreams(g, products)))
-    return None if found is None else _written(*found)
+    if found is None or not _natural(m, *found):
+        return None
+    return _written(*found)
+
+
+def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
+    """Whether the constant is one that a product rule leaves: small, or an argument of the call.
+
+    A sum over an axis comes with a constant of its own, as a mean's 1/N.
+    """
+    if upstream.name != "grad_output":
+        return True
+    scalars = [abs(float(v)) for v in m.evidence.inputs if type(v) in (int, float) and v]
+    return any(abs(abs(k) - c) < CLOSE for c in (0.5, 1.0, 2.0, *scalars))
 
 
 def _cotangent(m: Mismatch) -> Tensor | None:
@@ -84,7 +97,8 @@ def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
             continue
         seen.append(tensor)
         yield name, tensor
-        yield f"(1 - {name})", 1 - tensor
+        if bool(((tensor > 0) & (tensor < 1)).all()):  # a sigmoid, a probability
+            yield f"(1 - {name})", 1 - tensor
         if bool((tensor != 0).all()):
             yield f"1/{name}", 1 / tensor
 
@@ -105,7 +119,8 @@ def _products(factors: Iterator[tuple[str, Tensor]], like: Tensor) -> Iterator[P
     for count in range(1, MOST_FACTORS + 1):
         for chosen in combinations_with_replacement(fitting, count):
             names, tensors = zip(*chosen, strict=True)
-            yield Product(names, torch.stack(tensors).prod(0))
+            if not any(f"1/{name}" in names for name in names):  # which would cancel
+                yield Product(names, torch.stack(tensors).prod(0))
 
 
 def _expands(tensor: Tensor, like: Tensor) -> bool:
@@ -139,7 +154,8 @@ def _best(
     for i, j in sorted(likely, key=lambda ij: _length(products[ij[0]], upstreams[ij[1]])):
         k = float(along[i, j] / squares[i, j])
         exact = (d - k * a[i] * s[j]).abs().max() <= CLOSE * d.abs().max()
-        told = products[i].factors or upstreams[j].name != "grad_output"
+        bare = not products[i].factors and upstreams[j].name == "grad_output"
+        told = not bare or abs(k - 1) < CLOSE  # as the way around, in x + f(x)
         if bool(exact) and told:
             return k, products[i], upstreams[j]
     return None
