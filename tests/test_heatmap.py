@@ -85,7 +85,7 @@ def test_a_wrong_gradient_is_shown_beside_the_differences() -> None:
     html = diagnosis._repr_html_()
 
     assert [picture.size for picture in images(html)] == 3 * [(48, 48)]
-    assert "The 12 × 12 Jacobian of the output with respect to input0" in html
+    assert "The 12 × 12 Jacobian of the output with respect to args[0]" in html
     assert "differences of forward: 48 of 144 entries" in html
     assert "backward: the diagonal alone" in html
     assert "backward − differences: 36 of 144 entries" in html
@@ -108,7 +108,7 @@ def test_of_several_outputs_and_inputs_the_wrong_ones_are_shown() -> None:
     pair = diagnose(function, (X, draw(3, 4, seed=1))).jacobians
 
     assert pair is not None
-    assert (pair.output, pair.input) == ("output 1", "input1")
+    assert (pair.output, pair.input) == ("output 1", "args[1]")
 
 
 def test_of_a_large_jacobian_the_first_entries_are_shown() -> None:
@@ -117,7 +117,7 @@ def test_of_a_large_jacobian_the_first_entries_are_shown() -> None:
     assert diagnosis.jacobians is not None
     assert diagnosis.jacobians.whole == (96, 96)
     assert [len(diagnosis.jacobians.off), len(diagnosis.jacobians.off[0])] == [48, 48]
-    assert "The 96 × 96 Jacobian of the output with respect to input0, the first 48 × 48" in (
+    assert "The 96 × 96 Jacobian of the output with respect to args[0], the first 48 × 48" in (
         diagnosis._repr_html_()
     )
 

@@ -32,8 +32,8 @@ def page(name: str) -> str:
 
 
 def summary(rule: Rule) -> str:
-    """Return one line on a rule: its severity, what it says, the lesson that teaches it."""
-    return f"*{rule.severity}*: {rule.title}. Taught in lesson `{rule.lesson}`."
+    """Return two lines on a rule: its severity and what it says, the lesson that teaches it."""
+    return f"*{rule.severity}*: {rule.title}.\nTaught in lesson `{rule.lesson}`."
 
 
 def contents() -> str:
