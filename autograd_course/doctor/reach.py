@@ -50,7 +50,7 @@ def reached(*roots: Named) -> Iterator[Named]:
         seen[id(thing)] = thing
         if isinstance(thing, _HOLDERS) or not _is_foreign(thing, home):
             yield name, thing
-            queue.extend(islice(_inside(name, thing, home), MOST))
+            queue.extend(islice(_inside(name, thing, home), max(0, MOST - len(queue))))
 
 
 def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
