@@ -6,12 +6,10 @@ the wrong shape, dtype or device) shows only at the Functions themselves.
 
 from __future__ import annotations
 
-import inspect
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import CodeType, FrameType
 from typing import Any
 
 from torch import Tensor
@@ -39,52 +37,46 @@ def functions_inside(run: Callable[[], Run], around: Surroundings) -> Iterator[I
     first = attempt(run)
     if isinstance(first, Failure):
         return
-    classes = {node._forward_cls: None for node in custom_nodes(first.tensors)}
-    calls: dict[int, InnerCall] = {}
-    functions = _told_apart(classes)
+    calls: dict[type[Function], InnerCall] = {}
 
-    def watch(frame: FrameType, event: str, _: Any) -> None:
-        place = id(frame.f_code)
-        if event == "call" and place in functions and place not in calls:
-            function = functions[place]
-            args = _arguments(frame)[_with_ctx(function) :]
-            passed = around.passed(args)
-            calls[place] = InnerCall(function, tuple(map(_copy, args)), passed)
+    def note(function: type[Function], given: tuple[Any, ...]) -> None:
+        args = given[_with_ctx(function) :]
+        if function not in calls:
+            calls[function] = InnerCall(function, tuple(map(_copy, args)), around.passed(args))
 
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
+    with ExitStack() as stack:
+        for function in {node._forward_cls: None for node in custom_nodes(first.tensors)}:
+            stack.enter_context(_told(function, note))
         attempt(run)
+    yield from calls.values()
+
+
+@contextmanager
+def _told(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
+    """Put a forward in the class's place that notes its arguments, and take it away again.
+
+    Not ``sys.setprofile``: after torch.compile was used in the process, it can hang.
+    """
+    own, forward = vars(function).get("forward"), function.forward
+
+    @functools.wraps(forward)
+    def noting(*args: Any) -> Any:
+        note(function, args)
+        return forward(*args)
+
+    function.forward = staticmethod(noting)  # type: ignore[method-assign]
+    try:
+        yield
     finally:
-        sys.setprofile(before)
-    yield from (calls[place] for place in functions if place in calls)
-
-
-def _told_apart(functions: Iterable[type[Function]]) -> dict[int, type[Function]]:
-    """Return each Function under its code's identity; what one factory made shares its code."""
-    codes = [(_code(function), function) for function in functions]
-    shared = Counter(id(code) for code, _ in codes)
-    return {id(code): function for code, function in codes if code and shared[id(code)] == 1}
-
-
-def _code(function: type[Function]) -> CodeType | None:
-    return getattr(inspect.unwrap(function.forward), "__code__", None)
+        if own is None:
+            del function.forward
+        else:
+            function.forward = own  # type: ignore[method-assign]
 
 
 def _with_ctx(function: type[Function]) -> int:
     """Return how many of forward's arguments are ctx: one in the old style, none in the new."""
     return int(function.setup_context is Function.setup_context)
-
-
-def _arguments(frame: FrameType) -> list[Any]:
-    """Return the positional arguments that a function was called with."""
-    code = frame.f_code
-    names: Sequence[str] = code.co_varnames[: code.co_argcount]
-    values = [frame.f_locals[name] for name in names]
-    if code.co_flags & inspect.CO_VARARGS:
-        rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-        values += frame.f_locals[rest]
-    return values
 
 
 def _copy(value: Any) -> Any:
