@@ -18,11 +18,11 @@ from torch import Tensor
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor import WrongGradientError, judge
 from autograd_course.doctor.diagnosing import EXAMINED, _with_surroundings
-from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.probe import probe
-from autograd_course.doctor.subject import subject_of
-from autograd_course.doctor.truth import establish
+from autograd_course.doctor.running.subject import subject_of
+from autograd_course.doctor.truth.expected import establish
 from autograd_course.doctor.wire import from_bytes, to_bytes
+from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.functions import (
     ClippedReLU,
     Linear,

@@ -16,7 +16,7 @@ from exercise_answers import ALSO_RIGHT, RIGHT, SOLVED, WRONG, Wrong, spoiled
 from torch.autograd import Function
 
 from autograd_course.doctor import DoctorError
-from autograd_course.doctor.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
+from autograd_course.doctor.running.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader import CATALOGUE, Result, grade, judge
 from autograd_course.grader.result import SECTION
 

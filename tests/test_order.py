@@ -14,7 +14,7 @@ from torch import Tensor
 from autograd_course import diagnose
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.probes.second_order import second_order
-from autograd_course.doctor.subject import subject_of
+from autograd_course.doctor.running.subject import subject_of
 from autograd_course.doctor.wire import from_bytes, to_bytes
 
 detached_sine = saving(torch.sin, lambda x, g: x.detach().cos() * g)

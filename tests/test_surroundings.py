@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from autograd_course import diagnose
-from autograd_course.doctor.reach import reached
-from autograd_course.doctor.surroundings import Surroundings
+from autograd_course.doctor.world.reach import reached
+from autograd_course.doctor.world.surroundings import Surroundings
 
 GLOBAL, TABLE, LIST = draw(4), {"taps": draw(4)}, [draw(4)]
 COUNT = 0

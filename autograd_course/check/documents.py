@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from autograd_course.doctor import Diagnosis
-from autograd_course.doctor.report import as_html
+from autograd_course.doctor.reports.report import as_html
 
 _PAGE = """<!doctype html>
 <html lang="en">

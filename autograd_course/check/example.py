@@ -13,6 +13,7 @@ from torch.autograd import Function
 from autograd_course.check.errors import NotUnderstoodError, raised
 from autograd_course.check.specs import inputs_from
 from autograd_course.check.targets import is_target, load
+from autograd_course.doctor.running.calls import takes_ctx
 
 Sampler = Callable[[torch.Generator], Any]
 
@@ -64,7 +65,7 @@ def left_out(fn: Any, given: int) -> list[str]:
     if isinstance(fn, type):
         if not issubclass(fn, Function) or inspect.isfunction(vars(fn).get("forward")):
             return []
-        called, skipped = fn.forward, int(fn.setup_context is Function.setup_context)
+        called, skipped = fn.forward, int(takes_ctx(fn))
     elif isinstance(fn, torch.nn.Module):
         called = fn.forward
     try:

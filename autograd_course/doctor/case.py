@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autograd_course.doctor.calls import is_plain
 from autograd_course.doctor.diagnosis import DoctorError, Finding
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, examine, on_example
-from autograd_course.doctor.inside import functions_inside
 from autograd_course.doctor.judge import judge
 from autograd_course.doctor.probes import OF_THE_WHOLE, PROBES, Level, Probe, probes_for
-from autograd_course.doctor.session import Session
-from autograd_course.doctor.subject import Subject, subject_of
-from autograd_course.doctor.truth import establish
+from autograd_course.doctor.running.calls import is_plain
+from autograd_course.doctor.running.inside import functions_inside
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.running.subject import Subject, subject_of
+from autograd_course.doctor.truth.expected import establish
 from autograd_course.doctor.verdict import Findings, together
 
 

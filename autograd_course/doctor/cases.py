@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.diagnosis import DoctorError
-from autograd_course.doctor.symmetry import is_symmetric, mirrored
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.symmetry import is_symmetric, mirrored
 
 # By what factors the elements of an example are varied, widest first: a wide variation reaches
 # regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,

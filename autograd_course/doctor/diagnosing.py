@@ -10,18 +10,18 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.doctor.both_jacobians import Jacobians, both_jacobians
-from autograd_course.doctor.calls import passes_within
 from autograd_course.doctor.case import Case
 from autograd_course.doctor.diagnosis import Diagnosis, DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, beside_kinks
-from autograd_course.doctor.guard import undisturbed
 from autograd_course.doctor.probes import PROBES, Level
+from autograd_course.doctor.reports.both_jacobians import Jacobians, both_jacobians
 from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.subject import Subject, subject_of
-from autograd_course.doctor.surroundings import Surroundings
+from autograd_course.doctor.running.calls import first_line, passes_within
+from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.verdict import Findings, clearest, confirmed, has_error
+from autograd_course.doctor.world.guard import undisturbed
+from autograd_course.doctor.world.surroundings import Surroundings
 
 _STANDARD = (
     "the contract, linearity in grad_output, values (differences in float64)",
@@ -121,8 +121,8 @@ def _own_faults_told() -> Iterator[None]:
     except DoctorError:
         raise
     except Exception as error:
-        cause = (str(error).strip().splitlines() or ["without a message"])[0]
-        raise DoctorError(f"the doctor itself failed: {type(error).__name__}: {cause}") from error
+        told = f"{type(error).__name__}: {first_line(error)}"
+        raise DoctorError(f"the doctor itself failed: {told}") from error
 
 
 def _require_rules(names: Collection[str]) -> None:

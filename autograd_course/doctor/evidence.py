@@ -239,12 +239,11 @@ class SecondOrder:
 
     ``failure`` tells how that raised with a grad_output that requires grad, as it does inside a
     network. After a failure the derivatives are those with a grad_output that does not, as after
-    ``.sum()``, and ``plain_failure`` tells how that raised too.
+    ``.sum()``.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
     failure: Failure | None = None
-    plain_failure: Failure | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,18 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import as_tuple, is_float
 from autograd_course.doctor.cases import SPREADS, beside, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.probes import ALWAYS, Probe
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.subject import Subject
+from autograd_course.doctor.running.calls import as_tuple, is_float
+from autograd_course.doctor.running.subject import Subject
+from autograd_course.doctor.world.randomness import Stream, generator
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
-SAMPLING, VARYING = 2, 3  # streams of random numbers
 SAMPLES = 2  # drawn from a sampler, beside the example
 
 
@@ -82,7 +81,7 @@ def _probe(
 
 
 def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
-    rng = generator(seed, SAMPLING)
+    rng = generator(seed, Stream.SAMPLES)
     return [] if sampler is None else [_drawn(sampler, rng) for _ in range(SAMPLES)]
 
 
@@ -100,7 +99,7 @@ def _variation(
 
     Where forward has a kink at the example, the variation lies beside it.
     """
-    rng = generator(seed, VARYING)
+    rng = generator(seed, Stream.VARIATIONS)
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
     for spread in SPREADS:
         case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, spread, rng))]

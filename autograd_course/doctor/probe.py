@@ -9,17 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt, is_float
-from autograd_course.doctor.differences import Values, flat, jacobian, slopes
 from autograd_course.doctor.evidence import Evidence, Failure, Pull
-from autograd_course.doctor.passes import direct_call, drawn, engine_pass, forward_pass, variants
 from autograd_course.doctor.probes import Probe
-from autograd_course.doctor.projection import settled
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.session import Session
-from autograd_course.doctor.subject import Subject
+from autograd_course.doctor.running.calls import attempt, is_float
+from autograd_course.doctor.running.passes import (
+    direct_call,
+    drawn,
+    engine_pass,
+    forward_pass,
+    variants,
+)
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.running.subject import Subject
+from autograd_course.doctor.truth.differences import Values, flat, jacobian, slopes
+from autograd_course.doctor.truth.projection import settled
+from autograd_course.doctor.world.randomness import Stream, generator
 
-DIRECTIONS = 1  # the stream of random numbers that directions are drawn from
 FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
 
 Cotangents = tuple[Tensor | None, ...]
@@ -53,7 +58,7 @@ def probe(
     if forward.failure or not outputs:
         return found
     values = _values(session, flat(outputs))
-    directions = generator(seed, DIRECTIONS)
+    directions = generator(seed, Stream.DIRECTIONS)
     found = replace(found, slopes=slopes(values, session.inputs, session.wanted, directions))
     if not any(forward.requires_grad):
         return found

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor import evidence as schema
-from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.truth.differences import as_real
 
 _RECORDS = {
     record.__name__: record

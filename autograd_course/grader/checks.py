@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import RULES, Finding
-from autograd_course.doctor.calls import as_tuple
-from autograd_course.doctor.operations import memory
+from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.doctor.running.operations import memory
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.passes import applied, differentiable
 

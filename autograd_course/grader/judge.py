@@ -12,8 +12,9 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor import DoctorError, diagnose
-from autograd_course.doctor.guard import undisturbed
-from autograd_course.doctor.time_limit import VARIABLE, TimeUp, limit_in_seconds, time_limit
+from autograd_course.doctor.running.calls import first_line
+from autograd_course.doctor.running.time_limit import VARIABLE, TimeUp, limit_in_seconds, time_limit
+from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.passes import backward_problem, forward_problem
 from autograd_course.grader.raised import place
@@ -38,9 +39,9 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     except TimeUp as stop:
         return _out_of_time(stop, answer)
     except DoctorError as error:
-        return failed(f"the doctor could not examine this answer: {_first_line(error)}")
+        return failed(f"the doctor could not examine this answer: {first_line(error)}")
     except Exception as error:
-        return failed(f"{type(error).__name__} inside the grader: {_first_line(error)}")
+        return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
 
 
 def _judge_function(exercise: Exercise, answer: type[Function]) -> Verdict:
@@ -142,7 +143,3 @@ def _told_checked(exercise: Exercise) -> str:
         "forward, every gradient and its linearity in grad_output agree with the reference"
         f"{bounds}. Tried on: {'; '.join(exercise.samplers)}."
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or ["without a message"])[0]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.calls import as_tuple
+from autograd_course.doctor.running.calls import as_tuple
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.raised import is_unfinished, told
 from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong

@@ -31,7 +31,7 @@ from autograd_course.doctor.probes.second_order import second_order, second_orde
 from autograd_course.doctor.probes.shapes import zero_dim
 from autograd_course.doctor.probes.unasked import unasked
 from autograd_course.doctor.probes.vmapped import vmapped
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.session import Session
 
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.passes import Pass, both_ways
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.rounding import alike, distance, each, peaks, wide
-from autograd_course.doctor.session import Move, Session
+from autograd_course.doctor.running.passes import Pass, both_ways
+from autograd_course.doctor.running.session import Move, Session
+from autograd_course.doctor.truth.rounding import alike, distance, each, peaks, wide
+from autograd_course.doctor.world.randomness import Stream, generator
 
 LOW = torch.bfloat16
 FAR = 0.1  # of the size: some 25 times the rounding of bfloat16
-COTANGENTS = 11  # a stream of random numbers
 
 
 def autocast(session: Session, evidence: Evidence) -> Evidence:
@@ -52,7 +51,7 @@ def _otherwise_random(session: Session) -> Session:
 
 def _pass(session: Session, move: Move) -> Pass:
     def cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
-        rng = generator(session.seed, COTANGENTS)
+        rng = generator(session.seed, Stream.AUTOCAST)
         return [
             torch.randn(out.shape, generator=rng, dtype=torch.float32).to(LOW).to(out)
             for out in outputs

@@ -10,9 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.passes import Pass, both_ways
 from autograd_course.doctor.probes.confirmed import (
     TOLERANCE,
     Plain,
@@ -23,10 +21,11 @@ from autograd_course.doctor.probes.confirmed import (
     plain_call,
 )
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.running.passes import Pass, both_ways
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.world.randomness import Stream, generator
 
-GROWING = 5  # a stream of random numbers
 GROWN = 3  # the length that a batch of 1 is brought to
 MOST_SLICES = 64  # a longer batch is cut in two only
 
@@ -88,7 +87,7 @@ def _compared(
 
 def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Twin | None:
     """Compare a longer batch, made of the example and varied copies of it, with its slices."""
-    rng = generator(session.seed, GROWING)
+    rng = generator(session.seed, Stream.LONGER_BATCH)
 
     def longer(value: Tensor) -> Tensor:
         return torch.cat([value, *(jittered(value, rng) for _ in range(GROWN - 1))])

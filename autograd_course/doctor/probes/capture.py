@@ -9,17 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt
 from autograd_course.doctor.cases import in_double
-from autograd_course.doctor.differences import flat, slopes
+from autograd_course.doctor.comparing.closeness import size
 from autograd_course.doctor.evidence import Captured, Evidence, Failure
-from autograd_course.doctor.held import Held
-from autograd_course.doctor.mismatch import size
-from autograd_course.doctor.passes import copies, gradients
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.session import Session
-
-DIRECTIONS = 4  # the stream of random numbers that a captured tensor is moved along
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import copies, gradients
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.differences import flat, slopes
+from autograd_course.doctor.world.held import Held
+from autograd_course.doctor.world.randomness import Stream, generator
 
 
 def captured(session: Session, evidence: Evidence) -> Evidence:
@@ -76,7 +74,7 @@ def _moved(session: Session, evidence: Evidence, held: Held) -> Captured:
     outputs = zip(evidence.forward.outputs, asks, strict=True)
     nowhere = torch.full_like(flat([output for output, asked in outputs if asked]), torch.nan)
     value = in_double(held.data)
-    found = slopes(values, [value], (0,), generator(session.seed, DIRECTIONS))
+    found = slopes(values, [value], (0,), generator(session.seed, Stream.CAPTURED))
     # Where an output has a kink or a jump beside this point, its difference estimates no slope.
     sure = found.matrix.abs() > 10 * found.error
     return Captured(held.name, size(found.matrix[sure]))

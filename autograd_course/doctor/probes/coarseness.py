@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.probes.precisions import Inputs, Precisions
-from autograd_course.doctor.rounding import (
+from autograd_course.doctor.truth.rounding import (
     EXCESSIVE,
     Values,
     alike,

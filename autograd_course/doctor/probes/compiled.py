@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor.calls import as_tuple, fresh, users_last, users_line
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.passes import Pass, copies, gradients
 from autograd_course.doctor.probes.confirmed import Plain, asked
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.randomness import reseed
-from autograd_course.doctor.session import Run, Session
+from autograd_course.doctor.running.calls import as_tuple, fresh, users_last, users_line
+from autograd_course.doctor.running.passes import Pass, copies, gradients
+from autograd_course.doctor.running.session import Run, Session
+from autograd_course.doctor.world.randomness import reseed
 
 TOLERANCE = 1e-6  # tracing may replace an operation by others that round otherwise
 LONGEST = 200  # characters of a reason

@@ -15,15 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import as_tuple, attempt, fresh, is_float
+from autograd_course.doctor.comparing.closeness import same, size
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.mismatch import same, size
-from autograd_course.doctor.passes import Pass, both_ways, copies, drawn
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import as_tuple, attempt, fresh, is_float
+from autograd_course.doctor.running.passes import Pass, both_ways, copies, drawn
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.world.randomness import Stream, generator
 
-ELSEWHERE = 6  # a stream of random numbers
 TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off; another order of summation is not
 SPREAD = 0.05  # how far an element is moved: enough to break ties, too little to leave most domains
 
@@ -122,7 +121,7 @@ def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
 
 def _elsewhere(session: Session, evidence: Evidence, draws: bool) -> Plain | None:
     """Return the plain call on jittered inputs, ``None`` where it fails or does not repeat."""
-    rng = generator(session.seed, ELSEWHERE)
+    rng = generator(session.seed, Stream.ELSEWHERE)
     there = plain_call(session, [jittered(value, rng) for value in evidence.inputs], rng)
     if there.done.failure or not (draws or _drawn_on(session, there)):
         return None

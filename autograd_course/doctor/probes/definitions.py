@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from torch.autograd import Function
 
-from autograd_course.doctor.calls import attempt
 from autograd_course.doctor.evidence import Evidence, Failure
-from autograd_course.doctor.passes import custom_nodes
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt, takes_ctx
+from autograd_course.doctor.running.passes import custom_nodes
+from autograd_course.doctor.running.session import Session
 
 
 def definitions(session: Session) -> tuple[type[Function], ...]:
@@ -25,5 +25,5 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 
 def old_style(session: Session, evidence: Evidence) -> Evidence:
     """Note the Functions whose forward takes ctx itself."""
-    found = [f for f in definitions(session) if f.setup_context is Function.setup_context]
+    found = [f for f in definitions(session) if takes_ctx(f)]
     return replace(evidence, old_style=tuple(function.__name__ for function in found))

@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.passes import both_ways
 from autograd_course.doctor.probes.confirmed import TOLERANCE, Plain, all_alike, asked
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.passes import both_ways
+from autograd_course.doctor.running.session import Session
 
 NAMES = ("dim", "axis")
 MOST_AXES = 4  # of inputs of a higher rank, only the first ones are tried

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.symmetry import is_symmetric, mirrored
+from autograd_course.doctor.truth.differences import as_real
+from autograd_course.doctor.truth.symmetry import is_symmetric, mirrored
 
 
 def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt
-from autograd_course.doctor.differences import as_real, flat
 from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.passes import gradients, graph_nodes
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import gradients, graph_nodes
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.differences import as_real, flat
 
 Row = list[float | None]  # one gradient, derived by each wanted input and then by grad_output
 

@@ -13,12 +13,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.closeness import size
+from autograd_course.doctor.comparing.numbers import element, number
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.mismatch import element, number, size
 from autograd_course.doctor.probes.neighborhood import neighborhood
 from autograd_course.doctor.probes.precisions import Inputs, Precisions, as_single_holds
-from autograd_course.doctor.rounding import Values, finite, peaks
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.rounding import Values, finite, peaks
 
 # exp overflows float32 at 89 and float64 at 710: steps of less than a factor of 8 land between.
 RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000

@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from autograd_course.doctor.calls import attempt
-from autograd_course.doctor.differences import flat
+from autograd_course.doctor.comparing.closeness import resolution
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.mismatch import resolution
-from autograd_course.doctor.passes import both_ways, drawn
 from autograd_course.doctor.probes.confirmed import Plain, asked
 from autograd_course.doctor.probes.definitions import definitions
 from autograd_course.doctor.probes.twins import output_names
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import both_ways, drawn
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.differences import flat
+from autograd_course.doctor.world.randomness import Stream, generator
 
-TANGENTS = 21  # a stream of random numbers
 ROUNDING = 1e-6  # of what is added up: a step in float32 inside forward is no mistake
 
 ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
@@ -35,7 +34,7 @@ def forward_mode(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
-    rng = generator(session.seed, TANGENTS)
+    rng = generator(session.seed, Stream.TANGENTS)
     likes = [plain.inputs[position] for position in session.wanted]
     tangents = dict(zip(session.wanted, drawn(likes, rng), strict=True))
     gradients = list(_by_output(session, plain))

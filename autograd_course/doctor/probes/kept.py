@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt, is_float, same_bytes
 from autograd_course.doctor.evidence import Evidence, Failure, Kept
-from autograd_course.doctor.saved import Group, groups_in, name_of
-from autograd_course.doctor.session import Session
-from autograd_course.doctor.vault import (
+from autograd_course.doctor.running.calls import attempt, is_float, same_bytes
+from autograd_course.doctor.running.saved import Group, groups_in, name_of
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.running.vault import (
     Call,
     Derivatives,
     Exchange,

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.passes import Pass, both_ways
 from autograd_course.doctor.probes.confirmed import TOLERANCE, Plain, agrees, asked
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.running.passes import Pass, both_ways
+from autograd_course.doctor.running.session import Session
 
 Lay = Callable[[Tensor], Tensor]
 

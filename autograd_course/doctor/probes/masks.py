@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import torch
 
-from autograd_course.doctor.calls import attempt
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.passes import Pass, both_ways
 from autograd_course.doctor.probes.confirmed import TOLERANCE, Plain, asked
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import Pass, both_ways
+from autograd_course.doctor.running.session import Session
 
 
 def frozen_input(session: Session, evidence: Evidence) -> Evidence:

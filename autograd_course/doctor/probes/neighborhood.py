@@ -13,8 +13,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.closeness import size
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.mismatch import size
 from autograd_course.doctor.probes.coarseness import coarseness
 from autograd_course.doctor.probes.precisions import (
     Inputs,
@@ -22,13 +22,12 @@ from autograd_course.doctor.probes.precisions import (
     as_single_holds,
     jittered,
 )
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.rounding import EPS, Values, alike, each, finite, peaks
+from autograd_course.doctor.truth.rounding import EPS, Values, alike, each, finite, peaks
+from autograd_course.doctor.world.randomness import Stream, generator
 
 FRACTIONS = (1e-4, 1e-2)
 SHIFT = 1000.0  # times the spread of the numbers: years around 2000 that differ by 2
 ASIDE = 0.05  # far enough for rounding errors to be others, near enough for all else to be alike
-ASIDES, HALVES = 10, 12  # streams of random numbers
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
     on_example = call.both(example)
     if on_example is None:
         return
-    aside = jittered(example, ASIDE, generator(call.session.seed, ASIDES))
+    aside = jittered(example, ASIDE, generator(call.session.seed, Stream.ASIDE))
     elementwise = _is_elementwise(call, example, aside, on_example[1])
     neighbors = _neighbors(evidence, example, FRACTIONS if elementwise else ())
     largest: list[float] = []
@@ -83,7 +82,7 @@ def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Va
     x = example[position]
     if any(value is None or value.shape != x.shape for value in double):
         return False
-    rng = generator(call.session.seed, HALVES)
+    rng = generator(call.session.seed, Stream.HALVES)
     kept = (torch.rand(x.shape, generator=rng) < 0.5).to(x.device)
     half = list(example)
     half[position] = torch.where(kept, x, aside[position])

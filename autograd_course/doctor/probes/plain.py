@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor.calls import attempt, fresh, is_float
 from autograd_course.doctor.evidence import Cost, Evidence, Failure, Twin
-from autograd_course.doctor.operations import Recording, memory
-from autograd_course.doctor.passes import Pass, both_ways, copies, custom_nodes, gradients
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.session import Move, Run, Session, stay
-from autograd_course.doctor.vault import Vault, derived_twice
+from autograd_course.doctor.running.calls import attempt, fresh, is_float, takes_ctx
+from autograd_course.doctor.running.operations import Recording, memory
+from autograd_course.doctor.running.passes import Pass, both_ways, copies, custom_nodes, gradients
+from autograd_course.doctor.running.session import Move, Run, Session, stay
+from autograd_course.doctor.running.vault import Vault, derived_twice
 
 KIND = "plain autograd"
 
@@ -68,7 +68,7 @@ def _has_other_reasons(function: type[Function]) -> bool:
 
 
 def _as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
-    if function.setup_context is not Function.setup_context:
+    if not takes_ctx(function):
         return function.forward
 
     def call(*args: Any) -> Any:

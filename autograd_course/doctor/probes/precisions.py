@@ -10,16 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float, passes_within
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.passes import both_ways
 from autograd_course.doctor.probes.twins import gradient_of, output_names
-from autograd_course.doctor.randomness import generator
-from autograd_course.doctor.rounding import EPS, Values, alike, each, wide
-from autograd_course.doctor.session import Move, Session, stay
+from autograd_course.doctor.running.calls import is_float, passes_within
+from autograd_course.doctor.running.passes import both_ways
+from autograd_course.doctor.running.session import Move, Session, stay
+from autograd_course.doctor.truth.rounding import EPS, Values, alike, each, wide
+from autograd_course.doctor.world.randomness import Stream, generator
 
-COTANGENTS, JITTER = 8, 9  # streams of random numbers
 PATIENCE = 1.0  # seconds for one pass
 
 Inputs = tuple[Any, ...]
@@ -57,7 +56,7 @@ class Precisions:
         """
         session = copy.copy(self.session)
         session.seed += draw
-        rng = generator(session.seed, JITTER)
+        rng = generator(session.seed, Stream.SHORT_INPUTS)
         return self._values(session, stay, jittered(inputs, EPS, rng), rng)
 
     def extreme(self, evidence: Evidence, how: str, inputs: Inputs, *both: Values) -> Extreme:
@@ -90,7 +89,7 @@ class Precisions:
 
     def _cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         """Draw what float32 can hold, the same for float32 outputs and for float64 ones."""
-        rng = generator(self.session.seed, COTANGENTS)
+        rng = generator(self.session.seed, Stream.SHORT_COTANGENTS)
         return [
             torch.randn(out.shape, generator=rng, dtype=torch.float32).to(out) for out in outputs
         ]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt, same_bytes
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.passes import copies, gradients
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt, same_bytes
+from autograd_course.doctor.running.passes import copies, gradients
+from autograd_course.doctor.running.session import Session
 
 
 def recomputation(session: Session, evidence: Evidence) -> Evidence:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from autograd_course.doctor.calls import attempt, is_float, same_bytes
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.passes import Pass, both_ways, copies, gradients
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.session import Run, Session
+from autograd_course.doctor.running.calls import attempt, is_float, same_bytes
+from autograd_course.doctor.running.passes import Pass, both_ways, copies, gradients
+from autograd_course.doctor.running.session import Run, Session
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:

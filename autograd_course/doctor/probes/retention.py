@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from autograd_course.doctor.calls import attempt
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.passes import copies, custom_nodes, gradients
-from autograd_course.doctor.session import Session
-from autograd_course.doctor.vault import Vault
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import copies, custom_nodes, gradients
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.running.vault import Vault
 
 WHILE = 0.02  # seconds after which the engine's own threads have let go of a graph
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt
-from autograd_course.doctor.differences import as_real, flat
 from autograd_course.doctor.evidence import Evidence, Failure, Rows
-from autograd_course.doctor.passes import gradients
-from autograd_course.doctor.session import Run, Session
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import gradients
+from autograd_course.doctor.running.session import Run, Session
+from autograd_course.doctor.truth.differences import as_real, flat
 
 MOST_OF_AN_OUTPUT = 48
 MOST_ROWS = 96

@@ -13,10 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt
-from autograd_course.doctor.differences import STEP, derivative, flat, moved_by
 from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
-from autograd_course.doctor.passes import both_ways, drawn
 from autograd_course.doctor.probes.directions import smooth_directions
 from autograd_course.doctor.probes.double_backward import (
     Derived,
@@ -25,7 +22,10 @@ from autograd_course.doctor.probes.double_backward import (
     double_backward,
     total,
 )
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt
+from autograd_course.doctor.running.passes import both_ways, drawn
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.differences import STEP, derivative, flat, moved_by
 
 RELATIVE = 1e-3  # of a second derivative: a missing term is far larger, differences' errors smaller
 ROUNDING = 1e-10  # of weights and cotangents: what is left where everything cancels
@@ -41,7 +41,7 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(seen, Failure):
         seen = attempt(lambda: question.by_autograd(follow=False))
     if isinstance(seen, Failure):
-        return replace(evidence, second_order=SecondOrder((), failure, seen))
+        return replace(evidence, second_order=SecondOrder((), failure))
     found = tuple(question.compared(seen.rows))
     return replace(evidence, second_order=SecondOrder(found, failure))
 

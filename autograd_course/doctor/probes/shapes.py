@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.passes import Pass, both_ways
 from autograd_course.doctor.probes.confirmed import TOLERANCE, Plain, all_alike, asked
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.passes import Pass, both_ways
+from autograd_course.doctor.running.session import Session
 
 
 def zero_dim(session: Session, evidence: Evidence) -> Evidence:

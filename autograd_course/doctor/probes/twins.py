@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.evidence import Evidence, Pull, Twin
-from autograd_course.doctor.mismatch import size
-from autograd_course.doctor.passes import Pass
-
-CANCELLATION = 1e-12  # of grad_output times forward's typical slope: float64's rounding, and room
+from autograd_course.doctor.comparing.closeness import cancellation, identical
+from autograd_course.doctor.evidence import Evidence, Twin
+from autograd_course.doctor.running.passes import Pass
 
 
 def twin(
@@ -31,7 +27,7 @@ def twin(
     positions = evidence.wanted if wanted is None else wanted
     names = (*output_names(len(came.outputs)), *(gradient_of(evidence, i) for i in positions))
     pair = _values(came), _values(should)
-    floor = 0.0 if all(map(_identical, *pair)) else _cancellation(evidence)
+    floor = 0.0 if all(map(identical, *pair)) else cancellation(evidence)
     return Twin(kind, how, names, *pair, tolerance, floor=floor)
 
 
@@ -47,18 +43,3 @@ def gradient_of(evidence: Evidence, position: int) -> str:
 
 def _values(done: Pass) -> tuple[Tensor | None, ...]:
     return (*done.outputs, *done.grads)
-
-
-def _identical(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is other or (one is not None and other is not None and torch.equal(one, other))
-
-
-def _cancellation(evidence: Evidence) -> float:
-    """Return how large a gradient may come out where the true one is zero: terms cancel."""
-    sent = evidence.pulls.get("random", Pull(())).grad_outputs
-    outputs = (out for out in evidence.forward.outputs if is_float(out))
-    upstream, rise, run = (
-        max((size(t) for t in tensors if t is not None), default=0.0)
-        for tensors in (sent, outputs, (evidence.inputs[i] for i in evidence.wanted))
-    )
-    return CANCELLATION * upstream * max(1.0, rise / run if run else 1.0)

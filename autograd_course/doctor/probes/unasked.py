@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt, is_float
 from autograd_course.doctor.evidence import Evidence, Failure, Unasked
-from autograd_course.doctor.operations import Recording
-from autograd_course.doctor.passes import custom_nodes, handed_over
-from autograd_course.doctor.session import Session
+from autograd_course.doctor.running.calls import attempt, is_float
+from autograd_course.doctor.running.operations import Recording
+from autograd_course.doctor.running.passes import custom_nodes, handed_over
+from autograd_course.doctor.running.session import Session
 
 MOST_INPUTS = 8
 

@@ -10,17 +10,16 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor.calls import as_tuple, attempt, fresh, is_float
 from autograd_course.doctor.cases import varied
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.passes import Pass, both_ways, gradients
 from autograd_course.doctor.probes.confirmed import Plain, asked
 from autograd_course.doctor.probes.definitions import definitions
 from autograd_course.doctor.probes.twins import twin
-from autograd_course.doctor.randomness import generator, reseed
-from autograd_course.doctor.session import Run, Session
+from autograd_course.doctor.running.calls import as_tuple, attempt, fresh, is_float
+from autograd_course.doctor.running.passes import Pass, both_ways, gradients
+from autograd_course.doctor.running.session import Run, Session
+from autograd_course.doctor.world.randomness import Stream, generator, reseed
 
-SLICES = 22  # a stream of random numbers
 SPREAD = 1.25
 COTANGENTS = (1.0, -0.5, 2.0)  # the factors of grad_output for each slice
 TOLERANCE = 1e-6  # a batched kernel may add up in another order, a rule may pass through float32
@@ -54,7 +53,7 @@ def opted_in(function: type[Function]) -> bool:
 
 
 def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
-    rng = generator(session.seed, SLICES)
+    rng = generator(session.seed, Stream.SLICES)
     slices = [plain.inputs, *(varied(plain.inputs, SPREAD, rng) for _ in COTANGENTS[1:])]
     for layout in _layouts(evidence):
         should = attempt(lambda: _looped(session, plain, slices, layout))  # noqa: B023 - called here

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.closeness import identical, resolution, size
+from autograd_course.doctor.comparing.numbers import number, plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.mismatch import number, plain, resolution, size, unraveled
 from autograd_course.doctor.rules.registry import Seen
 from autograd_course.doctor.rules.wording import raised, what_was_raised
 
@@ -44,7 +45,7 @@ def told(twin: Twin) -> Seen | None:
 def furthest(twin: Twin) -> Place | None:
     """Return the first tensor that disagrees and where it is furthest off."""
     for k, (came, should) in enumerate(zip(twin.came, twin.should, strict=True)):
-        off = distance(came, should)
+        off = None if identical(came, should) else distance(came, should)
         if off is None or not off.numel():
             continue
         slack = max(twin.tolerance, _coarse(came), _coarse(should))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from autograd_course.doctor.comparing.closeness import within
+from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import Mismatch, mismatches, within
 from autograd_course.doctor.probes.twins import gradient_of
 from autograd_course.doctor.rules.agreement import disagreement, furthest, told, twins
 from autograd_course.doctor.rules.registry import Seen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from autograd_course.doctor.comparing.mismatch import mismatches, witness
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import mismatches, witness
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
     backward_failure,

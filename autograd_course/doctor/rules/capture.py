@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from autograd_course.doctor.comparing.numbers import element, number
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import element, number
 from autograd_course.doctor.rules.agreement import furthest, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import listed

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.mismatch import Mismatch
+from autograd_course.doctor.comparing.mismatch import Mismatch
 from autograd_course.doctor.rules.terms import lacking_term
 from autograd_course.doctor.rules.wording import ordinal
+from autograd_course.doctor.running.calls import is_float
 
 
 def missing_dependency(m: Mismatch) -> str | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.mismatch import element, number, plain, unraveled
-from autograd_course.doctor.rounding import Values, representable
 from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.truth.rounding import Values, representable
 
 
 @rule(

@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import torch
 
+from autograd_course.doctor.comparing.closeness import within
+from autograd_course.doctor.comparing.mismatch import Mismatch
 from autograd_course.doctor.evidence import Expected
-from autograd_course.doctor.mismatch import Mismatch, within
 
 LARGEST_DENOMINATOR = 64
 TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio

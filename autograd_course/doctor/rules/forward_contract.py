@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.differences import as_real
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
@@ -16,6 +14,8 @@ from autograd_course.doctor.rules.wording import (
     raised,
     what_was_raised,
 )
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.differences import as_real
 
 
 @rule(

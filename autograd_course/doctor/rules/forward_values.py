@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.closeness import size
+from autograd_course.doctor.comparing.numbers import plain
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import plain, size
 from autograd_course.doctor.rules.registry import Seen, rule
 
 

@@ -6,8 +6,8 @@ import re
 
 import torch
 
+from autograd_course.doctor.comparing.mismatch import mismatches, return_line
 from autograd_course.doctor.evidence import Evidence, Raw
-from autograd_course.doctor.mismatch import mismatches, return_line
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
     backward_failure,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_course.doctor.rules import axes
 from autograd_course.doctor.rules import hypotheses as h
 from autograd_course.doctor.rules.dependencies import missing_dependency

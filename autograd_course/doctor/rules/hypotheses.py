@@ -10,12 +10,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.differences import as_real
+from autograd_course.doctor.comparing.closeness import within
+from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches
 from autograd_course.doctor.evidence import Expected
-from autograd_course.doctor.mismatch import Mismatch, mismatches, within
 from autograd_course.doctor.rules import jacobians
 from autograd_course.doctor.rules.regions import edge
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.differences import as_real
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:

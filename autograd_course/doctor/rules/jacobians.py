@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.differences import as_real
-from autograd_course.doctor.mismatch import Mismatch
+from autograd_course.doctor.comparing.mismatch import Mismatch
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.differences import as_real
 
 NEGLIGIBLE = 1e-9  # of the largest entry: rounding of the differences, not an influence
 

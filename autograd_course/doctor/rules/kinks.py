@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from autograd_course.doctor.comparing.mismatch import mismatches
+from autograd_course.doctor.comparing.numbers import plain
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import mismatches, plain
 from autograd_course.doctor.rules.registry import Seen, rule
 
 

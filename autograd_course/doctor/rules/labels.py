@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.mismatch import Mismatch
+from autograd_course.doctor.comparing.mismatch import Mismatch
+from autograd_course.doctor.running.calls import is_float
 
 Region = tuple[str, Tensor]  # a condition in words, and where it holds
 

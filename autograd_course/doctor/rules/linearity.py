@@ -7,24 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.comparing.closeness import SLACK, cancellation, resolution, same, size
+from autograd_course.doctor.comparing.mismatch import mismatches, return_line
+from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Pull
-from autograd_course.doctor.mismatch import (
-    SLACK,
-    element,
-    mismatches,
-    number,
-    plain,
-    resolution,
-    return_line,
-    same,
-    size,
-    unraveled,
-)
 from autograd_course.doctor.probe import FAR
 from autograd_course.doctor.rules.registry import Seen, rule
-
-CANCELLATION = 1e-12  # of grad_output times forward's typical slope: float64's rounding, and room
 
 
 def _grads(evidence: Evidence, name: str) -> tuple[Tensor | None, ...]:
@@ -122,7 +110,7 @@ def _agree(evidence: Evidence, pull: str, got: Tensor | None, wanted: Tensor | N
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
-    slack = _cancellation(evidence, pull) + _coarseness(evidence, pull) * size(wanted)
+    slack = cancellation(evidence, pull) + _coarseness(evidence, pull) * size(wanted)
     return bool(torch.isfinite(off).all()) and size(off) <= slack
 
 
@@ -130,14 +118,6 @@ def _coarseness(evidence: Evidence, pull: str) -> float:
     """Return the relative precision of grad_output: an output in float32 makes it float32 too."""
     gs = evidence.pulls[pull].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
-
-
-def _cancellation(evidence: Evidence, pull: str) -> float:
-    """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
-    upstream = max(size(g) for g in evidence.pulls[pull].grad_outputs if g is not None)
-    rise = max(size(output) for output in evidence.forward.outputs if is_float(output))
-    run = max(size(evidence.inputs[position]) for position in evidence.wanted)
-    return CANCELLATION * upstream * max(1.0, rise / run if run else 1.0)
 
 
 def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:

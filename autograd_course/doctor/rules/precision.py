@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.closeness import SLACK, size
+from autograd_course.doctor.comparing.mismatch import return_line
+from autograd_course.doctor.comparing.numbers import unraveled
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.mismatch import SLACK, return_line, size, unraveled
-from autograd_course.doctor.rounding import EXCESSIVE, excess
 from autograd_course.doctor.rules.extremes import at, place
 from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.truth.rounding import EXCESSIVE, excess
 
 
 @rule(

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
+from autograd_course.doctor.comparing.closeness import within
+from autograd_course.doctor.comparing.mismatch import Mismatch
 from autograd_course.doctor.evidence import Expected
-from autograd_course.doctor.mismatch import Mismatch, within
 from autograd_course.doctor.rules.labels import labeled
+from autograd_course.doctor.running.calls import is_float
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:

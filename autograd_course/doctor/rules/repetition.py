@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from autograd_course.doctor.comparing.numbers import element
 from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.mismatch import element
 from autograd_course.doctor.rules.agreement import Place, distance, furthest, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 

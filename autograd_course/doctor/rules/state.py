@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from autograd_course.doctor.comparing.closeness import same
+from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.mismatch import element, number, plain, same, unraveled
 from autograd_course.doctor.rules.agreement import disagreement, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised

@@ -18,9 +18,9 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.mismatch import Mismatch
+from autograd_course.doctor.comparing.mismatch import Mismatch
 from autograd_course.doctor.rules.factors import digits
+from autograd_course.doctor.running.calls import is_float
 
 MOST_FACTORS = 2  # in each of a and b
 MOST_ELEMENTS = 4096

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from autograd_course.doctor.comparing.numbers import number, plain
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.mismatch import number, plain
 from autograd_course.doctor.rules.agreement import disagreement, furthest, told, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from autograd_course.doctor.comparing.closeness import within
 from autograd_course.doctor.evidence import Evidence, Failure
-from autograd_course.doctor.mismatch import within
 
 
 def plural(count: int, thing: str) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import as_tuple, fresh, is_float
 from autograd_course.doctor.diagnosis import DoctorError
-from autograd_course.doctor.differences import flat, jacobian
 from autograd_course.doctor.evidence import Columns, Evidence
-from autograd_course.doctor.randomness import generator, reseed
+from autograd_course.doctor.running.calls import as_tuple, fresh, is_float
+from autograd_course.doctor.truth.differences import flat, jacobian
+from autograd_course.doctor.world.randomness import generator, reseed
 
 MOST_CUTS = 12  # interior nodes of a reference that are held fixed one by one and in pairs
 

@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.time_limit import TimeUp, time_limit
+from autograd_course.doctor.running.time_limit import TimeUp, time_limit
 
 T = TypeVar("T")
 
-_OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
@@ -52,7 +53,7 @@ def attempt(call: Callable[[], T]) -> T | Failure:
     except (Exception, SystemExit) as error:  # a student's sys.exit() must not end the grader
         if _out_of_memory(error):
             raise DoctorError(
-                f"the memory did not suffice ({_first_line(error)}): pass smaller inputs."
+                f"the memory did not suffice ({first_line(error)}): pass smaller inputs."
             ) from error
         return Failure(type(error).__name__, str(error).strip(), users_line(error))
 
@@ -71,8 +72,9 @@ def _out_of_memory(error: BaseException) -> bool:
     return known or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an exception says."""
+    return (str(error).strip().splitlines() or ["without a message"])[0]
 
 
 def users_line(error: BaseException) -> str:
@@ -104,6 +106,11 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return all(is_plain(item) and not isinstance(item, Tensor) for item in value)
     return value is None or isinstance(value, _PLAIN)
+
+
+def takes_ctx(function: type[Function]) -> bool:
+    """Whether ``forward`` itself takes ctx (the old style), not ``setup_context`` (the new one)."""
+    return function.setup_context is Function.setup_context
 
 
 def as_tuple(returned: Any) -> tuple[Any, ...]:

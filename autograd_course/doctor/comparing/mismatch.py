@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.comparing.closeness import resolution, size, within
+from autograd_course.doctor.comparing.numbers import plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Expected
-from autograd_course.doctor.symmetry import shared
-
-_SHORTER = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float32: 1e-5}
-SLACK = 1e-9  # float64 loses far less on one multiplication by a power of two or 1000
+from autograd_course.doctor.truth.symmetry import shared
 
 
 @dataclass(frozen=True)
@@ -67,37 +66,6 @@ class Mismatch:
         )
 
 
-def within(actual: Tensor, expected: Expected) -> Tensor:
-    """Return where two gradients agree to the truth's own tolerance."""
-    return (actual - expected.value).abs() <= expected.tolerance
-
-
-def resolution(grad: Tensor) -> float:
-    """Return the relative precision that a float64 gradient was really computed in.
-
-    A backward that passes through a shorter dtype returns numbers that this can hold exactly; that
-    is a finding of its own, and its rounding must not look like a wrong value.
-    """
-    for dtype, precision in _SHORTER.items():
-        if not grad.is_complex() and torch.equal(grad, grad.to(dtype).to(grad.dtype)):
-            return precision
-    return 0.0
-
-
-def size(grad: Tensor) -> float:
-    """Return the largest finite magnitude in a tensor, 0 where there is none."""
-    finite = grad[torch.isfinite(grad)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
-def same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients agree up to rounding, relative to the larger of them."""
-    if one is None or other is None:
-        return (one is None) == (other is None)
-    slack = max(SLACK, resolution(one)) * max(size(one), size(other))
-    return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
-
-
 def mismatches(evidence: Evidence, pull: str = "random") -> tuple[Mismatch, ...]:
     """Return the inputs whose gradient is wrong in one pull."""
     return tuple(_mismatches(evidence, pull))
@@ -140,41 +108,7 @@ def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
     return {"grad_output": plain(gs[0][index])}
 
 
-def plain(value: Any) -> Any:
-    """Return a 0-dim tensor as a JSON-compatible number; a complex one as text."""
-    number = value.item() if isinstance(value, Tensor) else value
-    return f"{number:.4g}" if isinstance(number, complex) else number
-
-
-def element(name: str, index: Sequence[int]) -> str:
-    """Write one element of an input, as in ``x[0, 2]``; a 0-dim input has no index."""
-    return f"{name}{list(index) if index else ''}"
-
-
-def number(value: Any, digits: int = 4) -> str:
-    """Return a number with a few significant digits."""
-    return f"{value + 0.0:.{digits}g}" if isinstance(value, float) else str(value)  # + 0.0: no -0
-
-
-def told_apart(one: Any, other: Any) -> tuple[str, str]:
-    """Return two numbers that differ, with as many digits as it takes to see it."""
-    for digits in (4, 6, 8, 10, 12):
-        first, second = number(one, digits), number(other, digits)
-        if first != second:
-            break
-    return first, second
-
-
 def return_line(source: str) -> str:
     """Return the one line of a backward that returns, or ``""`` where there are several."""
     lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
     return lines[0] if len(lines) == 1 else ""
-
-
-def unraveled(position: int, shape: torch.Size) -> tuple[int, ...]:
-    """Return the index of a flat position."""
-    index: list[int] = []
-    for length in reversed(shape):
-        position, here = divmod(position, length)
-        index.append(here)
-    return tuple(reversed(index))

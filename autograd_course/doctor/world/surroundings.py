@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.held import DOUBLE, Held, can_be_lent
-from autograd_course.doctor.reach import Named, reached
-from autograd_course.doctor.restoring import PutBack, entries, generator_state, noted
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.world.held import DOUBLE, Held, can_be_lent
+from autograd_course.doctor.world.reach import Named, reached
+from autograd_course.doctor.world.restoring import PutBack, entries, generator_state, noted
 
 _NO_ARGUMENTS: Mapping[int, Any] = {}
 _CARRIERS: tuple[Any, ...] = (FunctionType, MethodType, functools.partial, list, tuple)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 import torch
 
-from autograd_course.doctor.randomness import reseed
+from autograd_course.doctor.world.randomness import reseed
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # that may be under autocast
 

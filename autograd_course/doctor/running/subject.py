@@ -11,8 +11,9 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor.diagnosis import DoctorError
-from autograd_course.doctor.held import Held
-from autograd_course.doctor.surroundings import Surroundings
+from autograd_course.doctor.running.calls import takes_ctx
+from autograd_course.doctor.world.held import Held
+from autograd_course.doctor.world.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def subject_of(fn: Any, count: int) -> Subject:
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
             raise DoctorError(f"{fn.__name__} has no forward yet: write it, then diagnose again.")
-        names = _parameters(fn.forward, _has_ctx(fn), count)
+        names = _parameters(fn.forward, int(takes_ctx(fn)), count)
         return Subject(fn.__name__, fn.apply, _numbered(names, count), fn, tuple(names[count:]))
     if isinstance(fn, type) or not callable(fn):
         raise DoctorError(
@@ -67,11 +68,6 @@ def subject_of(fn: Any, count: int) -> Subject:
     name = getattr(fn, "__name__", type(fn).__name__)
     parameters = _numbered(_parameters(called, 0, count), count)
     return Subject("callable" if name == "<lambda>" else name, fn, parameters, None)
-
-
-def _has_ctx(function: type[Function]) -> int:
-    """Return 1 where ``forward`` takes ``ctx`` itself, 0 where ``setup_context`` does."""
-    return int(function.setup_context is Function.setup_context)
 
 
 def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import attempt, fresh, is_float, is_plain, same_bytes
 from autograd_course.doctor.evidence import Failure, Forward, Pull, Raw, Variant
-from autograd_course.doctor.operations import OneDevice, Recording, memory
-from autograd_course.doctor.session import Arrange, Move, Run, Session, stay
+from autograd_course.doctor.running.calls import attempt, fresh, is_float, is_plain, same_bytes
+from autograd_course.doctor.running.operations import OneDevice, Recording, memory
+from autograd_course.doctor.running.session import Arrange, Move, Run, Session, stay
 
 
 def forward_pass(session: Session) -> Forward:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.differences import as_real, flat
 from autograd_course.doctor.evidence import Evidence, Pull, Slopes
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.differences import as_real, flat
 
 RELATIVE = 1e-7  # of the projected gradient: float64 loses far less
 SHARP = 1e-5  # a direction whose own error is larger decides nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from enum import IntEnum
 
 import numpy as np
 import torch
@@ -13,7 +14,26 @@ _OWN = 0x5EED_C0DE
 _APART = 7919
 
 
-def generator(seed: int, stream: int = 0) -> torch.Generator:
+class Stream(IntEnum):
+    """What random numbers are drawn for: each purpose has its own, independent of the others."""
+
+    COTANGENTS = 0
+    DIRECTIONS = 1
+    SAMPLES = 2
+    VARIATIONS = 3
+    CAPTURED = 4
+    LONGER_BATCH = 5
+    ELSEWHERE = 6
+    SHORT_COTANGENTS = 8
+    SHORT_INPUTS = 9
+    ASIDE = 10
+    AUTOCAST = 11
+    HALVES = 12
+    TANGENTS = 21
+    SLICES = 22
+
+
+def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
     """Return a generator on the CPU; streams of one seed are independent of each other."""
     return torch.Generator().manual_seed(_OWN + seed + _APART * stream)
 

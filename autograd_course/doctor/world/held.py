@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from autograd_course.doctor.calls import is_float, same_bytes
+from autograd_course.doctor.running.calls import is_float, same_bytes
 
 DOUBLE = torch.float64
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from autograd_course.doctor import card, heatmap
+from autograd_course.doctor.comparing.numbers import element, number, told_apart
 from autograd_course.doctor.diagnosis import Diagnosis, Finding
-from autograd_course.doctor.mismatch import element, number, told_apart
+from autograd_course.doctor.reports import card, heatmap
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.differences import as_real
+from autograd_course.doctor.comparing.closeness import resolution, size
 from autograd_course.doctor.evidence import Columns, Evidence, Rows
-from autograd_course.doctor.mismatch import resolution, size
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.differences import as_real
 
 MOST = 48  # rows and columns that are shown
 RELATIVE = 1e-6  # of the largest entry: a smaller difference is none

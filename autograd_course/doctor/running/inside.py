@@ -15,12 +15,12 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor.calls import attempt, is_float
 from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.held import Held
-from autograd_course.doctor.passes import custom_nodes
-from autograd_course.doctor.session import Run
-from autograd_course.doctor.surroundings import Surroundings
+from autograd_course.doctor.running.calls import attempt, is_float, takes_ctx
+from autograd_course.doctor.running.passes import custom_nodes
+from autograd_course.doctor.running.session import Run
+from autograd_course.doctor.world.held import Held
+from autograd_course.doctor.world.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def functions_inside(run: Callable[[], Run], around: Surroundings) -> Iterator[I
     calls: dict[type[Function], InnerCall] = {}
 
     def note(function: type[Function], given: tuple[Any, ...]) -> None:
-        args = given[_with_ctx(function) :]
+        args = given[int(takes_ctx(function)) :]
         if function not in calls:
             calls[function] = InnerCall(function, tuple(map(_copy, args)), around.passed(args))
 
@@ -72,11 +72,6 @@ def _told(function: type[Function], note: Callable[..., None]) -> Iterator[None]
             del function.forward
         else:
             function.forward = own  # type: ignore[method-assign]
-
-
-def _with_ctx(function: type[Function]) -> int:
-    """Return how many of forward's arguments are ctx: one in the old style, none in the new."""
-    return int(function.setup_context is Function.setup_context)
 
 
 def _copy(value: Any) -> Any:

@@ -14,8 +14,8 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from autograd_course.doctor.both_jacobians import Jacobians, Matrix
-from autograd_course.doctor.mismatch import number
+from autograd_course.doctor.comparing.numbers import number
+from autograd_course.doctor.reports.both_jacobians import Jacobians, Matrix
 
 SHADES = 8  # of each sign
 _UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivative

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.calls import is_float
-from autograd_course.doctor.declared import Declared, Reference
 from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.rounding import Values, distance, each, finite
+from autograd_course.doctor.running.calls import is_float
+from autograd_course.doctor.truth.declared import Declared, Reference
+from autograd_course.doctor.truth.rounding import Values, distance, each, finite
 
 
 def at_extremes(

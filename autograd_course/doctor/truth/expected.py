@@ -8,12 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.declared import Declared, Reference
-from autograd_course.doctor.differences import as_real
+from autograd_course.doctor.comparing.closeness import size
+from autograd_course.doctor.comparing.mismatch import mismatches
 from autograd_course.doctor.evidence import Columns, Evidence, Expected
-from autograd_course.doctor.extremes import at_extremes
-from autograd_course.doctor.mismatch import mismatches, size
-from autograd_course.doctor.projection import flat_cotangent, judged
+from autograd_course.doctor.truth.declared import Declared, Reference
+from autograd_course.doctor.truth.differences import as_real
+from autograd_course.doctor.truth.extremes import at_extremes
+from autograd_course.doctor.truth.projection import flat_cotangent, judged
 
 # Of a gradient's largest element: well above what float64 loses, below any real bug.
 RELATIVE = 1e-6

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.operations import memory
-from autograd_course.doctor.vault import Call
+from autograd_course.doctor.running.operations import memory
+from autograd_course.doctor.running.vault import Call
 
 Group = tuple[int, ...]  # places, among the saved tensors, of those that share memory
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.doctor.calls import as_tuple, fresh, is_float
-from autograd_course.doctor.instrument import CtxLog, Watched
-from autograd_course.doctor.randomness import reseed
-from autograd_course.doctor.subject import Subject
+from autograd_course.doctor.running.calls import as_tuple, fresh, is_float
+from autograd_course.doctor.running.instrument import CtxLog, Watched
+from autograd_course.doctor.running.subject import Subject
+from autograd_course.doctor.world.randomness import reseed
 
 Move = Callable[[Tensor], Tensor]
 Arrange = Callable[[list[Any]], list[Any]]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from autograd_course.doctor.reach import cells, global_names
+from autograd_course.doctor.world.reach import cells, global_names
 
 PutBack = Callable[[], None]
 

@@ -1,0 +1,1 @@
+"""Gradients beside the truth: whether they agree, where not, and how to write the numbers."""

@@ -1,0 +1,1 @@
+"""A diagnosis as its reader sees it: text, plain or in color, and HTML."""

@@ -1,0 +1,1 @@
+"""What the gradients should be: from differences, from a reference, or from a surrogate."""
