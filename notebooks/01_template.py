@@ -42,7 +42,7 @@ from autograd_course import diagnose, gradient_flow
 from autograd_course.functions import Square
 from autograd_course.grader.predict import predict
 from autograd_course.visualize import tangent
-from autograd_course.visualize.style import BLUE, GRAY, GREEN, ORANGE, figure, note
+from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 # %% [markdown]
 # ## A wall for nine floods out of ten

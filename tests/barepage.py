@@ -4,9 +4,10 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from anywidget import AnyWidget
+from ipywidgets import DOMWidget
 from labdrive import find_chromium
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -22,7 +23,7 @@ window.model = {
     state[name] = value;
     (listeners[`change:${name}`] || []).forEach(heard => heard());
   },
-  save_changes: () => saved.push(structuredClone({step: state.step, inputs: state.inputs})),
+  save_changes: () => saved.push(structuredClone(state)),
   on: (event, heard) => (listeners[event] ||= []).push(heard),
   off: (event, heard) => { listeners[event] = listeners[event].filter(h => h !== heard); },
 };
@@ -57,9 +58,16 @@ def running_browser() -> Iterator[Browser]:
         browser.close()
 
 
+def state(widget: AnyWidget) -> dict:
+    """Return what a widget tells its page, beside what every widget tells."""
+    usual = DOMWidget.class_trait_names(sync=True)
+    own = [name for name in widget.trait_names(sync=True) if name not in usual]
+    return {name: getattr(widget, name) for name in own if not name.startswith("_")}
+
+
 @contextlib.contextmanager
 def showing(
-    browser: Browser, module: Path, style: str, state: dict, dark: bool = False, still: bool = True
+    browser: Browser, widget: AnyWidget, dark: bool = False, still: bool = True
 ) -> Iterator[Page]:
     """Show a widget on a page in JupyterLab's light or dark colors; no error may be raised."""
     motion = "reduce" if still else "no-preference"
@@ -69,10 +77,10 @@ def showing(
     ground, ink = ("#111111", "#ffffffde") if dark else ("#ffffff", "#000000de")
     page.set_content(
         f"<body data-jp-theme-light='{'false' if dark else 'true'}' style='background:{ground};"
-        f"--jp-layout-color0:{ground};--jp-ui-font-color1:{ink}'><style>{style}</style><main></main>"
+        f"--jp-layout-color0:{ground};--jp-ui-font-color1:{ink}'><style>{widget._css}</style><main></main>"
     )
-    script = MODEL.replace("STATE", json.dumps(state)).replace(
-        "MODULE", json.dumps(module.read_text(encoding="utf-8"))
+    script = MODEL.replace("STATE", json.dumps(state(widget))).replace(
+        "MODULE", json.dumps(str(widget._esm))
     )
     page.evaluate(f"(async () => {{{script}}})()")
     yield page

@@ -9,7 +9,6 @@ from flows import loss, transformer_block, two_and_three
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograd_course.visualize import GradientFlow, gradient_flow
-from autograd_course.visualize.widget import STATIC
 
 pytestmark = pytest.mark.browser
 
@@ -20,15 +19,6 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-def state(flow: GradientFlow) -> dict:
-    return {"story": flow.story, "step": flow.step, "inputs": flow.inputs}
-
-
-def shown(browser: Browser, flow: GradientFlow, **look: bool):  # type: ignore[no-untyped-def]
-    module, style = STATIC / "gradient_flow.js", str(flow._css)
-    return showing(browser, module, style, state(flow), **look)
-
-
 @pytest.fixture
 def flow() -> GradientFlow:
     return gradient_flow(loss, *two_and_three(), sweep={"x": (-1, 5), "y": (0, 6)})
@@ -36,7 +26,7 @@ def flow() -> GradientFlow:
 
 @pytest.fixture
 def page(browser: Browser, flow: GradientFlow) -> Iterator[Page]:
-    with shown(browser, flow) as page:
+    with showing(browser, flow) as page:
         yield page
 
 
@@ -285,14 +275,14 @@ def test_a_notice_is_shown(page: Page, flow: GradientFlow) -> None:
 
 def test_a_pulse_travels_only_where_motion_is_wanted(browser: Browser, flow: GradientFlow) -> None:
     for still, count in ((True, 0), (False, 1)):
-        with shown(browser, flow, still=still) as page:
+        with showing(browser, flow, still=still) as page:
             page.get_by_role("button", name="Step forward").click()
             assert page.locator(".agf-pulse").count() == count
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_is_legible_on_its_card(browser: Browser, flow: GradientFlow, dark: bool) -> None:
-    with shown(browser, flow, dark=dark) as page:
+    with showing(browser, flow, dark=dark) as page:
         page.get_by_label("step", exact=True).fill("10")
         pairs = page.evaluate(
             """() => [...document.querySelectorAll('[data-node] > text')].map(text => [
@@ -317,7 +307,7 @@ def luminance(color: str) -> float:
 
 def test_no_text_is_wider_than_its_card(browser: Browser) -> None:
     block, x = transformer_block()
-    with shown(browser, gradient_flow(block, x)) as page:
+    with showing(browser, gradient_flow(block, x)) as page:
         spilled = page.evaluate(
             """() => [...document.querySelectorAll('[data-node] > text')].filter(text =>
                  text.getBBox().width > text.parentNode.querySelector('rect').getBBox().width)
@@ -329,7 +319,7 @@ def test_no_text_is_wider_than_its_card(browser: Browser) -> None:
 @pytest.fixture
 def deep(browser: Browser) -> Iterator[Page]:
     block, x = transformer_block()
-    with shown(browser, gradient_flow(block, x)) as page:
+    with showing(browser, gradient_flow(block, x)) as page:
         yield page
 
 

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_rgba
 
-from autograd_course.visualize.style import BLUE, PAPER, figure, note
+from autograd_course.visualize.kit.style import BLUE, PAPER, figure, note
 
 
 def test_a_figure_is_opaque_shown_once_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:

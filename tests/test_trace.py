@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autograd_course.functions import Linear, ScaledSigmoid, Square, ToPolar
 from autograd_course.visualize import Trace, TraceError, describe, trace_gradient_flow
-from autograd_course.visualize.trace import Edge, Node
+from autograd_course.visualize.flow.trace import Edge, Node
 
 
 def node(trace: Trace, name: str) -> Node:

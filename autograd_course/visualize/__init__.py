@@ -4,11 +4,12 @@ A trace is plain data that real hooks caught in a real graph; a picture draws it
 picture with controls. Arrows go one way: ``tracing → trace → wording, layout → picture → widget``.
 """
 
-from autograd_course.visualize.tangent import Tangent, tangent
-from autograd_course.visualize.trace import Trace, TraceError
-from autograd_course.visualize.tracing import trace_gradient_flow
-from autograd_course.visualize.widget import GradientFlow, gradient_flow
-from autograd_course.visualize.wording import describe
+from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.flow.tracing import trace_gradient_flow
+from autograd_course.visualize.flow.widget import GradientFlow, gradient_flow
+from autograd_course.visualize.flow.wording import describe
+from autograd_course.visualize.function_lab.tangent import Tangent, tangent
+from autograd_course.visualize.kit.errors import TraceError
 
 __all__ = [
     "GradientFlow",

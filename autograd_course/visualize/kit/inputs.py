@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.trace import TraceError
+from autograd_course.visualize.kit.errors import TraceError
 
 
 def as_callable(fn: Any) -> Callable[..., Any]:

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 
-from autograd_course.visualize.graph import unique
-from autograd_course.visualize.trace import Edge, Node, Trace
+from autograd_course.visualize.flow.graph import unique
+from autograd_course.visualize.flow.trace import Edge, Node, Trace
 
 RESHAPING = frozenset(
     {"Alias", "Clone", "Expand", "Permute", "ReshapeAlias", "Squeeze", "T", "Transpose"}

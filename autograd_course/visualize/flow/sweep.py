@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.inputs import input_names
-from autograd_course.visualize.picture import Picture
-from autograd_course.visualize.script import Script
-from autograd_course.visualize.trace import Trace, TraceError
-from autograd_course.visualize.tracing import trace_gradient_flow
-from autograd_course.visualize.wording import script
+from autograd_course.visualize.flow.picture import Picture
+from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.flow.tracing import trace_gradient_flow
+from autograd_course.visualize.flow.wording import script
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import input_names
 
 Range = tuple[float, float]
 HALF = 30  # positions of a slider on each side of the middle

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from autograd_course.visualize.graph import GraphNode, is_leaf, operation
-from autograd_course.visualize.summary import Summary
-from autograd_course.visualize.trace import Summaries
+from autograd_course.visualize.flow.graph import GraphNode, is_leaf, operation
+from autograd_course.visualize.flow.trace import Summaries
+from autograd_course.visualize.kit.summary import Summary
 
 # Operations that treat every element by itself; for these gradient / grad_output is a derivative.
 ELEMENTWISE = frozenset(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from autograd_course.visualize.flow import Flow, Point
-from autograd_course.visualize.layers import Layers, Place
+from autograd_course.visualize.flow.directions import Flow, Point
+from autograd_course.visualize.flow.layers import Layers, Place
 
 LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the least width
 ARROW = 7.0

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autograd_course.visualize.across import Room, across
-from autograd_course.visualize.flow import DOWN, RIGHT, Flow, Point
-from autograd_course.visualize.layers import Layers, layered
-from autograd_course.visualize.routes import LABEL_HEIGHT, Curve, Placement, curved
-from autograd_course.visualize.script import Script
-from autograd_course.visualize.trace import Trace
+from autograd_course.visualize.flow.across import Room, across
+from autograd_course.visualize.flow.directions import DOWN, RIGHT, Flow, Point
+from autograd_course.visualize.flow.layers import Layers, layered
+from autograd_course.visualize.flow.routes import LABEL_HEIGHT, Curve, Placement, curved
+from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.trace import Trace
 
 # Pixels. A character of the widest font that may stand in for ours is 0.61 of its size wide.
 TITLE, LINE = 13.0, 12.0

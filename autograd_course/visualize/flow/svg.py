@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from autograd_course.visualize.layout import Box, Layout, text_width
-from autograd_course.visualize.routes import LABEL_HEIGHT, Curve
-from autograd_course.visualize.script import Script
+from autograd_course.visualize.flow.layout import Box, Layout, text_width
+from autograd_course.visualize.flow.routes import LABEL_HEIGHT, Curve
+from autograd_course.visualize.flow.script import Script
 
-STATIC = Path(__file__).parent / "static"
+HERE = Path(__file__).parent
 BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from a card's top
 BADGE, BADGE_BASELINE = "ƒ custom", 10.5
 
@@ -24,7 +24,7 @@ def stage(words: Script, drawn: Layout) -> str:
 
 def svg(words: Script, drawn: Layout, account: str) -> str:
     """Return the picture as an SVG file that needs nothing else; ``account`` is its description."""
-    style = (STATIC / "picture.css").read_text(encoding="utf-8")
+    style = (HERE / "picture.css").read_text(encoding="utf-8")
     ground = f'<rect class="agf-ground" width="{drawn.width:g}" height="{drawn.height:g}"/>'
     head = f"<desc>{escape(account)}</desc><style>{style}</style>{ground}"
     return _document(words, drawn, head)

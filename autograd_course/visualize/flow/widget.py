@@ -1,25 +1,22 @@
 """The live picture: step, play, scrub, look into nodes, move the inputs."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-import anywidget
 import traitlets
 
-from autograd_course.visualize.picture import Picture
-from autograd_course.visualize.svg import STATIC
-from autograd_course.visualize.sweep import Experiment, Range, experiment, natural_ranges
-from autograd_course.visualize.trace import Trace, TraceError
+from autograd_course.visualize.flow.picture import Picture
+from autograd_course.visualize.flow.sweep import Experiment, Range, experiment, natural_ranges
+from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+
+HERE = Path(__file__).parent
 
 
-def _style() -> str:
-    sheets = ("picture.css", "gradient_flow.css")
-    return "\n".join((STATIC / sheet).read_text(encoding="utf-8") for sheet in sheets)
-
-
-class GradientFlow(anywidget.AnyWidget):
+class GradientFlow(Live):
     """A trace on stage. Made by :func:`gradient_flow`.
 
     ``step`` is where the story stands, from 0 (inputs given) to ``steps``; setting it moves the
@@ -27,8 +24,8 @@ class GradientFlow(anywidget.AnyWidget):
     ``trace`` is the trace on stage and ``picture`` its static picture.
     """
 
-    _esm = STATIC / "gradient_flow.js"
-    _css = _style()
+    _esm = script(KIT / "player.js", HERE / "gradient_flow.js")
+    _css = sheet(HERE / "picture.css", HERE / "gradient_flow.css")
 
     story = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0, min=0).tag(sync=True)
@@ -75,16 +72,13 @@ class GradientFlow(anywidget.AnyWidget):
         self.story = self._told(at)
         self.step = min(self.step, self.steps)
 
+    @property
+    def png(self) -> bytes:
+        """The static picture."""
+        return self.picture.png
+
     def __repr__(self) -> str:
         return repr(self.picture)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the live view, the picture for where it cannot live, and the account in words."""
-        # ipywidgets returns the data alone, anywidget a pair with metadata.
-        bundle: Any = super()._repr_mimebundle_(**kwargs) or {}
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        png = base64.b64encode(self.picture.png).decode("ascii")
-        return {**data, "image/png": png, "text/plain": repr(self)}, metadata
 
 
 def gradient_flow(

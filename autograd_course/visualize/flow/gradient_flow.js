@@ -3,51 +3,8 @@
 
 const PULSE = 600; // milliseconds that a pulse travels along an edge
 const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
-const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
-  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
 const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
 const SCALE = { least: 0.25, most: 2, legible: 0.62, wide: 0.8, factor: 1.25 };
-const SVG = "http://www.w3.org/2000/svg";
-const ICONS = {
-  start: "M2 2h2v12H2zM14 2v12L5 8z",
-  back: "M12 2v12L3 8z",
-  play: "M3 1.5v13L14 8z",
-  pause: "M3 2h4v12H3zM9 2h4v12H9z",
-  next: "M4 2v12l9-6z",
-  end: "M12 2h2v12h-2zM2 2v12l9-6z",
-};
-
-const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
-
-function make(tag, options = {}, ...children) {
-  const { className, text, ...attributes } = options;
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function icon(name) {
-  const drawing = document.createElementNS(SVG, "svg");
-  const path = document.createElementNS(SVG, "path");
-  drawing.setAttribute("viewBox", "0 0 16 16");
-  drawing.setAttribute("aria-hidden", "true");
-  path.setAttribute("d", ICONS[name]);
-  drawing.append(path);
-  return drawing;
-}
-
-function button(label, face, onClick) {
-  const element = make("button", { type: "button", "aria-label": label, title: label }, face);
-  element.addEventListener("click", onClick);
-  return element;
-}
-
 /** The picture: which values and gradients are visible, pulses, zoom, and the roving focus. */
 class Stage {
   constructor(onOpen) {
@@ -232,46 +189,11 @@ class Details {
   }
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
-class Questions {
-  constructor(send, onSilence) {
-    this.send = send;
-    this.onSilence = onSilence;
-    this.timer = null;
-    this.waiting = null;
-  }
-
-  ask(inputs) {
-    if (this.timer) {
-      this.waiting = inputs;
-      return;
-    }
-    this.waiting = null;
-    this.timer = setTimeout(() => {
-      this.stop();
-      this.onSilence();
-    }, PATIENCE);
-    this.send(inputs);
-  }
-
-  /** Return what was asked meanwhile. */
-  answered() {
-    const { waiting } = this;
-    this.stop();
-    return waiting;
-  }
-
-  stop() {
-    clearTimeout(this.timer);
-    this.timer = this.waiting = null;
-  }
-}
-
 /** Sliders for scalar inputs. Their sweeps lie here already; the kernel is told on release.
     `wanted` holds the inputs for which the kernel has no answer yet. */
 class Sliders {
   constructor(onTexts, onWanted) {
-    this.element = make("div", { className: "agf-sliders" });
+    this.element = make("div", { className: "ac-sliders" });
     this.onTexts = onTexts;
     this.onWanted = onWanted;
     this.wanted = {};
@@ -310,7 +232,7 @@ class Sliders {
     const output = make("output");
     range.addEventListener("input", () => this.moved(i));
     range.addEventListener("change", () => this.released());
-    const row = make("label", { className: "agf-slider" }, output, range);
+    const row = make("label", { className: "ac-slider" }, output, range);
     return { row, range, output };
   }
 
@@ -351,11 +273,12 @@ class Flow {
     this.details = new Details(() => this.open(null));
     this.sliders = new Sliders((texts) => this.moved(texts), (inputs) => this.ask(inputs));
     this.questions = new Questions((inputs) => this.send(inputs), () => this.giveUp(SILENCE));
+    const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
+    this.player = new Player((step) => this.go(step), pace);
     this.fill = (template, texts = this.texts) =>
       template.replace(/\{(\d+)\}/g, (_, slot) => texts[Number(slot)]);
     this.build(element);
-    this.listeners = { "change:story": () => this.hear(), "change:step": () => this.paint() };
-    for (const [event, heard] of Object.entries(this.listeners)) model.on(event, heard);
+    this.deaf = listen(model, { story: () => this.hear(), step: () => this.paint() });
     this.tell();
   }
 
@@ -363,29 +286,21 @@ class Flow {
     this.phase = make("span", { className: "agf-phase" });
     this.sentence = make("span", { className: "agf-sentence" });
     this.status = make("div", { className: "agf-status", role: "status" }, this.phase, this.sentence);
-    this.notice = make("p", { className: "agf-notice", role: "status" });
-    this.root = make("div", { className: "agf", role: "group" },
+    this.notice = make("p", { className: "ac-notice", role: "status" });
+    this.root = make("div", { className: "ac agf", role: "group" },
       this.stage.view, this.controls(), this.status, this.sliders.element, this.notice,
       this.details.element);
-    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    keepKeys(this.root, (event) => this.pressed(event));
     element.append(this.root);
   }
 
   controls() {
-    this.toStart = button("First step (Home)", icon("start"), () => this.go(0));
-    this.previous = button("Step back (left arrow)", icon("back"), () => this.go(this.step - 1));
-    this.player = button("Play (space)", icon("play"), () => this.toggle());
-    this.next = button("Step forward (right arrow)", icon("next"), () => this.go(this.step + 1));
-    this.toEnd = button("Last step (End)", icon("end"), () => this.go(this.last));
-    this.scrubber = make("input", { type: "range", min: 0, step: 1, "aria-label": "step" });
-    this.scrubber.addEventListener("input", () => this.go(Number(this.scrubber.value)));
-    this.count = make("span", { className: "agf-count" });
-    return make("div", { className: "agf-controls", role: "group", "aria-label": "Playback" },
-      this.toStart, this.previous, this.player, this.next, this.toEnd, this.scrubber, this.count,
-      make("span", { className: "agf-gap" }),
+    this.player.element.append(
+      make("span", { className: "ac-gap" }),
       button("Zoom out", "−", () => this.stage.zoom(1 / SCALE.factor)),
       button("Fit to width", "fit", () => this.stage.whole()),
       button("Zoom in", "+", () => this.stage.zoom(SCALE.factor)));
+    return this.player.element;
   }
 
   get step() { return clamp(this.model.get("step"), 0, this.last); }
@@ -415,14 +330,13 @@ class Flow {
     if (reshaped) this.details.node = null;
     this.stage.show(this.story);
     if (focused >= 0) this.stage.focus(Math.min(focused, this.stage.cards.length - 1));
-    this.scrubber.max = this.last;
   }
 
   /** The reader moves an input: all numbers follow, at the beginning of the story from its end. */
   moved(texts) {
-    this.pause();
+    this.player.pause();
     this.moveTexts(texts);
-    if (this.step === 0) this.go(this.last, false);
+    if (this.step === 0) this.go(this.last);
     else this.paint();
   }
 
@@ -437,11 +351,7 @@ class Flow {
     this.phase.textContent = { start: "Start", forward: "Forward", backward: "Backward" }[current.phase];
     this.phase.dataset.phase = current.phase;
     this.sentence.textContent = this.fill(current.text);
-    this.scrubber.value = step;
-    this.scrubber.setAttribute("aria-valuetext", `step ${step} of ${last}`);
-    this.count.textContent = `${step} / ${last}`;
-    this.toStart.disabled = this.previous.disabled = step === 0;
-    this.next.disabled = this.toEnd.disabled = step === last;
+    this.player.place(step, last);
     this.open(this.details.node);
   }
 
@@ -450,36 +360,14 @@ class Flow {
     this.stage.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
   }
 
-  go(step, byReader = true) {
+  go(step) {
     const before = this.step, after = clamp(step, 0, this.last);
-    if (byReader) this.pause();
     if (after === before) return;
     this.model.set("step", after);
     this.model.save_changes();
     const current = this.story.steps[after];
     if (after === before + 1) this.stage.pulse(current);
     this.stage.follow(current.nodes[0]);
-  }
-
-  toggle() {
-    if (this.timer) return this.pause();
-    this.player.replaceChildren(icon("pause"));
-    this.player.setAttribute("aria-label", "Pause (space)");
-    this.player.title = "Pause (space)";
-    if (this.step === this.last) this.go(0, false);
-    const pace = this.last > PACE.manySteps ? PACE.many : PACE.few;
-    const tick = () => (this.step === this.last ? this.pause() : this.go(this.step + 1, false));
-    this.timer = setInterval(tick, pace);
-    tick();
-  }
-
-  pause() {
-    if (!this.timer) return;
-    clearInterval(this.timer);
-    this.timer = null;
-    this.player.replaceChildren(icon("play"));
-    this.player.setAttribute("aria-label", "Play (space)");
-    this.player.title = "Play (space)";
   }
 
   ask(inputs) {
@@ -501,17 +389,11 @@ class Flow {
     this.notice.textContent = notice;
   }
 
-  /** Keys never leave the widget: in JupyterLab, "d d" would delete the cell. */
   pressed(event) {
-    event.stopPropagation();
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { stage, step, last } = this, onCard = stage.holds(event.target);
+    const { stage } = this, onCard = stage.holds(event.target);
     const native = event.target.matches("button, input");
     const actions = {
-      ...(!native && {
-        ArrowRight: () => this.go(step + 1), ArrowLeft: () => this.go(step - 1),
-        Home: () => this.go(0), End: () => this.go(last), " ": () => this.toggle(),
-      }),
+      ...(!native && this.player.keys()),
       ...(onCard && {
         ArrowDown: () => stage.wander(1), ArrowUp: () => stage.wander(-1),
         Enter: () => this.open(this.details.node === stage.roving ? null : stage.roving),
@@ -524,10 +406,10 @@ class Flow {
   }
 
   dispose() {
-    this.pause();
+    this.player.pause();
     this.questions.stop();
     this.stage.observer.disconnect();
-    for (const [event, heard] of Object.entries(this.listeners)) this.model.off(event, heard);
+    this.deaf();
     this.root.remove();
   }
 }

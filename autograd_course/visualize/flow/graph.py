@@ -8,8 +8,8 @@ from typing import Any
 
 from torch.autograd.function import BackwardCFunction
 
-from autograd_course.visualize.summary import Summary
-from autograd_course.visualize.trace import Saved
+from autograd_course.visualize.flow.trace import Saved
+from autograd_course.visualize.kit.summary import Summary
 
 # What torch hands out as ``grad_fn``: a C++ node, or the ctx of a custom Function.
 GraphNode = Any

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.visualize.capture import BackwardGradients
-from autograd_course.visualize.fold import fold
-from autograd_course.visualize.graph import (
+from autograd_course.visualize.flow.capture import BackwardGradients
+from autograd_course.visualize.flow.fold import fold
+from autograd_course.visualize.flow.graph import (
     GraphNode,
     attributes,
     is_custom,
@@ -17,8 +17,8 @@ from autograd_course.visualize.graph import (
     saved_tensors,
     unique,
 )
-from autograd_course.visualize.summary import Summary
-from autograd_course.visualize.trace import Edge, Node, Summaries, Trace
+from autograd_course.visualize.flow.trace import Edge, Node, Summaries, Trace
+from autograd_course.visualize.kit.summary import Summary
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from autograd_course.visualize.layout import Layout, layout
-from autograd_course.visualize.png import png
-from autograd_course.visualize.script import Script
-from autograd_course.visualize.svg import stage, svg
-from autograd_course.visualize.trace import Trace
-from autograd_course.visualize.wording import describe, script
+from autograd_course.visualize.flow.layout import Layout, layout
+from autograd_course.visualize.flow.png import png
+from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.svg import stage, svg
+from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.flow.wording import describe, script
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path
 
-from autograd_course.visualize.layout import LINE, TITLE, Box, Layout
-from autograd_course.visualize.raster import small_png
-from autograd_course.visualize.routes import Curve
-from autograd_course.visualize.script import Card, Script
-from autograd_course.visualize.svg import BADGE, BADGE_BASELINE, BASELINES
+from autograd_course.visualize.flow.layout import LINE, TITLE, Box, Layout
+from autograd_course.visualize.flow.routes import Curve
+from autograd_course.visualize.flow.script import Card, Script
+from autograd_course.visualize.flow.svg import BADGE, BADGE_BASELINE, BASELINES
+from autograd_course.visualize.kit.raster import small_png
 
 INK, PAPER, CARD, EDGE = "#22262b", "#ffffff", "#f5f6f8", "#878f9a"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from autograd_course.visualize.trace import Kind
+from autograd_course.visualize.flow.trace import Kind
 
 Phase = Literal["start", "forward", "backward"]
 _SLOT = re.compile(r"\{(\d+)\}")

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.inputs import as_callable, title
-from autograd_course.visualize.summary import number
-from autograd_course.visualize.tangent_figure import Line, drawn
-from autograd_course.visualize.trace import TraceError
+from autograd_course.visualize.function_lab.tangent_figure import Line, drawn
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import as_callable, title
+from autograd_course.visualize.kit.summary import number
 
 _POINTS = 241
 _STEP = 1e-5  # of a difference, relative to max(1, |x|)

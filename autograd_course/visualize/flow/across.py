@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from autograd_course.visualize.layers import Layers, Place
+from autograd_course.visualize.flow.layers import Layers, Place
 
 _ROUNDS = 24
 _BETWEEN_EDGES = 14.0

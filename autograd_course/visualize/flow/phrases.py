@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from autograd_course.visualize.script import Row
-from autograd_course.visualize.summary import Summary
-from autograd_course.visualize.trace import Edge, Node, Trace
+from autograd_course.visualize.flow.script import Row
+from autograd_course.visualize.flow.trace import Edge, Node, Trace
+from autograd_course.visualize.kit.summary import Summary
 
 _LONGEST_TITLE = 17
 

@@ -4,20 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from autograd_course.visualize.summary import Summary
+from autograd_course.visualize.kit.summary import Summary
 
 Kind = Literal["input", "op", "custom", "output"]
 Summaries = tuple[Summary | None, ...]
-
-
-class TraceError(Exception):
-    """What was given cannot be traced; the message is one sentence that says why.
-
-    A notebook shows that sentence alone, without a traceback.
-    """
-
-    def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {self}"]
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,19 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from autograd_course.visualize.assemble import Passes, assemble
-from autograd_course.visualize.capture import BackwardGradients, ForwardValues
-from autograd_course.visualize.graph import in_forward_order, is_leaf, operation
-from autograd_course.visualize.inputs import (
+from autograd_course.visualize.flow.assemble import Passes, assemble
+from autograd_course.visualize.flow.capture import BackwardGradients, ForwardValues
+from autograd_course.visualize.flow.graph import in_forward_order, is_leaf, operation
+from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import (
     as_callable,
     captured_names,
     fresh_leaves,
     input_names,
     title,
 )
-from autograd_course.visualize.summary import Summary
-from autograd_course.visualize.trace import Trace, TraceError
+from autograd_course.visualize.kit.summary import Summary
 
 
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:

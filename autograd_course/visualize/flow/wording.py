@@ -1,6 +1,6 @@
 """Telling a trace: its cards, details and steps, and the account of them all."""
 
-from autograd_course.visualize.phrases import (
+from autograd_course.visualize.flow.phrases import (
     each,
     headline,
     listed,
@@ -12,8 +12,8 @@ from autograd_course.visualize.phrases import (
     times,
     told,
 )
-from autograd_course.visualize.script import Card, Phase, Row, Script, Step
-from autograd_course.visualize.trace import Kind, Node, Trace
+from autograd_course.visualize.flow.script import Card, Phase, Row, Script, Step
+from autograd_course.visualize.flow.trace import Kind, Node, Trace
 
 _MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
 _KINDS: dict[Kind, str] = {

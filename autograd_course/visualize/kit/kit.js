@@ -1,0 +1,84 @@
+// What every widget of the course uses. Its own script follows in the same module (live.py).
+
+const SVG = "http://www.w3.org/2000/svg";
+const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
+  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+
+const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
+
+/** Make an HTML element: {className, text, …attributes}, children. */
+function make(tag, options = {}, ...children) {
+  return filled(document.createElement(tag), options, children);
+}
+
+/** Make an SVG element in the same way. */
+function draw(tag, options = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), options, children);
+}
+
+function filled(element, { className, text, ...attributes }, children) {
+  if (className) element.setAttribute("class", className);
+  if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+function button(label, face, onClick) {
+  const element = make("button", { type: "button", "aria-label": label, title: label }, face);
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. */
+function keepKeys(root, onKey = () => {}) {
+  root.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (!event.ctrlKey && !event.metaKey && !event.altKey) onKey(event);
+  });
+}
+
+/** Listen to traits of the model: {name: heard}; returns how to stop. */
+function listen(model, heard) {
+  const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
+  for (const [event, call] of events) model.on(event, call);
+  return () => events.forEach(([event, call]) => model.off(event, call));
+}
+
+/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+class Questions {
+  constructor(send, onSilence) {
+    this.send = send;
+    this.onSilence = onSilence;
+    this.timer = null;
+    this.waiting = null;
+  }
+
+  ask(inputs) {
+    if (this.timer) {
+      this.waiting = inputs;
+      return;
+    }
+    this.waiting = null;
+    this.timer = setTimeout(() => {
+      this.stop();
+      this.onSilence();
+    }, PATIENCE);
+    this.send(inputs);
+  }
+
+  /** Return what was asked meanwhile. */
+  answered() {
+    const { waiting } = this;
+    this.stop();
+    return waiting;
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = this.waiting = null;
+  }
+}

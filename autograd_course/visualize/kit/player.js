@@ -1,0 +1,83 @@
+// Playback of a story in steps: buttons, a scrubber, a count.
+
+const ICONS = {
+  start: "M2 2h2v12H2zM14 2v12L5 8z",
+  back: "M12 2v12L3 8z",
+  play: "M3 1.5v13L14 8z",
+  pause: "M3 2h4v12H3zM9 2h4v12H9z",
+  next: "M4 2v12l9-6z",
+  end: "M12 2h2v12h-2zM2 2v12l9-6z",
+};
+
+function icon(name) {
+  return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
+}
+
+/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. */
+class Player {
+  constructor(onStep, pace = () => 900) {
+    this.onStep = onStep;
+    this.pace = pace; // milliseconds a step when playing
+    this.step = this.last = 0;
+    this.build();
+  }
+
+  build() {
+    this.toStart = button("First step (Home)", icon("start"), () => this.go(0));
+    this.previous = button("Step back (left arrow)", icon("back"), () => this.go(this.step - 1));
+    this.player = button("Play (space)", icon("play"), () => this.toggle());
+    this.next = button("Step forward (right arrow)", icon("next"), () => this.go(this.step + 1));
+    this.toEnd = button("Last step (End)", icon("end"), () => this.go(this.last));
+    this.scrubber = make("input", { type: "range", min: 0, step: 1, "aria-label": "step" });
+    this.scrubber.addEventListener("input", () => this.go(Number(this.scrubber.value)));
+    this.count = make("span", { className: "ac-count" });
+    this.element = make("div", { className: "ac-controls", role: "group", "aria-label": "Playback" },
+      this.toStart, this.previous, this.player, this.next, this.toEnd, this.scrubber, this.count);
+  }
+
+  place(step, last) {
+    Object.assign(this, { step, last });
+    this.scrubber.max = last;
+    this.scrubber.value = step;
+    this.scrubber.setAttribute("aria-valuetext", `step ${step} of ${last}`);
+    this.count.textContent = `${step} / ${last}`;
+    this.toStart.disabled = this.previous.disabled = step === 0;
+    this.next.disabled = this.toEnd.disabled = step === last;
+  }
+
+  /** The reader goes somewhere: what plays, stops. */
+  go(step) {
+    this.pause();
+    this.onStep(clamp(step, 0, this.last));
+  }
+
+  toggle() {
+    if (this.timer) return this.pause();
+    this.face("pause", "Pause (space)");
+    if (this.step === this.last) this.onStep(0);
+    const tick = () => (this.step === this.last ? this.pause() : this.onStep(this.step + 1));
+    this.timer = setInterval(tick, this.pace(this.last));
+    tick();
+  }
+
+  pause() {
+    if (!this.timer) return;
+    clearInterval(this.timer);
+    this.timer = null;
+    this.face("play", "Play (space)");
+  }
+
+  face(name, label) {
+    this.player.replaceChildren(icon(name));
+    this.player.setAttribute("aria-label", label);
+    this.player.title = label;
+  }
+
+  /** The keys that mean the same on all of the widget but its native controls. */
+  keys() {
+    return {
+      ArrowRight: () => this.go(this.step + 1), ArrowLeft: () => this.go(this.step - 1),
+      Home: () => this.go(0), End: () => this.go(this.last), " ": () => this.toggle(),
+    };
+  }
+}

@@ -1,0 +1,126 @@
+// A plot: axes, curves, straight lines, points; its x can be dragged.
+
+const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
+
+/** Round values, about `count` of them, that divide a range. */
+function ticks([low, high], count = 5) {
+  const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= rough);
+  const found = [];
+  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-6; i++) found.push(i * step);
+  return found.map((value) => Number(value.toPrecision(6)));
+}
+
+/** Things are drawn under a name; drawing under the same name again replaces them. */
+class Plot {
+  constructor({ label, x, y, onMove }) {
+    this.x = x;
+    this.y = y;
+    this.drawn = new Map();
+    this.axes = draw("g", { "aria-hidden": "true" });
+    this.layer = draw("g");
+    this.element = draw("svg", {
+      class: "ac-plot", role: "img", "aria-label": label, viewBox: `0 0 ${FRAME.width} ${FRAME.height}`,
+    }, this.axes, this.layer);
+    this.ruled();
+    if (onMove) this.draggable(onMove);
+  }
+
+  /** Let the reader drag: `onMove(x)` gets the place under the pointer. */
+  draggable(onMove) {
+    const at = ({ clientX }) => {
+      const box = this.element.getBoundingClientRect();
+      onMove(this.across(((clientX - box.left) / box.width) * FRAME.width));
+    };
+    this.element.style.cursor = "ew-resize";
+    this.element.addEventListener("pointerdown", (event) => {
+      this.element.setPointerCapture(event.pointerId);
+      at(event);
+    });
+    this.element.addEventListener("pointermove", (event) => event.buttons && at(event));
+  }
+
+  /** Take other ranges, for all that is drawn from now on. */
+  range(x, y) {
+    Object.assign(this, { x, y });
+    this.ruled();
+  }
+
+  ruled() {
+    const { left, right, top, bottom, width, height } = FRAME;
+    const across = ticks(this.x).flatMap((value) => [
+      draw("line", { class: "ac-grid", x1: this.px(value), x2: this.px(value), y1: top, y2: height - bottom }),
+      draw("text", { x: this.px(value), y: height - bottom + 17, "text-anchor": "middle", text: value })]);
+    const up = ticks(this.y).flatMap((value) => [
+      draw("line", { class: "ac-grid", x1: left, x2: width - right, y1: this.py(value), y2: this.py(value) }),
+      draw("text", { x: left - 7, y: this.py(value) + 4, "text-anchor": "end", text: value })]);
+    const zero = (value, [low, high]) => clamp(value, low, high);
+    const axes = [
+      draw("line", { class: "ac-axis", x1: left, x2: width - right, y1: this.py(zero(0, this.y)), y2: this.py(zero(0, this.y)) }),
+      draw("line", { class: "ac-axis", x1: this.px(zero(0, this.x)), x2: this.px(zero(0, this.x)), y1: top, y2: height - bottom })];
+    this.axes.replaceChildren(...across, ...up, ...axes);
+  }
+
+  px(x) {
+    const { left, right, width } = FRAME, [low, high] = this.x;
+    return left + ((x - low) / (high - low)) * (width - left - right);
+  }
+
+  py(y) {
+    const { top, bottom, height } = FRAME, [low, high] = this.y;
+    return height - bottom - ((y - low) / (high - low)) * (height - top - bottom);
+  }
+
+  /** Return the x at a horizontal place of the drawing. */
+  across(px) {
+    const { left, right, width } = FRAME, [low, high] = this.x;
+    return clamp(low + ((px - left) / (width - left - right)) * (high - low), low, high);
+  }
+
+  /** Draw a curve through [x, y] pairs; it is broken where y is null or leaves the plot far behind. */
+  curve(name, points, className = "ac-curve") {
+    const [low, high] = this.y, reach = high - low;
+    let pen = "M", path = "";
+    for (const [x, y] of points) {
+      const off = y === null || !Number.isFinite(y) || y > high + reach || y < low - reach;
+      if (!off) path += `${pen}${this.px(x).toFixed(1)} ${this.py(y).toFixed(1)}`;
+      pen = off ? "M" : "L";
+    }
+    this.put(name, draw("path", { class: className, d: path || "M0 0", "clip-path": this.clip() }));
+  }
+
+  /** Draw the straight line through (x, y) with a slope, or nothing where that is no number. */
+  line(name, { x, y, slope }, className = "ac-line") {
+    if (![x, y, slope].every(Number.isFinite)) return this.put(name, null);
+    const [low, high] = this.x, at = (place) => y + slope * (place - x);
+    this.put(name, draw("line", {
+      class: className, "clip-path": this.clip(),
+      x1: this.px(low), x2: this.px(high), y1: this.py(at(low)), y2: this.py(at(high)),
+    }));
+  }
+
+  point(name, x, y, className = "ac-point") {
+    const seen = Number.isFinite(y) && y >= this.y[0] && y <= this.y[1];
+    this.put(name, seen ? draw("circle", { class: className, r: 6, cx: this.px(x), cy: this.py(y) }) : null);
+  }
+
+  put(name, element) {
+    const before = this.drawn.get(name);
+    if (element && before) before.replaceWith(element);
+    else if (element) this.layer.append(element);
+    else before?.remove();
+    if (element) this.drawn.set(name, element);
+    else this.drawn.delete(name);
+  }
+
+  /** Return a reference to the plot's frame as a clip path. */
+  clip() {
+    if (!this.clipped) {
+      this.clipped = `ac-clip-${Math.random().toString(36).slice(2)}`;
+      const { left, right, top, bottom, width, height } = FRAME;
+      const frame = draw("rect", { x: left, y: top, width: width - left - right, height: height - top - bottom });
+      this.element.prepend(draw("clipPath", { id: this.clipped }, frame));
+    }
+    return `url(#${this.clipped})`;
+  }
+}
