@@ -14,6 +14,7 @@ from cases import WITNESSES
 from cases.making import X, Y, saving
 from reference_calls import REFERENCE_CALLS
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor import WrongGradientError, judge
@@ -30,6 +31,12 @@ from autograd_course.functions import (
 )
 
 HalfSquare = saving(lambda x: x * x, lambda x, g: x * g)
+
+
+def only_in_float32(x: Tensor) -> Tensor:
+    if x.dtype is not torch.float32:
+        raise TypeError("this kernel knows float32 alone")
+    return 1 * x
 
 
 @pytest.mark.parametrize(
@@ -184,6 +191,19 @@ def test_the_sampler_finds_what_the_example_hides() -> None:
     assert found.findings[0].rule == "wrong-region"
 
 
+def test_a_sparse_gradient_is_compared_with_the_truth() -> None:
+    rows = torch.tensor([0, 2, 2])
+
+    def looked_up(factor: float) -> type[Function]:
+        def backward(table: Tensor, g: Tensor) -> Tensor:
+            return torch.sparse_coo_tensor(rows[None], factor * g, table.shape)
+
+        return saving(lambda table: table[rows], backward)
+
+    assert diagnose(looked_up(1.0), (X,)).ok
+    assert diagnose(looked_up(0.5), (X,)).findings[0].rule == "constant-factor"
+
+
 # What is intended
 
 
@@ -223,6 +243,8 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (Square, (X,), {"reference": lambda x: x @ x}, "the reference raised RuntimeError"),
         (Square, (X.to_sparse(),), {}, "an input is sparse, which is not examined"),
         (saving(torch.argmax, lambda x, g: None), (X,), {}, "no output of Made can carry"),
+        (saving(Tensor.to_sparse, lambda x, g: g.to_dense()), (X,), {}, "an output is sparse"),
+        (saving(only_in_float32, lambda x, g: g), (X.float(),), {}, "not on float64 copies"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

@@ -102,6 +102,11 @@ def nufft(image: Tensor) -> Any:
     return interpolate((3, 3), (6, 6), dtype=torch.complex128)(image, where)
 
 
+def largest_eigenvalue(w: Tensor) -> Tensor:
+    eigenvalues, _ = torch.lobpcg(w @ w.mT + 4 * torch.eye(4, dtype=w.dtype), k=1)
+    return eigenvalues
+
+
 class Tanh(torch.nn.Module):
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -391,6 +396,8 @@ TORCH = [
             options={"intentional": ("constant-factor",)}),
     Shipped("torch", _DB + "ZeroGradientsGenVmap", lambda: (draw(4), draw(3, 4)),
             ("unreduced-broadcast",), "zeros, and too many of them: both on purpose"),
+    Shipped("torch", "torch._lobpcg:LOBPCGAutogradFunction", lambda: (draw(4, 4),),
+            through=largest_eigenvalue),
     Shipped("torch", "torch.autograd._functions:Resize", lambda: (draw(3, 4), (2, 6)),
             ("returns-view",), _VIEW),
     Shipped("torch", "torch.distributions.dirichlet:_Dirichlet", lambda: (1 + draw(3).abs(),),

@@ -17,7 +17,7 @@ from autograd_course.doctor.running.inside import functions_inside
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.truth.expected import establish
-from autograd_course.doctor.verdict import Findings, together
+from autograd_course.doctor.verdict import Findings, has_error, together
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,16 @@ class Case:
         """Return the findings on each evidence, those on Functions inside with the example's."""
         example, *others = [judge(evidence, self.intentional) for evidence in seen]
         if self.subject.function is None:
-            example = together(example, tuple(self._inside(seen[0], seed)))
+            inside = tuple(self._inside(seen[0], seed, differences=has_error(example)))
+            example = together(example, inside)
         return [example, *others]
 
-    def _inside(self, example: Evidence, seed: int) -> Iterator[Finding]:
-        """Yield what is found on the Functions that a callable calls, under their names."""
+    def _inside(self, example: Evidence, seed: int, *, differences: bool) -> Iterator[Finding]:
+        """Yield what is found on the Functions that a callable calls, under their names.
+
+        Where the callable's gradients are right, so are theirs, for what it sends them: differences
+        would cost much, as of a solver, and tell nothing.
+        """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around
         for call in list(functions_inside(session.run, around)):
@@ -71,7 +76,9 @@ class Case:
             with contextlib.suppress(DoctorError):  # its own arguments may lie beyond examining
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
-                evidence = on_example(inner, call.args, seed, self._further_inside)
+                evidence = on_example(
+                    inner, call.args, seed, self._further_inside, differences=differences
+                )
                 for found in judge(establish(evidence, None, None, seed), self.intentional):
                     yield _named(found, call.function.__name__)
 

@@ -55,6 +55,7 @@ class Raw:
     kinds: tuple[str, ...] = ()
     changed_grad_outputs: tuple[int, ...] = ()
     changed_saved: tuple[int, ...] = ()
+    sparse: bool = False  # some gradient came as a sparse tensor; ``grads`` are dense
     failure: Failure | None = None
 
 

@@ -10,15 +10,17 @@ from torch import Tensor
 
 from autograd_course.doctor.cases import SPREADS, beside, in_double, varied, wanted
 from autograd_course.doctor.diagnosis import DoctorError
-from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.probes import ALWAYS, Probe
-from autograd_course.doctor.running.calls import as_tuple, is_float
+from autograd_course.doctor.running.calls import as_tuple, attempt, is_float
+from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.subject import Subject
 from autograd_course.doctor.world.randomness import Stream, generator
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
+DOUBLE = (torch.float64, torch.complex128)
 SAMPLES = 2  # drawn from a sampler, beside the example
 
 
@@ -55,27 +57,59 @@ def beside_kinks(evidence: Evidence) -> Iterator[str]:
 
 
 def on_example(
-    subject: Subject, args: Sequence[Any], seed: int, further: Sequence[Probe]
+    subject: Subject,
+    args: Sequence[Any],
+    seed: int,
+    further: Sequence[Probe],
+    *,
+    differences: bool = True,
 ) -> Evidence:
     """Return evidence on the example, with what the subject reaches in float64 if that runs."""
     around = subject.around
-    seen = _probe(subject, args, seed, further)
-    if not (seen.forward.failure and around.held and around.precise):
-        return seen
-    around.precise = False
-    again = _probe(subject, args, seed, further)
-    around.precise = again.forward.failure is not None
-    return seen if around.precise else again
+    seen = _probe(subject, args, seed, further, differences)
+    if seen.forward.failure and around.held and around.precise:
+        around.precise = False
+        again = _probe(subject, args, seed, further, differences)
+        around.precise = again.forward.failure is not None
+        seen = seen if around.precise else again
+    if seen.forward.failure:
+        _require_float64(subject, args, seed, seen.forward.failure)
+    return seen
+
+
+def _require_float64(subject: Subject, args: Sequence[Any], seed: int, failure: Failure) -> None:
+    """Refuse a forward that runs on the caller's tensors but not on float64 copies of them."""
+    given = [value.detach() if isinstance(value, Tensor) else value for value in args]
+    if all(value.dtype in DOUBLE for value in given if is_float(value)):
+        return
+    if not isinstance(attempt(Session(subject, given, wanted(args), seed).run), Failure):
+        why = ": ".join(filter(None, (failure.kind, failure.text)))
+        raise DoctorError(
+            f"forward of {subject.name} runs on these inputs but not on float64 copies of them, on "
+            f"which it is examined ({why}): let it take the dtype of its inputs."
+        )
 
 
 def _probe(
-    subject: Subject, case: Sequence[Any], seed: int, further: Sequence[Probe] | None = None
+    subject: Subject,
+    case: Sequence[Any],
+    seed: int,
+    further: Sequence[Probe] | None = None,
+    differences: bool = True,
 ) -> Evidence:
     """Return evidence on one case; without further probes nothing is asked that needs no values."""
     places = wanted(case)
     values = [in_double(value) for value in case]
     probes, closely = (*ALWAYS, *(further or ())), further is not None
-    seen = probe(subject, values, places, seed, probes, in_other_dtypes=closely)
+    seen = probe(
+        subject,
+        values,
+        places,
+        seed,
+        probes,
+        in_other_dtypes=closely,
+        differences=differences,
+    )
     subject.around.begin()
     return seen
 

@@ -38,8 +38,13 @@ def probe(
     further: Sequence[Probe] = (),
     *,
     in_other_dtypes: bool = True,
+    differences: bool = True,
 ) -> Evidence:
-    """Examine a subject on float64 inputs; stop where going on would mean nothing."""
+    """Examine a subject on float64 inputs; stop where going on would mean nothing.
+
+    Without ``differences`` no Jacobian is built: a gradient that forward's slopes along random
+    directions do not confirm is then not judged.
+    """
     session = Session(subject, inputs, wanted, seed)
     rng = generator(seed)
     forward = forward_pass(session)
@@ -74,7 +79,7 @@ def probe(
         pulls=_pulls(session, dict(_cotangents(one, two))),
         interleaved=engine_pass(session, tuple(one), interleaved=True),
     )
-    if not settled(found):
+    if differences and not settled(found):
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
     if found.pulls["random"].failure:

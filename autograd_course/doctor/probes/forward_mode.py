@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from autograd_course.doctor.comparing.closeness import resolution
+from autograd_course.doctor.comparing.closeness import cancellation, resolution
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
 from autograd_course.doctor.probes.confirmed import Plain, asked
 from autograd_course.doctor.probes.definitions import definitions
@@ -41,7 +41,7 @@ def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Tw
     for how, moving in _moving(evidence, tangents):
         came = attempt(lambda: _pushed(session, plain.inputs, moving))  # noqa: B023 - called here
         if not isinstance(came, Failure):
-            yield from _compared(how, plain.grad_outputs, came, gradients, moving)
+            yield from _compared(evidence, how, plain.grad_outputs, came, gradients, moving)
         elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
             yield Twin("jvp", how, failure=came, stage="forward mode")
 
@@ -82,6 +82,7 @@ def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> li
 
 
 def _compared(
+    evidence: Evidence,
     how: str,
     grad_outputs: Sequence[Tensor],
     pushed: Sequence[Tensor | None],
@@ -98,7 +99,9 @@ def _compared(
         # Relative to the terms, not to their sum: that may be small because they cancel.
         tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
         numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (came, should)]
-        yield Twin("jvp", how, (name,), numbers[0], numbers[1], tolerance)
+        moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
+        floor = cancellation(evidence) * moved
+        yield Twin("jvp", how, (name,), numbers[0], numbers[1], tolerance, floor=floor)
 
 
 def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:

@@ -17,11 +17,12 @@ from html import escape
 from autograd_course.doctor.comparing.numbers import number
 from autograd_course.doctor.reports.both_jacobians import Jacobians, Matrix
 
+TITLES = ("differences of forward", "backward", "backward − differences")
 SHADES = 8  # of each sign
-_UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivative
-_NEGATIVE, _POSITIVE = (0, 92, 171), (196, 78, 0)  # blue and orange: told apart by everybody
-_ZERO, _GRAY = (250, 250, 250), (138, 143, 152)
-_NEGLIGIBLE = 1e-6  # of the largest entry: shown as zero
+UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivative
+NEGATIVE, POSITIVE = (0, 92, 171), (196, 78, 0)  # blue and orange: told apart by everybody
+ZERO, GRAY = (250, 250, 250), (138, 143, 152)
+NEGLIGIBLE = 1e-6  # of the largest entry: shown as zero
 _EXTENT, _CELL = 168, 14  # pixels on the page: of a map, and of one of its entries, at most
 _BORDER = "border: 1px solid #8a8f98"
 _PIXELS = 48  # in the picture: enough that entries have edges where a page smooths it
@@ -29,14 +30,14 @@ _PIXELS = 48  # in the picture: enough that entries have edges where a page smoo
 
 def as_html(pair: Jacobians) -> str:
     """Return the three maps side by side, captions and a legend."""
-    largest = max(_largest(pair.differences), _largest(pair.backward))
+    largest = max(largest_of(pair.differences), largest_of(pair.backward))
     maps = (
-        _map(pair, pair.differences, largest, "differences of forward"),
-        _map(pair, pair.backward, largest, "backward"),
-        _map(pair, pair.off, _largest(pair.off), "backward − differences"),
+        _map(pair, pair.differences, largest, TITLES[0]),
+        _map(pair, pair.backward, largest, TITLES[1]),
+        _map(pair, pair.off, largest_of(pair.off), TITLES[2]),
     )
     return (
-        f'<div style="margin: 8px 0 6px">{escape(_heading(pair))}'
+        f'<div style="margin: 8px 0 6px">{escape(heading(pair))}'
         f'<div style="display: flex; flex-wrap: wrap; gap: 6px 12px; margin: 6px 0">'
         f"{''.join(maps)}</div>{_legend(pair)}</div>"
     )
@@ -46,11 +47,11 @@ def png(matrix: Matrix, largest: float) -> bytes:
     """Draw a matrix, some pixels an entry; ``largest`` gets the darkest shade."""
     height, width = len(matrix), len(matrix[0])
     side = max(1, _PIXELS // max(height, width))
-    colors = (bytes(_color(entry, largest) for entry in row) for row in matrix)
+    colors = (bytes(shade(entry, largest) for entry in row) for row in matrix)
     lines = (side * (b"\0" + b"".join(side * bytes([color]) for color in row)) for row in colors)
     parts = {
         b"IHDR": struct.pack(">IIBBBBB", side * width, side * height, 8, 3, 0, 0, 0),
-        b"PLTE": b"".join(bytes(color) for color in _palette()),
+        b"PLTE": b"".join(bytes(color) for color in palette()),
         b"IDAT": _stored(b"".join(lines)),
         b"IEND": b"",
     }
@@ -67,35 +68,37 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _palette() -> Iterator[tuple[int, ...]]:
+def palette() -> Iterator[tuple[int, ...]]:
     """Yield the colors from the most negative shade over zero to the most positive, then gray."""
     strengths = [0.2 + 0.8 * k / (SHADES - 1) for k in range(SHADES)]
-    yield from (_between(_ZERO, _NEGATIVE, t) for t in reversed(strengths))
-    yield _ZERO
-    yield from (_between(_ZERO, _POSITIVE, t) for t in strengths)
-    yield _GRAY
+    yield from (_between(ZERO, NEGATIVE, t) for t in reversed(strengths))
+    yield ZERO
+    yield from (_between(ZERO, POSITIVE, t) for t in strengths)
+    yield GRAY
 
 
 def _between(one: Sequence[int], other: Sequence[int], t: float) -> tuple[int, ...]:
     return tuple(round(a + t * (b - a)) for a, b in zip(one, other, strict=True))
 
 
-def _color(entry: float, largest: float) -> int:
+def shade(entry: float, largest: float) -> int:
     """Return an entry's place in the palette; what is not zero has a color."""
     if math.isnan(entry):
-        return _UNKNOWN
-    if abs(entry) <= _NEGLIGIBLE * largest:
+        return UNKNOWN
+    if abs(entry) <= NEGLIGIBLE * largest:
         return SHADES
     # Rounded twice: at a half, the last digits differ from machine to machine.
     share = round(min(abs(entry) / largest, 1.0) * SHADES, 6) if largest else SHADES
     return SHADES + int(math.copysign(max(1, round(share)), entry))
 
 
-def _largest(matrix: Matrix) -> float:
+def largest_of(matrix: Matrix) -> float:
+    """Return the largest finite magnitude, 0 where there is none."""
     return max((abs(v) for row in matrix for v in row if math.isfinite(v)), default=0.0)
 
 
-def _heading(pair: Jacobians) -> str:
+def heading(pair: Jacobians) -> str:
+    """Say which Jacobian this is, and which part of it."""
     rows, columns = len(pair.off), len(pair.off[0])
     part = "" if (rows, columns) == pair.whole else f", the first {rows} × {columns}"
     height, width = pair.whole
@@ -105,22 +108,22 @@ def _heading(pair: Jacobians) -> str:
 def _map(pair: Jacobians, matrix: Matrix, largest: float, title: str) -> str:
     data = b64encode(png(matrix, largest)).decode()
     width, height = (min(_CELL, _EXTENT // n) * n for n in (len(matrix[0]), len(matrix)))
-    alt = escape(f"{_heading(pair)}, {title}: {_filling(matrix)}")
+    alt = escape(f"{heading(pair)}, {title}: {filling(matrix)}")
     look = f"image-rendering: pixelated; {_BORDER}"
     return (
         f'<div style="max-width: {_EXTENT + 2}px">'
         f'<img src="data:image/png;base64,{data}" alt="{alt}" width="{width}" height="{height}" '
         f'style="{look}">'
         f"<div>{escape(title)}</div>"
-        f'<div style="font-size: 0.9em">{escape(_filling(matrix))}</div></div>'
+        f'<div style="font-size: 0.9em">{escape(filling(matrix))}</div></div>'
     )
 
 
-def _filling(matrix: Matrix) -> str:
+def filling(matrix: Matrix) -> str:
     """Say where a matrix is not zero, and how large it is there."""
-    largest = _largest(matrix)
+    largest = largest_of(matrix)
     entries = {(i, j): v for i, row in enumerate(matrix) for j, v in enumerate(row)}
-    filled = {at for at, v in entries.items() if abs(v) > _NEGLIGIBLE * largest}
+    filled = {at for at, v in entries.items() if abs(v) > NEGLIGIBLE * largest}
     if not filled:
         return "zero everywhere"
     size = (
@@ -132,9 +135,9 @@ def _filling(matrix: Matrix) -> str:
 
 
 def _legend(pair: Jacobians) -> str:
-    meanings = [(_NEGATIVE, "negative"), (_ZERO, "zero"), (_POSITIVE, "positive")]
+    meanings = [(NEGATIVE, "negative"), (ZERO, "zero"), (POSITIVE, "positive")]
     if any(math.isnan(v) for row in pair.off for v in row):
-        meanings.append((_GRAY, "not differentiable there"))
+        meanings.append((GRAY, "not differentiable there"))
     square = f"display: inline-block; width: 0.8em; height: 0.8em; {_BORDER}"
     return "".join(
         f'<span style="margin-right: 1.5em"><span style="{square}; background: rgb{color}"></span>'

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.diagnosis import DoctorError
 from autograd_course.doctor.evidence import Failure, Forward, Pull, Raw, Variant
 from autograd_course.doctor.running.calls import attempt, fresh, is_float, is_plain, same_bytes
 from autograd_course.doctor.running.operations import OneDevice, Recording, memory
@@ -25,6 +26,8 @@ def forward_pass(session: Session) -> Forward:
     if isinstance(returned, Failure):
         return Forward(failure=returned, read_saved=log.read_saved_in_forward)
     tensors = Run(leaves, args, returned).tensors
+    if any(t.layout is not torch.strided for t in tensors):
+        raise DoctorError("an output is sparse, which is not examined: let fn return to_dense().")
     dirty = _positions(log.dirty, args)
     return Forward(
         outputs=tuple(t.detach().clone() for t in tensors),
@@ -101,7 +104,7 @@ def gradients(
     if not pairs or not run.leaves:
         return tuple(None for _ in run.leaves)
     outputs, gs = zip(*pairs, strict=True)
-    return torch.autograd.grad(
+    grads = torch.autograd.grad(
         outputs,
         run.leaves,
         gs,
@@ -109,6 +112,12 @@ def gradients(
         retain_graph=retain_graph or create_graph,
         create_graph=create_graph,
     )
+    return tuple(map(dense, grads))
+
+
+def dense(grad: Tensor | None) -> Tensor | None:
+    """Return a sparse gradient, as of an embedding's rows, as a dense one; others as they are."""
+    return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
@@ -156,10 +165,11 @@ def direct_call(
     grads = got if isinstance(got, tuple) else (got,)
     return Raw(
         count=len(grads),
-        grads=tuple(g.detach() if isinstance(g, Tensor) else None for g in grads),
+        grads=tuple(dense(g.detach()) if isinstance(g, Tensor) else None for g in grads),
         kinds=tuple(type(g).__name__ for g in grads),
         changed_grad_outputs=_changed(gs_before, gs),
         changed_saved=_changed(held_before, held),
+        sparse=any(isinstance(g, Tensor) and g.layout is not torch.strided for g in grads),
     )
 
 
