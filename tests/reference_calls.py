@@ -6,11 +6,15 @@ from cases.making import CPLX, X, Y, draw
 from autograd_course.functions import (
     ClippedReLU,
     Linear,
+    ScaledDotProductAttention,
     ScaledSigmoid,
     Square,
+    TiledAttention,
     ToPolar,
     WeightedSum,
 )
+
+Q, K, V = draw(2, 5, 3), draw(2, 4, 3, seed=1), draw(2, 4, 2, seed=2)
 
 REFERENCE_CALLS = [
     (Square, (X,)),
@@ -25,4 +29,8 @@ REFERENCE_CALLS = [
     (Linear, (X, draw(5, 4))),
     (Linear, (X, draw(5, 4), None)),
     (ToPolar, (X, Y)),
+    (ScaledDotProductAttention, (Q, K, V)),
+    (ScaledDotProductAttention, (Q, K, V, None, True)),
+    (ScaledDotProductAttention, (Q, K, V, draw(5, 4, seed=3))),
+    (TiledAttention, (Q, K, V, None, True, None, (2, 3))),
 ]
