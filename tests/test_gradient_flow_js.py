@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import torch
 from barepage import running_browser, showing
 from flows import loss, transformer_block, two_and_three
 from playwright.sync_api import Browser, Locator, Page, expect
+from torch import nn
 
 from autograd_course.visualize import GradientFlow, gradient_flow
+from autograd_course.visualize.flow.compare import compare_flows
 
 pytestmark = pytest.mark.browser
 
@@ -159,7 +162,7 @@ def test_a_click_opens_ctx(page: Page) -> None:
     page.keyboard.press("End")
 
     details = page.get_by_role("region", name="Details")
-    expect(details).to_contain_text("saved tensor 0True (bool, 1 bytes)")
+    expect(details).to_contain_text("saved tensor 0True (bool, 1 byte): an intermediate")
     expect(details).to_contain_text("ctx.kink'zero'")
 
 
@@ -209,6 +212,7 @@ def release(slider: Locator, index: int) -> None:
 def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
     page: Page, flow: GradientFlow
 ) -> None:
+    page.clock.install()  # the page's patience does not end while a busy machine sweeps
     x = page.get_by_label("input x")
     release(x, 50)
     move(x, 60)
@@ -221,6 +225,7 @@ def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
 def test_one_question_is_asked_at_a_time_and_the_newest_next(
     page: Page, flow: GradientFlow
 ) -> None:
+    page.clock.install()  # the page's patience does not end while a busy machine sweeps
     x = page.get_by_label("input x")
     for index in (50, 55, 60):
         release(x, index)
@@ -268,6 +273,194 @@ def test_a_notice_is_shown(page: Page, flow: GradientFlow) -> None:
     page.evaluate("story => model.set('story', story)", story)
 
     expect(page.get_by_text("loss raised ValueError.")).to_be_visible()
+
+
+# Finding, unfolding, opening
+
+
+@pytest.fixture
+def folded() -> GradientFlow:
+    torch.manual_seed(0)
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(3)))
+    return gradient_flow(net, torch.randn(2, 4), names=["x"], depth=0)
+
+
+@pytest.fixture
+def modules(browser: Browser, folded: GradientFlow) -> Iterator[Page]:
+    with showing(browser, folded) as page:
+        yield page
+
+
+def test_a_menu_goes_to_a_node_and_opens_it(page: Page) -> None:
+    menu = page.get_by_label("Go to a node")
+
+    assert menu.locator("option").all_text_contents() == [
+        "Go to …", "x, input", "y, input", "Square, custom Function", "ReLU, custom Function",
+        "Add, operation", "loss, output",
+    ]  # fmt: skip
+    menu.select_option(label="Square, custom Function")
+    expect(page.get_by_role("region", name="Details")).to_contain_text("Square, custom Function")
+    expect(card(page, "Square")).to_have_attribute("tabindex", "0")
+    expect(menu).to_have_value("")
+
+
+def test_a_menu_goes_to_a_node_that_is_out_of_sight(deep: Page) -> None:
+    expect(card(deep, "Gelu")).not_to_be_in_viewport()
+    deep.get_by_label("Go to a node").select_option(label="Gelu, operation")
+    expect(card(deep, "Gelu")).to_be_in_viewport(ratio=1)
+
+
+def test_the_source_of_a_function_can_be_read(page: Page) -> None:
+    card(page, "ReLU").click()
+    details = page.get_by_role("region", name="Details")
+
+    expect(details.locator("pre")).to_have_count(2)
+    expect(details.locator("pre").last).to_be_hidden()
+    details.get_by_text("source of backward").click()
+    expect(details.locator("pre").last).to_contain_text("return grad_output * positive")
+    move(page.get_by_label("input x"), 60)
+    expect(details.locator("pre").last).to_be_visible()
+
+
+def unfolded(page: Page, flow: GradientFlow) -> None:
+    """Answer as the kernel would what the page asked to open last."""
+    flow.opened = page.evaluate("state.opened")
+    page.evaluate("story => model.set('story', story)", flow.story)
+
+
+@pytest.mark.parametrize("by", ["click", "Enter"])
+def test_a_folded_module_unfolds(modules: Page, folded: GradientFlow, by: str) -> None:
+    module = card(modules, "1")
+    if by == "click":
+        module.click()
+    else:
+        module.focus()
+        modules.keyboard.press("Enter")
+    unfolded(modules, folded)
+
+    expect(card(modules, "1")).to_have_count(0)
+    expect(card(modules, "1.0")).to_have_count(1)
+    expect(card(modules, "Tanh 2")).to_have_count(1)
+    expect(card(modules, "1.0")).to_be_focused()
+
+
+@pytest.mark.parametrize("by", ["menu", "details", "key"])
+def test_an_unfolded_module_folds_again(modules: Page, folded: GradientFlow, by: str) -> None:
+    card(modules, "1").click()
+    unfolded(modules, folded)
+    if by == "menu":
+        modules.get_by_label("Fold a module").select_option(label="1")
+    elif by == "details":
+        card(modules, "Tanh 2").click()
+        modules.get_by_role("button", name="Fold 1").click()
+    else:
+        card(modules, "Tanh 2").focus()
+        modules.keyboard.press("Backspace")
+    unfolded(modules, folded)
+
+    assert folded.opened == [[]]
+    if by == "key":
+        expect(card(modules, "1")).to_be_focused()
+    expect(card(modules, "1")).to_have_count(1)
+    expect(modules.get_by_label("Fold a module")).to_be_hidden()
+
+
+def test_a_dead_kernel_unfolds_nothing_and_that_is_said(modules: Page) -> None:
+    modules.clock.install()
+    card(modules, "1").click()
+    modules.clock.run_for(6_000)
+
+    expect(modules.get_by_text("The kernel has not answered")).to_be_visible()
+    expect(card(modules, "1")).to_have_count(1)
+
+
+def test_who_unfolds_at_the_end_stays_at_the_end(modules: Page, folded: GradientFlow) -> None:
+    modules.get_by_label("step", exact=True).fill(str(folded.steps))
+    folded.step = folded.steps
+    card(modules, "1").click()
+    unfolded(modules, folded)
+    modules.evaluate(f"model.set('step', {folded.step})")
+
+    expect(modules.get_by_role("button", name="Last step")).to_be_disabled()
+    expect(card(modules, "x")).to_have_accessible_name(re.compile("gradient norm"))
+
+
+# Signs and sizes
+
+
+def test_an_edge_is_as_thick_as_its_gradient_is_large_once_it_went_back(
+    browser: Browser,
+) -> None:
+    flow = gradient_flow(lambda x: 1e-4 * x - 100 * x, torch.tensor(1.0), names=["x"])
+    with showing(browser, flow) as page:
+        edges = page.locator("[data-edge].agf-link .agf-edge")
+        widths = "paths => paths.map(path => parseFloat(getComputedStyle(path).strokeWidth))"
+        assert set(edges.evaluate_all(widths)) == {1.6}
+        page.evaluate(f"model.set('step', {flow.steps})")
+        into = dict(zip([(e.source, e.target) for e in flow.trace.edges],
+                        edges.evaluate_all(widths), strict=True))  # fmt: skip
+    assert 1 < into[0, 1] < 3 < into[0, 2] == 4
+
+
+def test_a_negative_gradient_is_dashed_as_well_as_blue(browser: Browser) -> None:
+    flow = gradient_flow(lambda x: -x, torch.tensor(1.0), step=9)
+    with showing(browser, flow) as page:
+        looks = page.locator("[data-edge].agf-link .agf-edge").evaluate_all(
+            "paths => paths.map(path => getComputedStyle(path).strokeDasharray)"
+        )
+        gauges = page.locator(".agf-gauge").evaluate_all(
+            "paths => paths.map(path => getComputedStyle(path).strokeDasharray)"
+        )
+    assert looks == ["5px, 3.5px", "none"]
+    assert gauges == ["5px, 3.5px", "none", "none"]
+
+
+def test_a_heat_map_has_a_dash_in_each_negative_cell(browser: Browser) -> None:
+    flow = gradient_flow(torch.sum, torch.tensor([[1.0, -2.0], [-3.0, 4.0]]), names=["x"])
+    with showing(browser, flow) as page:
+        dashes = page.locator("[data-node='0'] .agf-map.agf-value .agf-dash").get_attribute("d")
+        card(page, "x").click()
+        large = page.get_by_role("img", name="heat map of the value, 2 by 2")
+        expect(large).to_be_visible()
+        expect(page.get_by_role("img", name="heat map of the gradient")).to_have_count(0)
+    assert dashes.count("M") == 2
+
+
+def test_a_slider_moves_marks_too(page: Page) -> None:
+    page.evaluate("model.set('step', 10)")
+    gauge = page.locator("[data-node='0'] .agf-gauge")
+    before = gauge.get_attribute("d")
+    move(page.get_by_label("input x"), 0)
+
+    expect(gauge).to_have_class(re.compile("agf-minus"))
+    assert gauge.get_attribute("d") != before
+
+
+# Side by side
+
+
+def test_two_flows_are_stepped_together(browser: Browser) -> None:
+    pair = compare_flows({"plain": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))
+    with showing(browser, pair) as page:
+        steps = page.locator(".agf-status")
+        page.get_by_label("step", exact=True).fill("3")
+        expect(steps.first).to_have_text("plainForwardloss is 0.8415.")
+        expect(steps.last).to_have_text("twiceForwardloss is 0.7456.")
+        page.get_by_label("step", exact=True).fill("7")
+        expect(steps.first).to_have_text(re.compile("^plainBackwardinput has gradient ∂ 0.5403"))
+        expect(steps.last).to_have_text(re.compile("^twiceBackwardinput has gradient ∂ 0.36"))
+
+
+def test_one_slider_moves_both_flows(browser: Browser) -> None:
+    pair = compare_flows({"plain": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))
+    with showing(browser, pair) as page:
+        slider = pair.story["sliders"][0]
+        move(page.get_by_label(f"input {slider['name']}"), slider["values"].index(0.0))
+        for flow in (0, 1):
+            loss = (
+                page.locator(".agf-scene").nth(flow).get_by_role("button", name=re.compile("^loss"))
+            )
+            expect(loss).to_have_accessible_name("loss, output: value 0, gradient 1")
 
 
 # Look
@@ -340,14 +533,15 @@ def test_a_deep_graph_leaves_room_for_its_controls(deep: Page) -> None:
 
 def test_arrows_go_down_a_deep_graph_and_it_scrolls_along(deep: Page) -> None:
     deep.locator("[data-node][tabindex='0']").focus()
-    tops = []
+    middles = []  # cards of one rank may differ in height
     for _ in range(47):
         deep.keyboard.press("ArrowDown")
-        focused = deep.locator("[data-node]:focus > rect")
+        focused = deep.locator("[data-node]:focus > .agf-face")
         expect(focused).to_be_in_viewport(ratio=1)
-        tops.append(float(focused.get_attribute("y")))
+        top, height = (float(focused.get_attribute(name)) for name in ("y", "height"))
+        middles.append(round(top + height / 2))
 
-    assert tops == sorted(tops)
+    assert middles == sorted(middles)
     expect(card(deep, "output")).to_be_focused()
 
 

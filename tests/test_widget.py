@@ -100,6 +100,19 @@ def test_a_large_graph_and_a_tensor_have_no_slider() -> None:
     assert gradient_flow(torch.sum, torch.ones(3)).story["sliders"] == []
 
 
+def test_sliders_of_small_tensors_stay_below_a_megabyte() -> None:
+    def waves(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        grid = torch.ones(8, 8) * x
+        for _ in range(5):
+            grid = torch.sin(grid * y + z)
+        return grid.sum()
+
+    flow = gradient_flow(waves, *two_and_three(), torch.tensor(1.0))
+
+    assert 0 < len(flow.story["sliders"]) < 3
+    assert len(json.dumps(flow.story)) < 1_000_000
+
+
 def branching(x: Tensor) -> Tensor:
     return x.sin() if x > 0 else x.exp() * 2
 

@@ -1,23 +1,26 @@
 """From what was caught to a trace."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from autograd_course.visualize.flow.capture import BackwardGradients
 from autograd_course.visualize.flow.fold import fold
-from autograd_course.visualize.flow.graph import (
+from autograd_course.visualize.flow.gradients import BackwardGradients
+from autograd_course.visualize.flow.groups import regrouped
+from autograd_course.visualize.flow.modules import ModuleCall, innermost
+from autograd_course.visualize.flow.opened import attributes, saved_tensors, source_of
+from autograd_course.visualize.flow.reading import Reading
+from autograd_course.visualize.flow.trace import Edge, Group, Node, Summaries, Trace
+from autograd_course.visualize.kit.graph import (
     GraphNode,
-    attributes,
     is_custom,
     operation,
     producers,
-    saved_tensors,
     unique,
 )
-from autograd_course.visualize.flow.trace import Edge, Node, Summaries, Trace
 from autograd_course.visualize.kit.summary import Summary
 
 
@@ -33,12 +36,29 @@ class Passes:
     values: Mapping[tuple[GraphNode, int], Summary]
     gradients: BackwardGradients
     collected: Mapping[GraphNode, Summary | None]
+    hooks: Mapping[GraphNode, tuple[str, ...]]
+    born: Mapping[int, int]
+    calls: Sequence[ModuleCall]
 
 
-def assemble(title: str, passes: Passes, names: Mapping[int, str]) -> Trace:
-    """Build the trace; ``names`` gives the leaves' names by the ``id`` of their tensors."""
+@dataclass(frozen=True)
+class Names:
+    """What is called how: the traced function, and tensors by ``id``.
+
+    ``given`` are the arguments' names. ``whole`` tells that a module is traced, and not a function
+    that calls some.
+    """
+
+    title: str
+    tensors: Mapping[int, str]
+    given: Sequence[str]
+    whole: bool
+
+
+def assemble(passes: Passes, names: Names) -> Trace:
+    """Build the trace, with chains that only reshape folded, and grouped by module."""
     ids = {node: index for index, node in enumerate(passes.nodes)}
-    called = unique([*(_name(node, passes, names) for node in ids), *_output_names(passes)])
+    called = unique([*(_name(node, passes, names.tensors) for node in ids), *_output_names(passes)])
     inner = [_node(node, index, called[index], passes) for node, index in ids.items()]
     rim = [
         Node(len(ids) + i, called[len(ids) + i], "output", "output", (value,), (seed,))
@@ -50,7 +70,16 @@ def assemble(title: str, passes: Passes, names: Mapping[int, str]) -> Trace:
         for end, (node, output) in zip(rim, passes.roots, strict=True)
     ]
     summed = len(rim) > 1 or passes.outputs[0].shape != ()
-    return fold(Trace(title, (*inner, *rim), tuple(edges), _order(ids, rim, passes), summed))
+    trace = Trace(
+        title=names.title,
+        nodes=(*inner, *rim),
+        edges=tuple(edges),
+        backward=_order(ids, rim, passes),
+        summed=summed,
+        groups=tuple(Group(call.path, call.kind, call.parent) for call in passes.calls),
+        unit=math.hypot(*(seed.norm for seed in passes.seeds)),
+    )
+    return regrouped(fold(trace), names.given, names.whole)
 
 
 def _name(node: GraphNode, passes: Passes, names: Mapping[int, str]) -> str:
@@ -66,8 +95,17 @@ def _output_names(passes: Passes) -> list[str]:
 
 def _node(node: GraphNode, index: int, name: str, passes: Passes) -> Node:
     if node in passes.leaves:
-        value, gradient = Summary.of(passes.leaves[node]), passes.collected[node]
-        return Node(index, name, "input", "input", (value,), (gradient,))
+        value, gradient = Reading.of(passes.leaves[node]), passes.collected[node]
+        return Node(
+            id=index,
+            name=name,
+            op="input",
+            kind="input",
+            values=(value,),
+            gradients=(gradient,),
+            hooks=passes.hooks.get(node, ()),
+            before=passes.gradients.before.get(node, ()),
+        )
     return Node(
         id=index,
         name=name,
@@ -75,8 +113,12 @@ def _node(node: GraphNode, index: int, name: str, passes: Passes) -> Node:
         kind="custom" if is_custom(node) else "op",
         values=_values(node, passes),
         gradients=passes.gradients.received.get(node, (None,)),
-        saved=saved_tensors(node),
+        saved=saved_tensors(node, passes.born),
         attributes=attributes(node),
+        source=source_of(node),
+        hooks=passes.hooks.get(node, ()),
+        before=passes.gradients.before.get(node, ()),
+        group=innermost(passes.calls, node._sequence_nr()),
     )
 
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 
-from autograd_course.visualize.flow.graph import unique
 from autograd_course.visualize.flow.trace import Edge, Node, Trace
+from autograd_course.visualize.kit.graph import unique
 
 RESHAPING = frozenset(
     {"Alias", "Clone", "Expand", "Permute", "ReshapeAlias", "Squeeze", "T", "Transpose"}
@@ -14,6 +14,8 @@ RESHAPING = frozenset(
 
 def fold(trace: Trace) -> Trace:
     """Join each chain of reshaping nodes, one feeding only the next, into its last node.
+
+    A chain lies in one call of a module, or outside all.
 
     Its value and ``grad_output`` are the last one's; the gradient that it sends is the first one's.
     """
@@ -43,6 +45,7 @@ def _chains(trace: Trace) -> list[list[int]]:
         edge.source: edge.target
         for edge in trace.edges
         if uses[edge.source] == 1
+        and trace.nodes[edge.source].group == trace.nodes[edge.target].group
         and _reshapes(trace.nodes[edge.source])
         and _reshapes(trace.nodes[edge.target])
     }

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 from autograd_course.visualize.flow.across import Room, across
 from autograd_course.visualize.flow.directions import DOWN, RIGHT, Flow, Point
+from autograd_course.visualize.flow.heat import cell_size
 from autograd_course.visualize.flow.layers import Layers, layered
 from autograd_course.visualize.flow.routes import LABEL_HEIGHT, Curve, Placement, curved
-from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.script import Card, Script
 from autograd_course.visualize.flow.trace import Trace
 
 # Pixels. A character of the widest font that may stand in for ours is 0.61 of its size wide.
 TITLE, LINE = 13.0, 12.0
-NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 62.0
-BADGE_WIDTH, BADGE_HEIGHT, BADGE_RISE = 62.0, 14.0, 10.0
+NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 67.0
+BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 9.5, 14.0, 10.0
+MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps stand below the texts, beside each other
 MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
 # A rank is some 170 pixels wide: of more than these, a page of 1000 pixels shows no legible text.
@@ -58,27 +60,31 @@ def layout(trace: Trace, words: Script) -> Layout:
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
     flow = RIGHT if len(layers.ranks) <= _MOST_COLUMNS else DOWN
     labels = [text_width(words.fill(text)) for text in words.factors]
-    widths = [_card_width(words, node) for node in range(len(trace.nodes))]
-    placed = _placed(layers, flow, widths, labels)
+    sizes = [card_size(words, card) for card in words.cards]
+    placed = _placed(layers, flow, sizes, labels)
     curves = curved(layers, placed, labels)
     boxes = _boxes(layers, placed)
-    badges = [_badge(box, flow) for box in boxes]
-    seen = [*boxes, *(badges[i] for i, node in enumerate(trace.nodes) if node.kind == "custom")]
+    badges = [_badge(box, card.badge, flow) for box, card in zip(boxes, words.cards, strict=True)]
+    seen = [*boxes, *(badges[i] for i, card in enumerate(words.cards) if card.badge)]
     width, height = _extent(seen, curves)
     return Layout(width, height, tuple(boxes), tuple(badges), tuple(curves), layers.reading)
 
 
-def _card_width(words: Script, node: int) -> float:
-    card = words.cards[node]
+def card_size(words: Script, card: Card) -> Point:
+    """Return the width and height that a card's texts and heat maps need."""
     title, *numbers = card.lines
     widths = [text_width(title, TITLE), *(text_width(words.fill(line)) for line in numbers)]
-    return max(NARROWEST, *(width + PADDING for width in widths))
+    maps = [(m.columns * cell_size(m.columns), m.rows * cell_size(m.columns)) for m in card.maps]
+    widths.append(sum(width for width, _ in maps) + MAP_GAP * (len(maps) - 1))
+    widths.append(text_width(card.badge, BADGE_TEXT))
+    tallest = max((height + MAP_BELOW for _, height in maps), default=0.0)
+    return max(NARROWEST, max(widths) + PADDING), CARD_HEIGHT + tallest
 
 
 def _placed(
-    layers: Layers, flow: Flow, widths: Sequence[float], labels: Sequence[float]
+    layers: Layers, flow: Flow, cards: Sequence[Point], labels: Sequence[float]
 ) -> Placement:
-    sizes = [flow.turned(width, CARD_HEIGHT) for width in widths]
+    sizes = [flow.turned(*size) for size in cards]
     room = Room([size for _, size in sizes], flow.beside)
     middle = {place: MARGIN + at for place, at in across(layers, room).items()}
     lengths = [flow.turned(width, LABEL_HEIGHT if width else 0.0)[0] for width in labels]
@@ -111,13 +117,14 @@ def _boxes(layers: Layers, placed: Placement) -> list[Box]:
             width, height = placed.flow.turned(*placed.sizes[node])
             x, y = placed.flow.turned((begin + end) / 2, placed.middle[node])
             corner = round(x - width / 2, 1), round(y - height / 2, 1)
-            boxes[node] = Box(*corner, round(width, 1), height)
+            boxes[node] = Box(*corner, round(width, 1), round(height, 1))
     return [boxes[node] for node in range(len(boxes))]
 
 
-def _badge(box: Box, flow: Flow) -> Box:
-    x = box.x + flow.badge * box.width - BADGE_WIDTH / 2
-    return Box(round(x, 1), box.y - BADGE_RISE, BADGE_WIDTH, BADGE_HEIGHT)
+def _badge(box: Box, text: str, flow: Flow) -> Box:
+    width = text_width(text, BADGE_TEXT) + 10
+    x = box.x + flow.badge * box.width - width / 2
+    return Box(round(x, 1), round(box.y - BADGE_RISE, 1), round(width, 1), BADGE_HEIGHT)
 
 
 def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 
 from autograd_course.visualize.flow.script import Row
-from autograd_course.visualize.flow.trace import Edge, Node, Trace
-from autograd_course.visualize.kit.summary import Summary
+from autograd_course.visualize.flow.trace import Edge, Node, Saved, Summaries, Trace
+from autograd_course.visualize.kit.summary import Summary, number
 
 _LONGEST_TITLE = 17
 
 
 def headline(trace: Trace) -> str:
     """Say what is traced, how large the graph is, and what counts as the loss."""
-    operations = [node for node in trace.nodes if node.kind in ("op", "custom")]
-    custom = sum(node.kind == "custom" for node in operations)
-    count = f"{len(operations)} operation{'s' * (len(operations) != 1)}"
+    folded = [node.inside for node in trace.nodes if node.inside]
+    computed = [node for node in trace.nodes if node.kind in ("op", "custom")]
+    operations = len(computed) + sum(inside.operations for inside in folded)
+    custom = sum(node.kind == "custom" for node in computed)
+    custom += sum(len(inside.custom) for inside in folded)
+    count = f"{operations} operation{'s' * (operations != 1)}"
     summed = " The loss is the sum of all elements of the output." if trace.summed else ""
     return f"Gradient flow through {trace.title}: {count}, {custom} custom.{summed}"
 
@@ -24,18 +27,73 @@ def results(node: Node) -> list[Row]:
     rows: list[Row] = []
     for index, (value, gradient) in enumerate(pairs):
         which = f" {index}" if len(pairs) > 1 else ""
-        about = f" ({value.size}, {value.dtype})" if value else ""
+        about = f" ({_kind(value)})" if value else ""
         rows.append((f"value{which}", told(value) + about, "value"))
         rows.append((f"gradient ∂{which}", told(gradient), "gradient"))
     return rows
 
 
+def _kind(value: Summary) -> str:
+    """Name dtype and shape, the latter where the value itself does not begin with it."""
+    return value.dtype if value.statistics else f"{value.size}, {value.dtype}"
+
+
 def product(node: Node, edge: Edge) -> str:
-    """Write ``grad_output × local = grad_input``, or only the result where there is no factor."""
+    """Write ``grad_output × local = grad_input``; of a Function that is no such product, the call.
+
+    Where an operation of PyTorch is no such product, only the result is told.
+    """
     result = told(edge.gradient)
-    if edge.factor is None or len(node.gradients) != 1:
+    if edge.factor is not None and len(node.gradients) == 1:
+        return f"{told(node.gradients[0])} × {bracketed(told(edge.factor))} = {result}"
+    if node.kind != "custom":
         return result
-    return f"{told(node.gradients[0])} × {told(edge.factor)} = {result}"
+    shapes = (f"[{g.size}]" if g and g.shape else "scalar" if g else "none" for g in node.gradients)
+    return f"backward({', '.join(shapes)}) → {result}"
+
+
+def total(node: Node, uses: Sequence[Edge]) -> str:
+    """Write a fan-out as a sum, ``2 + 3 = 5``, or nothing where there are no elements to be seen.
+
+    Of larger tensors only norms are shown, and norms do not add up.
+    """
+    parts = [edge.gradient for edge in uses if edge.gradient is not None]
+    (whole,) = arriving(node)
+    if len(parts) < 2 or whole is None or any(part.statistics for part in (*parts, whole)):
+        return ""
+    first, *others = (part.text for part in parts)
+    return f"{' + '.join([first, *map(bracketed, others)])} = {whole.text}"
+
+
+def bracketed(text: str) -> str:
+    """Put a negative number into brackets, as a summand or factor."""
+    return f"({text})" if text.startswith("-") else text
+
+
+def arriving(node: Node) -> Summaries:
+    """Return the gradients as a node's consumers sent them, before any hook."""
+    if not node.before:
+        return node.gradients
+    return tuple(was or now for was, now in zip(node.before, node.gradients, strict=True))
+
+
+def kept(saved: Saved, names: Sequence[str]) -> str:
+    """Tell what a saved tensor is: ``names`` are those of the node's arguments."""
+    if saved.role == "output":
+        return "the output"
+    if saved.role == "intermediate":
+        return "an intermediate, computed in forward"
+    if saved.argument is None:
+        return "an input without gradient"
+    return f"the input {names[saved.argument]}" if saved.argument < len(names) else "an input"
+
+
+def size_of(count: int) -> str:
+    """Write a number of bytes."""
+    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
+        if count >= 10 * factor:
+            return f"{number(count / factor, 3)} {unit}"
+    return f"{count} byte{'s' * (count != 1)}"
 
 
 def sent(edge: Edge) -> str:
@@ -48,8 +106,7 @@ def times(edge: Edge) -> str:
     """Write an edge's local factor (``×4``), or nothing where there is none to show."""
     if edge.factor is None or not edge.factor.few:
         return ""
-    text = edge.factor.short
-    return f"×({text})" if text.startswith("-") else f"×{text}"
+    return f"×{bracketed(edge.factor.short)}"
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:

@@ -1,103 +1,63 @@
 """The picture as PNG, drawn without any state of pyplot."""
 
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
-from matplotlib.path import Path
+from collections.abc import Sequence
 
-from autograd_course.visualize.flow.layout import LINE, TITLE, Box, Layout
-from autograd_course.visualize.flow.routes import Curve
-from autograd_course.visualize.flow.script import Card, Script
-from autograd_course.visualize.flow.svg import BADGE, BADGE_BASELINE, BASELINES
+from matplotlib.figure import Figure
+
+from autograd_course.visualize.flow.canvas import FONT, INK, PAPER, Canvas, Part
+from autograd_course.visualize.flow.layout import TITLE, Layout
+from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.kit.raster import small_png
 
-INK, PAPER, CARD, EDGE = "#22262b", "#ffffff", "#f5f6f8", "#878f9a"
-VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
 _PIXELS = 72  # a pixel of the layout is a point
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
-_FONT = ["DejaVu Sans"]  # comes with matplotlib: the same picture everywhere
+HEADING, _INDENT = 24.0, 20.0  # of a picture's name
+KEY_WIDTH = 420.0  # from which on there is room for the key
 
 
 def png(words: Script, drawn: Layout) -> bytes:
     """Draw the picture, sharp unless it is large, with a palette to keep the file small."""
     dpi = _SHARP if drawn.width * drawn.height <= _LARGE else _PLAIN
     figure = Figure(figsize=(drawn.width / _PIXELS, drawn.height / _PIXELS), dpi=dpi)
-    canvas = _Canvas(figure, drawn)
-    for curve in drawn.curves:
-        canvas.edge(curve)
-    for box, badge, card in zip(drawn.boxes, drawn.badges, words.cards, strict=True):
-        canvas.card(box, card, words)
-        if card.kind == "custom":
-            canvas.badge(badge)
-    for curve, factor in zip(drawn.curves, words.factors, strict=True):
-        if text := words.fill(factor):
-            canvas.factor(curve, text)
+    figure.set_facecolor(PAPER)
+    paint(figure, (0, 0, 1, 1), words, drawn)
     return small_png(figure)
 
 
-class _Canvas:
-    def __init__(self, figure: Figure, drawn: Layout) -> None:
-        figure.set_facecolor(PAPER)
-        self.axes = figure.add_axes((0, 0, 1, 1))
-        self.axes.set(xlim=(0, drawn.width), ylim=(drawn.height, 0))
-        self.axes.axis("off")
+def png_of_several(named: Sequence[tuple[str, Script, Layout]]) -> bytes:
+    """Draw pictures under their names: wide ones below each other, tall ones side by side."""
+    wide = max(d.width for _, _, d in named) > max(d.height for _, _, d in named)
+    sizes = [(drawn.width, drawn.height + HEADING) for _, _, drawn in named]
+    widths, heights = zip(*sizes, strict=True)
+    width = max(widths) if wide else sum(widths)
+    height = sum(heights) if wide else max(heights)
+    dpi = _SHARP if width * height <= _LARGE else _PLAIN
+    figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=dpi)
+    figure.set_facecolor(PAPER)
+    left = top = 0.0
+    for (name, words, drawn), (w, h) in zip(named, sizes, strict=True):
+        below = height - top - h
+        part = (left / width, below / height, drawn.width / width, drawn.height / height)
+        paint(figure, part, words, drawn)
+        x, y = (left + _INDENT) / width, 1 - (top + HEADING) / height
+        figure.text(x, y, name, color=INK, fontsize=TITLE, fontweight="bold",
+                    fontfamily=FONT, va="baseline", parse_math=False)  # fmt: skip
+        left, top = (left, top + h) if wide else (left + w, top)
+    return small_png(figure)
 
-    def edge(self, curve: Curve) -> None:
-        codes = [Path.MOVETO] + [Path.CURVE4] * (len(curve.points) - 1)
-        line = Path(list(curve.points), codes)
-        self.axes.add_artist(PathPatch(line, fill=False, edgecolor=EDGE, linewidth=1.6))
-        self.axes.add_artist(Polygon(list(curve.arrow), facecolor=EDGE, edgecolor="none"))
 
-    def card(self, box: Box, card: Card, words: Script) -> None:
-        custom, rim = card.kind == "custom", card.kind == "output"
-        self._rectangle(
-            box,
-            radius=box.height / 2 if card.kind == "input" else 8,
-            facecolor=CUSTOM_CARD if custom else CARD,
-            edgecolor=CUSTOM if custom else INK if rim else EDGE,
-            linewidth=2.4 if custom else 2.0 if rim else 1.2,
-        )
-        x = box.x + box.width / 2
-        (title, value, gradient), (top, middle, low) = card.lines, (box.y + b for b in BASELINES)
-        self._text(x, top, title, INK, TITLE, "bold")
-        self._text(x, middle, words.fill(value), VALUE)
-        self._text(x, low, words.fill(gradient), GRADIENT, weight="bold")
-
-    def badge(self, box: Box) -> None:
-        self._rectangle(box, box.height / 2, facecolor=CUSTOM, edgecolor="none")
-        self._text(box.x + box.width / 2, box.y + BADGE_BASELINE, BADGE, PAPER, 9.5, "bold")
-
-    def factor(self, curve: Curve, text: str) -> None:
-        x, y = curve.label
-        ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
-        self._text(x, y + 4, text, GRADIENT, weight="bold", bbox=ground)
-
-    def _rectangle(self, box: Box, radius: float, **look: object) -> None:
-        style = f"round,pad=0,rounding_size={radius}"
-        corner = (box.x, box.y)
-        self.axes.add_artist(
-            FancyBboxPatch(corner, box.width, box.height, boxstyle=style, **look)  # type: ignore[arg-type]
-        )
-
-    def _text(
-        self,
-        x: float,
-        baseline: float,
-        text: str,
-        color: str,
-        size: float = LINE,
-        weight: str = "normal",
-        bbox: dict[str, object] | None = None,
-    ) -> None:
-        self.axes.text(
-            x,
-            baseline,
-            text,
-            color=color,
-            fontsize=0.92 * size,
-            fontweight=weight,
-            fontfamily=_FONT,
-            ha="center",
-            va="baseline",
-            bbox=bbox,
-            parse_math=False,
-        )
+def paint(figure: Figure, part: Part, words: Script, drawn: Layout) -> None:
+    """Draw the picture into a part of a figure: left, bottom, width and height, from 0 to 1."""
+    canvas = Canvas(figure, part, drawn)
+    for curve, mark in zip(drawn.curves, words.marks, strict=True):
+        canvas.edge(curve, words.fill(mark))
+    for box, badge, card in zip(drawn.boxes, drawn.badges, words.cards, strict=True):
+        canvas.card(box, card, words)
+        if card.badge:
+            canvas.badge(badge, card)
+    for curve, factor in zip(drawn.curves, words.factors, strict=True):
+        if text := words.fill(factor):
+            canvas.factor(curve, text)
+    canvas.cells()
+    if drawn.width >= KEY_WIDTH:
+        canvas.key(drawn)

@@ -8,7 +8,7 @@ from autograd_course.visualize.flow.directions import Flow, Point
 from autograd_course.visualize.flow.layers import Layers, Place
 
 LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the least width
-ARROW = 7.0
+ARROW = 10.0
 
 
 @dataclass(frozen=True)

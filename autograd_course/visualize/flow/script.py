@@ -8,20 +8,34 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from autograd_course.visualize.flow.trace import Kind
+from autograd_course.visualize.flow.trace import Kind, Source
 
 Phase = Literal["start", "forward", "backward"]
 _SLOT = re.compile(r"\{(\d+)\}")
 
 
-Row = tuple[str, str, Literal["value", "gradient"]]
+When = Literal["value", "gradient"]
+Row = tuple[str, str, When]
+
+
+@dataclass(frozen=True)
+class Map:
+    """A heat map: ``code`` is a template for what :mod:`heat` writes."""
+
+    code: str
+    columns: int
+    rows: int
+    when: When
 
 
 @dataclass(frozen=True)
 class Card:
     """A node in words: what its card shows, its full name, and the rows of its details.
 
-    A row is a term, a text, and what must be known of the node before it may be told.
+    A row is a term, a text, and what must be known of the node before it may be told. ``mark`` is
+    the template of the gradient's mark (:mod:`marks`), ``source`` the number of a source in the
+    script. ``opens`` is the group that a folded card opens into, ``within`` lists the opened groups
+    around a card, innermost first, and ``badge`` is written on its rim.
     """
 
     kind: Kind
@@ -30,6 +44,12 @@ class Card:
     gradient: str
     label: str
     details: tuple[Row, ...]
+    mark: str
+    badge: str = ""
+    maps: tuple[Map, ...] = ()
+    source: int | None = None
+    opens: int | None = None
+    within: tuple[int, ...] = ()
 
     @property
     def lines(self) -> tuple[str, str, str]:
@@ -49,12 +69,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """A trace in words. ``factors`` belong to the trace's edges, ``texts`` fill the slots."""
+    """A trace in words. ``texts`` fill the slots.
+
+    ``factors`` and ``marks`` belong to the trace's edges. ``groups`` names the groups by number,
+    and ``sources`` holds what custom Functions are written as.
+    """
 
     title: str
     cards: tuple[Card, ...]
     factors: tuple[str, ...]
+    marks: tuple[str, ...]
     steps: tuple[Step, ...]
+    groups: tuple[str, ...]
+    sources: tuple[Source, ...]
     texts: tuple[str, ...] = field(compare=False)
 
     def fill(self, template: str) -> str:

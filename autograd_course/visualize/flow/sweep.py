@@ -3,7 +3,7 @@
 import io
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.flow.picture import Picture
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.tracing import trace_gradient_flow
@@ -20,9 +19,11 @@ from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 
 Range = tuple[float, float]
+View = Callable[[Trace], Trace]
 HALF = 30  # positions of a slider on each side of the middle
 _LEAST_REACH = 3.0
 _MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these, sliders are made only if asked for
+_MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps; those around each text
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,21 @@ class Experiment:
         """Return the given values of the inputs that may move."""
         return {name: x.item() for name, x in self._named() if name in self.ranges}
 
-    def sliders(self, at: Mapping[str, float], words: Script) -> list[dict[str, Any]]:
+    def sliders(self, at: Mapping[str, float], words: Script, view: View) -> list[dict[str, Any]]:
         """Return a slider for each range: its values, and the texts to show at each.
 
-        A value at which the graph is another, or the function raises, has ``None`` for texts.
+        ``view`` folds a trace as ``words`` tell it. A value at which the graph is another, or the
+        function raises, has ``None`` for texts.
         """
-        return [self._slider(name, at, words) for name in self.ranges]
+        return [self._slider(name, at, words, view) for name in self.ranges]
 
-    def _slider(self, name: str, at: Mapping[str, float], words: Script) -> dict[str, Any]:
+    def _slider(
+        self, name: str, at: Mapping[str, float], words: Script, view: View
+    ) -> dict[str, Any]:
         values = _positions(*self.ranges[name], at[name])
         with redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            frames = [self._texts({**at, name: value}, words) for value in values]
+            frames = [self._texts({**at, name: value}, words, view) for value in values]
         labels = [f"{value:.4g}" for value in values]
         return {
             "name": name,
@@ -68,9 +72,9 @@ class Experiment:
             "index": values.index(at[name]),
         }
 
-    def _texts(self, at: Mapping[str, float], words: Script) -> Sequence[str] | None:
+    def _texts(self, at: Mapping[str, float], words: Script, view: View) -> Sequence[str] | None:
         try:
-            moved = script(self.trace(at))
+            moved = script(view(self.trace(at)))
         except TraceError:
             return None
         return moved.texts if moved == words else None
@@ -97,14 +101,17 @@ def experiment(
     return Experiment(fn, tuple(inputs), called, ranges)
 
 
-def natural_ranges(
-    inputs: Sequence[Any], names: Sequence[str], picture: Picture
-) -> dict[str, Range]:
-    """Choose a range for each scalar input of a small graph; none where that would be many."""
+def natural_ranges(inputs: Sequence[Any], names: Sequence[str], trace: Trace) -> dict[str, Range]:
+    """Choose a range for each scalar input of a small graph; none where that would be many.
+
+    All sweeps together stay below a megabyte, so that a notebook opens at once.
+    """
     scalars = _scalars(inputs, names)
-    if len(scalars) > _MOST_SLIDERS or len(picture.trace.nodes) > _MOST_NODES:
+    if len(scalars) > _MOST_SLIDERS or len(trace.nodes) > _MOST_NODES:
         return {}
-    return {name: _around(x.item()) for name, x in scalars}
+    frame = sum(len(text) + _QUOTES for text in script(trace).texts)
+    fitting = _MOST_TEXT // (frame * (2 * HALF + 1))
+    return {name: _around(x.item()) for name, x in scalars[:fitting]}
 
 
 def _around(value: float) -> Range:

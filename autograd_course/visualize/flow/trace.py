@@ -1,25 +1,63 @@
 """A gradient's way through a graph, as plain data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from autograd_course.visualize.kit.summary import Summary
 
-Kind = Literal["input", "op", "custom", "output"]
+Kind = Literal["input", "op", "custom", "module", "output"]
+Role = Literal["input", "output", "intermediate"]
 Summaries = tuple[Summary | None, ...]
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A tensor that a custom Function keeps from forward for backward."""
+    """A tensor that a custom Function keeps from forward for backward.
+
+    ``role`` says what it is; of an input that autograd follows, ``argument`` says which one.
+    """
 
     summary: Summary
     bytes: int
+    role: Role = "intermediate"
+    argument: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
-        return {**self.summary.to_dict(), "bytes": self.bytes}
+        return {**self.summary.to_dict(), "bytes": self.bytes, "role": self.role}
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a custom Function's two methods; empty where it is not known."""
+
+    forward: str
+    backward: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A call of a module, or a run of consecutive operations, that can be drawn as one card.
+
+    ``parent`` is the group around it. ``name`` is the module's path, numbered if it is called
+    again, ``kind`` its class.
+    """
+
+    name: str
+    kind: str
+    parent: int | None
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What a folded group holds: its group's number, its nodes, and its parameters' gradients."""
+
+    group: int
+    operations: int
+    custom: tuple[str, ...]
+    parameters: tuple[tuple[str, Summary | None], ...]
 
 
 @dataclass(frozen=True)
@@ -30,8 +68,12 @@ class Node:
     ``Backward0``, or the class of a custom Function. ``values`` are its outputs in forward and
     ``gradients`` what arrived for each of them in backward (``grad_output``): one of each for most
     nodes. A value is ``None`` if no later operation read it, a gradient if none arrived.
-    ``saved`` and ``attributes`` open the ctx of a custom Function. ``folded`` lists the operations
+    ``saved``, ``attributes`` and ``source`` open a custom Function. ``folded`` lists the operations
     of a chain that only reshapes, first to last, and is drawn as one node.
+
+    ``hooks`` names the tensor hooks on its outputs; ``before`` holds, where a hook of whatever
+    kind changed a gradient, what it was before. ``group`` is the innermost group that it is in, and
+    a node of kind ``module`` stands for all that is ``inside``.
     """
 
     id: int
@@ -43,6 +85,11 @@ class Node:
     saved: tuple[Saved, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
     folded: tuple[str, ...] = ()
+    source: Source | None = None
+    hooks: tuple[str, ...] = ()
+    before: Summaries = ()
+    group: int | None = None
+    inside: Inside | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
@@ -56,6 +103,9 @@ class Node:
             "saved": [saved.to_dict() for saved in self.saved],
             "attributes": dict(self.attributes),
             "folded": list(self.folded),
+            "hooks": list(self.hooks),
+            "before": [before and before.to_dict() for before in self.before],
+            "group": self.group,
         }
 
 
@@ -94,7 +144,8 @@ class Trace:
 
     ``nodes`` are in the order of forward, and ``nodes[i].id == i``; ``backward`` lists ids in the
     order in which the engine reached them. ``summed`` tells that the output was no scalar, so that
-    the loss is the sum of all its elements.
+    the loss is the sum of all its elements. ``groups`` are the modules that ran, outer ones before
+    inner ones; ``unit`` is the norm of the gradient at the loss, to which others are compared.
     """
 
     title: str
@@ -102,14 +153,33 @@ class Trace:
     edges: tuple[Edge, ...]
     backward: tuple[int, ...]
     summed: bool = False
+    groups: tuple[Group, ...] = ()
+    unit: float = 1.0
+
+    @cached_property
+    def _ends(self) -> tuple[dict[int, list[Edge]], dict[int, list[Edge]]]:
+        into: dict[int, list[Edge]] = {}
+        out_of: dict[int, list[Edge]] = {}
+        for edge in self.edges:
+            into.setdefault(edge.target, []).append(edge)
+            out_of.setdefault(edge.source, []).append(edge)
+        return into, out_of
 
     def into(self, node: int) -> Sequence[Edge]:
         """Return the edges that bring a node its arguments, in their order."""
-        return [edge for edge in self.edges if edge.target == node]
+        return self._ends[0].get(node, [])
 
     def out_of(self, node: int) -> Sequence[Edge]:
         """Return the edges that carry a node's outputs away."""
-        return [edge for edge in self.edges if edge.source == node]
+        return self._ends[1].get(node, [])
+
+    def around(self, group: int | None) -> list[int]:
+        """Return a group and those around it, the innermost first."""
+        chain = []
+        while group is not None:
+            chain.append(group)
+            group = self.groups[group].parent
+        return chain
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
@@ -119,4 +189,5 @@ class Trace:
             "nodes": [node.to_dict() for node in self.nodes],
             "edges": [edge.to_dict() for edge in self.edges],
             "backward": list(self.backward),
+            "groups": [asdict(group) for group in self.groups],
         }

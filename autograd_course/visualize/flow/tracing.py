@@ -1,20 +1,23 @@
 """Tracing a function: one real forward, one real backward."""
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
-from autograd_course.visualize.flow.assemble import Passes, assemble
-from autograd_course.visualize.flow.capture import BackwardGradients, ForwardValues
-from autograd_course.visualize.flow.graph import in_forward_order, is_leaf, operation
+from autograd_course.visualize.flow.assemble import Names, Passes, assemble
+from autograd_course.visualize.flow.gradients import BackwardGradients
+from autograd_course.visualize.flow.modules import ModuleCalls, module_paths, reached_modules
+from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.flow.values import ForwardValues, tensor_hooks
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.graph import in_forward_order, is_leaf, operation
 from autograd_course.visualize.kit.inputs import (
     as_callable,
     captured_names,
@@ -22,7 +25,6 @@ from autograd_course.visualize.kit.inputs import (
     input_names,
     title,
 )
-from autograd_course.visualize.kit.summary import Summary
 
 
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:
@@ -31,7 +33,7 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
     ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called) or any callable that
     returns a tensor or a tuple of some. If that is not one number, the loss is the sum of all
     elements. ``inputs`` are its arguments; tensors are copied. ``names`` are for the inputs;
-    without them, the parameters' own names are used.
+    without them, the parameters' own names are used. Calls of ``nn.Module`` become groups.
 
     The caller's tensors, gradients, random state, grad mode and default dtype stay as they are,
     and nothing of the graph is kept alive.
@@ -40,12 +42,26 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
     if the result is not a tensor or does not depend on the inputs.
     """
     call, arguments = as_callable(fn), fresh_leaves(inputs)
-    named = {id(x): name for x, name in _named_once(arguments, input_names(fn, inputs, names))}
+    called = input_names(fn, inputs, names)
+    named = {id(x): name for x, name in _named_once(arguments, called)}
+    modules = reached_modules(fn, dict(zip(called, arguments, strict=True)))
+    calls = ModuleCalls(module_paths(modules))
     with _undisturbed():
-        outputs, values = _forward(call, arguments, title(fn))
-        passes = _backward(outputs, values, [x for x in arguments if id(x) in named])
-    foreign = any(id(leaf) not in named for leaf in passes.leaves.values())
-    return assemble(title(fn), passes, named | (captured_names(fn) if foreign else {}))
+        with calls.watching():
+            outputs, values = _forward(call, arguments, title(fn))
+        passes = _backward(outputs, values, calls, [x for x in arguments if id(x) in named])
+    given = list(named.values())
+    if any(id(leaf) not in named for leaf in passes.leaves.values()):
+        named |= {**_parameters(modules), **captured_names(fn)}
+    return assemble(passes, Names(title(fn), named, given, "" in modules))
+
+
+def _parameters(modules: Mapping[str, nn.Module]) -> dict[int, str]:
+    return {
+        id(parameter): f"{name}.{path}" if name else path
+        for name, module in modules.items()
+        for path, parameter in module.named_parameters()
+    }
 
 
 def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tuple[Any, str]]:
@@ -97,13 +113,20 @@ def _forward(
     return differentiable, values
 
 
-def _backward(outputs: list[Tensor], values: ForwardValues, arguments: Sequence[Tensor]) -> Passes:
+def _backward(
+    outputs: list[Tensor], values: ForwardValues, calls: ModuleCalls, arguments: Sequence[Tensor]
+) -> Passes:
     roots = [(edge.node, edge.output_nr) for edge in map(get_gradient_edge, outputs)]
     first = [get_gradient_edge(argument).node for argument in arguments]
     nodes = in_forward_order([node for node, _ in roots], first)
     leaves = {node: node.variable for node in nodes if is_leaf(node)}
+    hooks = values.hooks() | {
+        node: names for node, leaf in leaves.items() if (names := tensor_hooks(leaf))
+    }
     gradients = BackwardGradients()
     seeds = [torch.ones_like(output) for output in outputs]
+    for (node, output), seed in zip(roots, seeds, strict=True):
+        gradients.add(node, output, seed)
     try:
         with gradients.watching(nodes):
             # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
@@ -113,19 +136,24 @@ def _backward(outputs: list[Tensor], values: ForwardValues, arguments: Sequence[
     except Exception as error:
         where = "backward" if gradients.running is None else operation(gradients.running)
         raise TraceError(f"The backward of {where} raised {_told(error)}.") from error
+    for leaf, gradient in zip(leaves, found, strict=True):
+        gradients.arrive(leaf, [gradient])
     collected = {
-        leaf: None if gradient is None else Summary.of(gradient)
+        leaf: None if gradient is None else Reading.of(gradient)
         for leaf, gradient in zip(leaves, found, strict=True)
     }
     return Passes(
         nodes=nodes,
         roots=roots,
         leaves=leaves,
-        outputs=[Summary.of(output) for output in outputs],
-        seeds=[Summary.of(seed) for seed in seeds],
+        outputs=[Reading.of(output) for output in outputs],
+        seeds=[Reading.of(seed) for seed in seeds],
         values=values.of,
         gradients=gradients,
         collected=collected,
+        hooks=hooks,
+        born=values.born,
+        calls=calls.made,
     )
 
 

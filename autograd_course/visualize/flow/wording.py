@@ -1,21 +1,24 @@
-"""Telling a trace: its cards, details and steps, and the account of them all."""
+"""Telling a trace: its cards and steps, and the account of them all."""
 
+from autograd_course.visualize.flow import heat, marks
+from autograd_course.visualize.flow.details import facts, rows
 from autograd_course.visualize.flow.phrases import (
+    arriving,
     each,
     headline,
     listed,
     on_card,
-    product,
-    results,
     sent,
     shortened,
     times,
-    told,
+    total,
 )
-from autograd_course.visualize.flow.script import Card, Phase, Row, Script, Step
-from autograd_course.visualize.flow.trace import Kind, Node, Trace
+from autograd_course.visualize.flow.reading import Reading
+from autograd_course.visualize.flow.script import Card, Map, Phase, Row, Script, Step, When
+from autograd_course.visualize.flow.trace import Kind, Node, Source, Summaries, Trace
 
 _MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
+_MOST_SUMMED = 4  # uses of a value that a sentence adds up; more stand in the details
 _KINDS: dict[Kind, str] = {
     "input": "input",
     "op": "operation",
@@ -44,6 +47,7 @@ class _Writer:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.texts: list[str] = []
+        self.sources: dict[Source, int] = {}
 
     def write(self) -> Script:
         trace = self.trace
@@ -51,7 +55,10 @@ class _Writer:
             title=headline(trace),
             cards=tuple(self._card(node) for node in trace.nodes),
             factors=tuple(self._slot(times(edge)) for edge in trace.edges),
+            marks=tuple(self._slot(marks.mark(edge.gradient, trace.unit)) for edge in trace.edges),
             steps=(self._start(), *self._forward(), *self._backward()),
+            groups=tuple(group.name for group in trace.groups),
+            sources=tuple(self.sources),
             texts=tuple(self.texts),
         )
 
@@ -60,33 +67,38 @@ class _Writer:
         return f"{{{len(self.texts) - 1}}}"
 
     def _card(self, node: Node) -> Card:
-        value = self._slot(on_card(node.values, "short", "outputs"))
-        gradient = self._slot(on_card(node.gradients, "measure", "gradients"))
+        worst = next((g for g in node.gradients if marks.flag(g, self.trace.unit)), None)
+        alarm = marks.flag(worst, self.trace.unit)
+        gradient = on_card(node.gradients, "measure", "gradients")
+        kind = _KINDS.get(node.kind, f"{node.op}, folded")
         return Card(
             kind=node.kind,
-            title=shortened(node.name),
-            value=value,
-            gradient=gradient,
-            label=f"{node.name}, {_KINDS[node.kind]}",
+            title=f"▸ {shortened(node.name)}" if node.inside else shortened(node.name),
+            value=self._slot(on_card(node.values, "short", "outputs")),
+            gradient=self._slot(f"{gradient} {alarm}" if alarm else gradient),
+            label=f"{node.name}, {kind}",
             details=tuple(self._details(node)),
+            mark=self._slot(marks.mark(node.gradients[0], self.trace.unit)),
+            badge=_badge(node),
+            maps=(*self._maps(node.values, "value"), *self._maps(node.gradients, "gradient")),
+            source=self._source(node.source),
+            opens=node.inside.group if node.inside else None,
+            within=tuple(self.trace.around(node.group)),
         )
 
     def _details(self, node: Node) -> list[Row]:
-        rows = [(name, self._slot(text), when) for name, text, when in results(node)]
-        uses = [edge for edge in self.trace.out_of(node.id) if node.kind != "output"]
-        if len(uses) > 1:
-            parts = (f"{told(use.gradient)} (from {self._name(use.target)})" for use in uses)
-            rows.append(("adds up", self._slot(" + ".join(parts)), "gradient"))
-        if node.kind != "output":
-            for edge in self.trace.into(node.id):
-                sends = f"sends to {self._name(edge.source)}"
-                rows.append((sends, self._slot(product(node, edge)), "gradient"))
-        for index, saved in enumerate(node.saved):
-            about = f"{saved.summary.dtype}, {saved.bytes} bytes"
-            text = f"{self._slot(saved.summary.text)} ({about})"
-            rows.append((f"saved tensor {index}", text, "value"))
-        rows += [(f"ctx.{name}", self._slot(text), "value") for name, text in node.attributes]
-        return rows + ([("folded", " → ".join(node.folded), "value")] if node.folded else [])
+        varying = rows(self.trace, node)
+        numbers = [(term, self._slot(text), when) for term, text, when in varying]
+        return numbers + facts(self.trace, node)
+
+    def _maps(self, readings: Summaries, when: When) -> tuple[Map, ...]:
+        (reading, *more) = readings
+        if more or not isinstance(reading, Reading) or not (grid := reading.heat):
+            return ()
+        return (Map(self._slot(heat.coded(grid)), grid.columns, grid.rows, when),)
+
+    def _source(self, source: Source | None) -> int | None:
+        return None if source is None else self.sources.setdefault(source, len(self.sources))
 
     def _start(self) -> Step:
         inputs = [node for node in self.trace.nodes if node.kind == "input"]
@@ -100,7 +112,9 @@ class _Writer:
         for node in self.trace.nodes:
             if node.kind != "input":
                 sources = [self._name(edge.source) for edge in self.trace.into(node.id)]
-                verb = "is" if node.kind == "output" else f"of {listed(sources)} is"
+                sources = list(dict.fromkeys(sources)) if node.inside else sources
+                of = f"of {listed(sources)} " if sources else ""
+                verb = "is" if node.kind == "output" else f"{of}is"
                 text = f"{node.name} {verb} {self._value(node)}."
                 steps.append(self._step("forward", node, text))
         return steps
@@ -110,7 +124,7 @@ class _Writer:
         return [self._step("backward", node, self._turn(node)) for node in nodes]
 
     def _turn(self, node: Node) -> str:
-        gradient = self._slot(each(node.gradients, "brief"))
+        gradient = self._slot(self._arrived(node))
         if node.kind == "output":
             why = "its sum is the loss" if self.trace.summed else "∂L/∂L"
             return f"{node.name} starts with ∂ {gradient} ({why})."
@@ -122,7 +136,20 @@ class _Writer:
             f"{self._slot(sent(edge))} to {self._name(edge.source)}"
             for edge in self.trace.into(node.id)
         ]
-        return f"{node.name} receives ∂ {gradient} and sends {listed(sends)}."
+        return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
+
+    def _arrived(self, node: Node) -> str:
+        """Write what arrives: as a sum, with what a hook made of it, and what is alarming."""
+        uses = self.trace.out_of(node.id)
+        single = len(node.gradients) == 1 and node.kind != "output"
+        text = each(arriving(node), "brief")
+        if single and 1 < len(uses) <= _MOST_SUMMED:
+            text = total(node, uses) or text
+        if any(node.before):
+            text += f", which a hook makes {each(node.gradients, 'brief')}"
+        alarms = (marks.flag(gradient, self.trace.unit) for gradient in node.gradients)
+        alarm = next((alarm for alarm in alarms if alarm), "")
+        return f"{text} ({alarm})" if alarm else text
 
     def _step(self, phase: Phase, node: Node, text: str) -> Step:
         edges = [i for i, edge in enumerate(self.trace.edges) if edge.target == node.id]
@@ -133,3 +160,13 @@ class _Writer:
 
     def _name(self, node: int) -> str:
         return self.trace.nodes[node].name
+
+
+def _badge(node: Node) -> str:
+    """Return the signs on a card's rim: a custom Function, or some inside, and a hook."""
+    inside = len(node.inside.custom) if node.inside else 0
+    hooked = bool(node.hooks or any(node.before))
+    if node.kind == "custom":
+        return "ƒ + hook" if hooked else "ƒ custom"
+    signs = ([f"ƒ {inside}"] if inside else []) + (["hook"] if hooked else [])
+    return " + ".join(signs)

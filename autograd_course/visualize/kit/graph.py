@@ -8,13 +8,9 @@ from typing import Any
 
 from torch.autograd.function import BackwardCFunction
 
-from autograd_course.visualize.flow.trace import Saved
-from autograd_course.visualize.kit.summary import Summary
-
 # What torch hands out as ``grad_fn``: a C++ node, or the ctx of a custom Function.
 GraphNode = Any
 
-_LONGEST = 60  # characters of an attribute that is no tensor
 _FIRST = -1
 
 
@@ -82,28 +78,6 @@ def operation(node: GraphNode) -> str:
     if is_custom(node):
         return str(node._forward_cls.__name__)
     return re.sub(r"(Backward\d*|^torch::autograd::)", "", node.name())
-
-
-def saved_tensors(node: GraphNode) -> tuple[Saved, ...]:
-    """Return what a custom Function gave to ``save_for_backward``."""
-    if not is_custom(node):
-        return ()
-    kept = [tensor for tensor in node.saved_tensors if tensor is not None]
-    return tuple(Saved(Summary.of(tensor), tensor.nbytes) for tensor in kept)
-
-
-def attributes(node: GraphNode) -> tuple[tuple[str, str], ...]:
-    """Return what a custom Function put on its ctx by hand, as text."""
-    if not is_custom(node):
-        return ()
-    return tuple((name, _written(value)) for name, value in vars(node).items())
-
-
-def _written(value: Any) -> str:
-    if hasattr(value, "detach"):
-        return f"tensor {Summary.of(value).text}"
-    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def unique(names: Iterable[str]) -> list[str]:

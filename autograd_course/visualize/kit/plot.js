@@ -11,16 +11,18 @@ function ticks([low, high], count = 5) {
   return found.map((value) => Number(value.toPrecision(6)));
 }
 
-/** Things are drawn under a name; drawing under the same name again replaces them. */
+/** Things are drawn under a name; drawing under the same name again replaces them. `frame` may give
+    other measures than FRAME's. */
 class Plot {
-  constructor({ label, x, y, onMove }) {
+  constructor({ label, x, y, onMove, frame }) {
     this.x = x;
     this.y = y;
+    this.frame = { ...FRAME, ...frame };
     this.drawn = new Map();
     this.axes = draw("g", { "aria-hidden": "true" });
     this.layer = draw("g");
     this.element = draw("svg", {
-      class: "ac-plot", role: "img", "aria-label": label, viewBox: `0 0 ${FRAME.width} ${FRAME.height}`,
+      class: "ac-plot", role: "img", "aria-label": label, viewBox: `0 0 ${this.frame.width} ${this.frame.height}`,
     }, this.axes, this.layer);
     this.ruled();
     if (onMove) this.draggable(onMove);
@@ -30,7 +32,7 @@ class Plot {
   draggable(onMove) {
     const at = ({ clientX }) => {
       const box = this.element.getBoundingClientRect();
-      onMove(this.across(((clientX - box.left) / box.width) * FRAME.width));
+      onMove(this.across(((clientX - box.left) / box.width) * this.frame.width));
     };
     this.element.style.cursor = "ew-resize";
     this.element.addEventListener("pointerdown", (event) => {
@@ -47,11 +49,11 @@ class Plot {
   }
 
   ruled() {
-    const { left, right, top, bottom, width, height } = FRAME;
-    const across = ticks(this.x).flatMap((value) => [
+    const { left, right, top, bottom, width, height } = this.frame;
+    const across = ticks(this.x, clamp(width / 63, 3, 8)).flatMap((value) => [
       draw("line", { class: "ac-grid", x1: this.px(value), x2: this.px(value), y1: top, y2: height - bottom }),
       draw("text", { x: this.px(value), y: height - bottom + 17, "text-anchor": "middle", text: value })]);
-    const up = ticks(this.y).flatMap((value) => [
+    const up = ticks(this.y, clamp(height / 60, 2, 5)).flatMap((value) => [
       draw("line", { class: "ac-grid", x1: left, x2: width - right, y1: this.py(value), y2: this.py(value) }),
       draw("text", { x: left - 7, y: this.py(value) + 4, "text-anchor": "end", text: value })]);
     const zero = (value, [low, high]) => clamp(value, low, high);
@@ -62,18 +64,18 @@ class Plot {
   }
 
   px(x) {
-    const { left, right, width } = FRAME, [low, high] = this.x;
+    const { left, right, width } = this.frame, [low, high] = this.x;
     return left + ((x - low) / (high - low)) * (width - left - right);
   }
 
   py(y) {
-    const { top, bottom, height } = FRAME, [low, high] = this.y;
+    const { top, bottom, height } = this.frame, [low, high] = this.y;
     return height - bottom - ((y - low) / (high - low)) * (height - top - bottom);
   }
 
   /** Return the x at a horizontal place of the drawing. */
   across(px) {
-    const { left, right, width } = FRAME, [low, high] = this.x;
+    const { left, right, width } = this.frame, [low, high] = this.x;
     return clamp(low + ((px - left) / (width - left - right)) * (high - low), low, high);
   }
 
@@ -99,6 +101,32 @@ class Plot {
     }));
   }
 
+  /** Draw a straight line from one [x, y] to another. */
+  segment(name, [x1, y1], [x2, y2], className = "ac-line") {
+    this.put(name, draw("line", {
+      class: className, "clip-path": this.clip(),
+      x1: this.px(x1), y1: this.py(y1), x2: this.px(x2), y2: this.py(y2),
+    }));
+  }
+
+  /** Draw an upright line at an x, as high as the plot. */
+  upright(name, x, className = "ac-upright") {
+    const { top, bottom, height } = this.frame, at = this.px(x);
+    this.put(name, draw("line", { class: className, x1: at, x2: at, y1: top, y2: height - bottom }));
+  }
+
+  /** Mark stretches of x, [[low, high], …], with a sign in the margin above each. */
+  bands(name, stretches, className = "ac-band", sign = "") {
+    const { top, bottom, height } = this.frame;
+    const marks = stretches.flatMap(([low, high]) => [
+      draw("rect", { x: this.px(low), width: this.px(high) - this.px(low), y: top, height: height - top - bottom }),
+      draw("text", { x: this.px((low + high) / 2), y: top - 4, "text-anchor": "middle", text: sign })]);
+    const band = draw("g", { class: className }, ...marks);
+    this.drawn.get(name)?.remove();
+    this.layer.prepend(band); // behind the curves
+    this.drawn.set(name, band);
+  }
+
   point(name, x, y, className = "ac-point") {
     const seen = Number.isFinite(y) && y >= this.y[0] && y <= this.y[1];
     this.put(name, seen ? draw("circle", { class: className, r: 6, cx: this.px(x), cy: this.py(y) }) : null);
@@ -117,7 +145,7 @@ class Plot {
   clip() {
     if (!this.clipped) {
       this.clipped = `ac-clip-${Math.random().toString(36).slice(2)}`;
-      const { left, right, top, bottom, width, height } = FRAME;
+      const { left, right, top, bottom, width, height } = this.frame;
       const frame = draw("rect", { x: left, y: top, width: width - left - right, height: height - top - bottom });
       this.element.prepend(draw("clipPath", { id: this.clipped }, frame));
     }

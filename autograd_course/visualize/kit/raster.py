@@ -1,5 +1,6 @@
 """A matplotlib figure as a small PNG, without any state of pyplot."""
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -11,14 +12,21 @@ _COLORS = 48
 _EVERY = 5  # rows of which one is looked at to choose the colors: each color fills more than that
 
 
-def small_png(figure: Figure) -> bytes:
-    """Render with a palette of a few colors; the same bytes for the same figure."""
+def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
+    """Render with a palette of a few colors; the same bytes for the same figure.
+
+    ``keep`` are colors (red, green, blue) that carry a meaning and stay exact, however little of
+    the figure they fill.
+    """
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = bytes(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), pixels).convert("RGB")
     rows = picture.resize((picture.width, picture.height // _EVERY), Image.Resampling.NEAREST)
     palette = rows.quantize(_COLORS, dither=Image.Dither.NONE)
+    if keep:
+        found = list(palette.getpalette() or ())[: 3 * _COLORS]
+        palette.putpalette([*found, *(part for color in keep for part in color)])
     output = BytesIO()
     reduced = _exact_ground(picture.quantize(palette=palette, dither=Image.Dither.NONE), picture)
     reduced.save(output, "PNG", dpi=(figure.dpi, figure.dpi))

@@ -1,0 +1,123 @@
+"""Two flows side by side, stepped by one player: what a gradient does with, and without."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from autograd_course.visualize.flow.phrases import each
+from autograd_course.visualize.flow.png import png_of_several
+from autograd_course.visualize.flow.scene import Scene, Sweep, scene
+from autograd_course.visualize.flow.view import FlowView
+from autograd_course.visualize.flow.wording import describe
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import input_names
+
+
+class FlowComparison(FlowView):
+    """Several traces on stage. Made by :func:`compare_flows`.
+
+    All go forward together, then all go back together; a shorter one waits for the others.
+    ``scenes`` holds the flows.
+    """
+
+    def _content(self) -> dict[str, Any]:
+        flows = [scene.told() for scene in self.scenes]
+        title = " and ".join(str(flow["name"]) for flow in flows)
+        return {
+            "title": f"Gradient flow compared: {title}",
+            "flows": flows,
+            "places": places([scene.phases for scene in self.scenes]),
+        }
+
+    def _sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
+        rows = zip(*(scene.sliders(at) for scene in self.scenes), strict=True)
+        return [
+            {**row[0], "frames": _together([slider["frames"] for slider in row])} for row in rows
+        ]
+
+    @property
+    def png(self) -> bytes:
+        """The flows in one picture, each under its name."""
+        named = [(s.name, s.picture.words, s.picture.layout) for s in self.scenes]
+        return png_of_several(named)
+
+    def __repr__(self) -> str:
+        accounts = [f"{s.name}\n{describe(s.picture.trace)}" for s in self.scenes]
+        return "\n\n".join([*accounts, _verdict(self.scenes)])
+
+
+def _together(frames: Sequence[Sequence[Any]]) -> list[list[Any] | None]:
+    """Put the texts of all flows at one slider's value together, where all have some."""
+    return [None if None in one else list(one) for one in zip(*frames, strict=True)]
+
+
+def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Return each flow's own step for every common step.
+
+    ``phases`` are the numbers of steps forward and back, the start not counted.
+    """
+    forward, back = (max(counts) for counts in zip(*phases, strict=True))
+    return [
+        [min(step, f) for step in range(forward + 1)]
+        + [f + min(step, b) for step in range(1, back + 1)]
+        for f, b in phases
+    ]
+
+
+def _verdict(scenes: Sequence[Scene]) -> str:
+    """Set the gradients of the inputs that all flows share against each other."""
+    found = [
+        {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
+        for s in scenes
+    ]
+    shared = [name for name in found[0] if all(name in other for other in found)]
+    lines = [
+        f"  ∂ of {name}: "
+        + "; ".join(f"{of[name]} {scene.name}" for of, scene in zip(found, scenes, strict=True))
+        for name in shared
+    ]
+    return "\n".join(["Side by side", *lines])
+
+
+def compare_flows(
+    flows: Mapping[str, Callable[..., Any]],
+    *inputs: Any,
+    names: Sequence[str] | None = None,
+    sweep: Sweep = True,
+    step: int = 0,
+    depth: int | None = None,
+) -> FlowComparison:
+    """Show how gradients flow through several functions of the same inputs, side by side.
+
+    ``flows`` names the functions: ``{"without STE": f, "with STE": g}``. The other arguments are
+    those of :func:`gradient_flow`; a slider moves its input in all flows.
+
+    Raises :class:`TraceError`, a sentence, for what cannot be traced or compared.
+    """
+    if not isinstance(flows, Mapping) or len(flows) < 2:
+        raise TraceError(
+            'compare_flows needs two or more named functions: {"without": f, "with": g}.'
+        )
+    called = names or _names(flows, inputs)
+    scenes = [_scene(str(name), fn, inputs, called, sweep, depth) for name, fn in flows.items()]
+    ranges = {n: r for n, r in scenes[0].source.ranges.items() if _movable(n, scenes)}
+    same = [replace(s, source=replace(s.source, ranges=ranges)) for s in scenes]
+    return FlowComparison(same, step)
+
+
+def _movable(name: str, scenes: Sequence[Scene]) -> bool:
+    return all(name in scene.source.ranges for scene in scenes)
+
+
+def _names(flows: Mapping[str, Callable[..., Any]], inputs: Sequence[Any]) -> Sequence[str]:
+    """Return the inputs' names in the first function: all flows call them so."""
+    return input_names(next(iter(flows.values())), inputs, None)
+
+
+def _scene(
+    name: str, fn: Any, inputs: Sequence[Any], names: Sequence[str], sweep: Sweep, depth: int | None
+) -> Scene:
+    try:
+        return scene(fn, inputs, names, sweep, depth, name)
+    except TraceError as error:
+        raise TraceError(f"{name}: {error}") from error

@@ -1,0 +1,37 @@
+"""What stands where on a card, for the SVG and the PNG alike."""
+
+from itertools import accumulate
+
+from autograd_course.visualize.flow.heat import cell_size
+from autograd_course.visualize.flow.layout import MAP_GAP, MAP_TOP, Box
+from autograd_course.visualize.flow.script import Card, Map
+
+BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from a card's top
+BADGE_BASELINE, ROUNDEST = 10.5, 31.0
+PARTIAL = 8.0  # from the sign ∂ to its heat map
+GAUGE_RISE = 5.5  # of the gradient's bar, from a card's lower rim
+_BEHIND = 4.0  # how far the card behind a folded one looks out
+
+
+def radius(box: Box, card: Card) -> float:
+    """Return how round a card's corners are: an input is a pill."""
+    return min(box.height / 2, ROUNDEST) if card.kind == "input" else 8
+
+
+def behind(box: Box) -> Box:
+    """Return the card behind a folded one, which shows that there are more."""
+    return Box(box.x + _BEHIND, box.y + _BEHIND, box.width, box.height)
+
+
+def gauge_ends(box: Box, card: Card) -> tuple[float, float]:
+    """Return where a full bar begins and ends; it keeps clear of the round corners."""
+    clear = 0.62 * radius(box, card) if card.kind == "input" else 8
+    return box.x + clear, box.x + box.width - clear
+
+
+def map_corners(box: Box, card: Card) -> list[tuple[Map, float, float]]:
+    """Return a card's heat maps, each with its upper left corner."""
+    widths = [m.columns * cell_size(m.columns) for m in card.maps]
+    x = box.x + (box.width - sum(widths) - MAP_GAP * (len(widths) - 1)) / 2
+    starts = accumulate([x, *(width + MAP_GAP for width in widths)])
+    return [(m, start, box.y + MAP_TOP) for m, start in zip(card.maps, starts, strict=False)]

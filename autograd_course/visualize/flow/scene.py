@@ -1,0 +1,77 @@
+"""One flow on stage: what is traced, at which inputs, and which of its modules are open."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from autograd_course.visualize.flow.folding import chosen, shown
+from autograd_course.visualize.flow.picture import Picture
+from autograd_course.visualize.flow.sweep import Experiment, Range, experiment, natural_ranges
+from autograd_course.visualize.flow.trace import Trace
+
+Sweep = Mapping[str, Range] | bool
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A trace with all its nodes, and the groups that are opened in its picture."""
+
+    source: Experiment
+    trace: Trace
+    opened: tuple[int, ...]
+    name: str = ""
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The picture, modules folded."""
+        return Picture(self.view(self.trace))
+
+    def view(self, trace: Trace) -> Trace:
+        """Fold a trace as this scene's is."""
+        return shown(trace, self.opened)
+
+    def at(self, values: Mapping[str, float]) -> "Scene":
+        """Return the scene with some inputs at other values.
+
+        Its modules stay open, unless others run there. Raises :class:`TraceError`.
+        """
+        trace = self.source.trace(values)
+        same = trace.groups == self.trace.groups
+        return replace(self, trace=trace, opened=self.opened if same else tuple(chosen(trace)))
+
+    def unfolded(self, opened: Sequence[int]) -> "Scene":
+        """Return the scene with other groups opened; what is no group is ignored."""
+        groups = sorted({group for group in opened if 0 <= group < len(self.trace.groups)})
+        return replace(self, opened=tuple(groups))
+
+    @property
+    def phases(self) -> tuple[int, int]:
+        """How many steps the story has forward and back; the start is none."""
+        told = [step.phase for step in self.picture.words.steps]
+        return told.count("forward"), told.count("backward")
+
+    def told(self) -> dict[str, Any]:
+        """Return what the page needs to know."""
+        words = asdict(self.picture.words)
+        return {**words, "name": self.name, "stage": self.picture.stage}
+
+    def sliders(self, values: Mapping[str, float]) -> list[dict[str, Any]]:
+        """Return the sliders with the texts at each of their values."""
+        return self.source.sliders(values, self.picture.words, self.view)
+
+
+def scene(
+    fn: Any,
+    inputs: Sequence[Any],
+    names: Sequence[str] | None,
+    sweep: Sweep,
+    depth: int | None,
+    name: str = "",
+) -> Scene:
+    """Trace a function and put it on stage; see :func:`gradient_flow`."""
+    source = experiment(fn, inputs, names, sweep if isinstance(sweep, Mapping) else None)
+    trace = source.trace({})
+    if sweep is True:
+        source = replace(source, ranges=natural_ranges(source.inputs, source.names, trace))
+    return Scene(source, trace, tuple(sorted(chosen(trace, depth))), name)

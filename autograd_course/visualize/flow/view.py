@@ -1,0 +1,103 @@
+"""What one flow and several ones have in common as a widget."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+from autograd_course.visualize.flow.scene import Scene
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+
+HERE = Path(__file__).parent
+_PARTS = ("marks", "stage", "details", "sliders", "scene", "gradient_flow")
+
+
+class FlowView(Live):
+    """Scenes on stage, stepped together.
+
+    ``step`` is where the story stands, from 0 (inputs given) to ``steps``; setting it moves the
+    picture. ``inputs`` holds the values of the inputs that have sliders; setting it traces anew.
+    ``opened`` lists for each scene the groups that are not folded.
+    """
+
+    _esm = script(KIT / "player.js", *(HERE / f"{part}.js" for part in _PARTS))
+    _css = sheet(HERE / "picture.css", HERE / "gradient_flow.css")
+
+    story = traitlets.Dict().tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(sync=True)
+    inputs = traitlets.Dict().tag(sync=True)
+    opened = traitlets.List(traitlets.Any()).tag(sync=True)
+
+    def __init__(self, scenes: Sequence[Scene], step: int = 0) -> None:
+        self.scenes = tuple(scenes)
+        values = scenes[0].source.values()
+        opened = [list(scene.opened) for scene in scenes]
+        super().__init__(story=self._told(values), step=step, inputs=values, opened=opened)
+        self.observe(self._follow, "inputs")
+        self.observe(self._unfold, "opened")
+
+    @property
+    def phases(self) -> tuple[int, int]:
+        """How many steps go forward and back; of several scenes, in the longest."""
+        forward, back = zip(*(scene.phases for scene in self.scenes), strict=True)
+        return max(forward), max(back)
+
+    @property
+    def steps(self) -> int:
+        """The number of the last step, at which every gradient has arrived."""
+        return sum(self.phases)
+
+    def _content(self) -> dict[str, Any]:
+        """Return the story of the scenes; its sliders and answers are added."""
+        raise NotImplementedError
+
+    def _sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def _told(self, at: Mapping[str, float]) -> dict[str, Any]:
+        return {
+            **self._content(),
+            "sliders": self._sliders(at),
+            "answers": dict(at),
+            "opened": [list(scene.opened) for scene in self.scenes],
+            "notice": "",
+        }
+
+    @traitlets.validate("step")
+    def _within_the_story(self, proposal: Any) -> int:
+        return min(int(proposal["value"]), self.steps)
+
+    def _follow(self, change: Any) -> None:
+        at = {**self.scenes[0].source.values(), **change["new"]}
+        try:
+            self.scenes = tuple(scene.at(at) for scene in self.scenes)
+        except TraceError as error:
+            self.story = {**self.story, "answers": at, "notice": str(error)}
+            return
+        self._retell(at)
+
+    def _unfold(self, change: Any) -> None:
+        asked = change["new"]
+        now = [list(scene.opened) for scene in self.scenes]
+        if asked == now or len(asked) != len(now):
+            return
+        pairs, before = zip(self.scenes, asked, strict=True), self.phases
+        self.scenes = tuple(scene.unfolded(opened) for scene, opened in pairs)
+        step = moved(self.step, before, self.phases)
+        self._retell(self.story["answers"])
+        self.step = step
+
+    def _retell(self, at: Mapping[str, float]) -> None:
+        self.story = self._told(at)
+        self.opened = self.story["opened"]
+        self.step = min(self.step, self.steps)
+
+
+def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
+    """Return where a step stands when the phases have become longer or shorter."""
+    (forward, back), (longer, further) = before, after
+    if step <= forward:
+        return round(step / forward * longer)
+    return longer + round((step - forward) / back * further)

@@ -1,0 +1,119 @@
+"""Two flows side by side: stepped together, swept together, told together."""
+
+import base64
+import io
+import json
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from autograd_course.visualize import TraceError
+from autograd_course.visualize.flow.compare import FlowComparison, compare_flows, places
+
+
+class RoundSTE(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output
+
+
+def without(w: Tensor, t: Tensor) -> Tensor:
+    return (w.round() - t) ** 2
+
+
+def with_ste(w: Tensor, t: Tensor) -> Tensor:
+    return (RoundSTE.apply(w) - t) ** 2
+
+
+def longer(w: Tensor, t: Tensor) -> Tensor:
+    return (w.round().sin().cos() - t) ** 2
+
+
+@pytest.fixture
+def pair() -> FlowComparison:
+    return compare_flows(
+        {"without STE": without, "with STE": with_ste}, torch.tensor(1.3), torch.tensor(3.0)
+    )
+
+
+def test_the_gradients_of_the_inputs_are_set_against_each_other(pair: FlowComparison) -> None:
+    assert repr(pair).endswith(
+        "Side by side\n  ∂ of w: 0 without STE; -4 with STE\n  ∂ of t: 4 without STE; 4 with STE"
+    )
+
+
+def test_each_flow_is_told_in_full(pair: FlowComparison) -> None:
+    assert "without STE\nGradient flow through without: 3 operations, 0 custom." in repr(pair)
+    assert "with STE\nGradient flow through with_ste: 3 operations, 1 custom." in repr(pair)
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        ([(2, 2), (2, 2)], [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]),
+        ([(1, 2), (3, 1)], [[0, 1, 1, 1, 2, 3], [0, 1, 2, 3, 4, 4]]),
+    ],
+)
+def test_all_go_back_together_and_the_shorter_waits(phases: Any, expected: Any) -> None:
+    assert places(phases) == expected
+
+
+def test_the_last_step_is_the_last_of_all() -> None:
+    pair = compare_flows({"a": without, "b": longer}, torch.tensor(1.3), torch.tensor(3.0), step=99)
+
+    last = [len(flow["steps"]) - 1 for flow in pair.story["flows"]]
+    assert [places[-1] for places in pair.story["places"]] == last
+    assert pair.step == pair.steps == max(last)
+
+
+def test_a_slider_moves_its_input_in_all_flows(pair: FlowComparison) -> None:
+    slider = pair.story["sliders"][0]
+    frame = slider["frames"][slider["index"]]
+
+    assert slider["name"] == "w"
+    assert [list(texts) for texts in frame] == [list(f["texts"]) for f in pair.story["flows"]]
+
+
+def test_moving_an_input_traces_all_anew(pair: FlowComparison) -> None:
+    pair.inputs = {"w": -2.0}
+
+    assert "∂ of w: 0 without STE; -10 with STE" in repr(pair)
+    assert pair.story["answers"] == {"w": -2.0, "t": 3.0}
+
+
+def test_the_picture_is_one_and_the_same_bytes_each_time(pair: FlowComparison) -> None:
+    data, _ = pair._repr_mimebundle_()
+    png = base64.b64decode(data["image/png"])
+
+    assert png == pair.png
+    assert len(png) < 60_000
+    width, height = Image.open(io.BytesIO(png)).size
+    assert width > height > 0
+
+
+def test_what_is_sent_to_the_page_is_json(pair: FlowComparison) -> None:
+    json.dumps(pair.get_state(), allow_nan=False, default=lambda _: "widget")
+
+
+def broken(w: Tensor, t: Tensor) -> Tensor:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("flows", "said"),
+    [
+        (without, "needs two or more named functions"),
+        ({"only": without}, "needs two or more named functions"),
+        ({"a": without, "b": broken}, "b: broken raised ValueError"),
+    ],
+)
+def test_what_cannot_be_compared(flows: Any, said: str) -> None:
+    with pytest.raises(TraceError, match=said):
+        compare_flows(flows, torch.tensor(1.0), torch.tensor(2.0))
