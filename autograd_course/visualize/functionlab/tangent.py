@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.function_lab.tangent_figure import Line, drawn
+from autograd_course.visualize.functionlab.tangent_figure import Line, drawn
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, title
 from autograd_course.visualize.kit.summary import number

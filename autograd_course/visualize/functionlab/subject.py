@@ -1,0 +1,162 @@
+"""What is under the hand: a function of one number x, its other arguments, and their ranges."""
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import as_callable, input_names
+
+Range = tuple[float, float]
+GRAD_OUTPUT = "grad_output"
+_LEAST_REACH = 3.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function, called as ``fn(x, *arguments)``; ``names`` has x's name first.
+
+    ``values`` are the arguments that may move, and ``grad_output``.
+    """
+
+    name: str
+    fn: Any
+    x: float
+    device: torch.device
+    arguments: tuple[Any, ...]
+    names: tuple[str, ...]
+    ranges: Mapping[str, Range]
+
+    def values(self) -> dict[str, float]:
+        """Return the given values of what may move, by name."""
+        given = zip(self.names[1:], self.arguments, strict=True)
+        return {name: float(v) for name, v in given if _movable(v)} | {GRAD_OUTPUT: 1.0}
+
+    def range(self, name: str) -> Range:
+        """Return the range of x (the first name), of an argument, or of ``grad_output``."""
+        if name in self.ranges:
+            return self.ranges[name]
+        value = self.x if name == self.names[0] else self.values()[name]
+        given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
+        if isinstance(given, int | float) and given > 0:  # a factor, a ceiling, a temperature
+            return 0.1 * given, 2.0 * given
+        reach = max(_LEAST_REACH, 2 * abs(value))
+        return -reach, reach
+
+    def whole(self, name: str) -> bool:
+        """Tell whether a value is an integer, and stays one."""
+        given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
+        return isinstance(given, int)
+
+    def inputs(self, x: float, values: Mapping[str, float], graph: bool) -> list[Any]:
+        """Return fresh arguments for a call, tensors in float64; ``graph``: they ask for gradients.
+
+        Every call has its own copies, so that none sees what another has changed in place.
+        """
+        moved = [values.get(name) for name in self.names[1:]]
+        pairs = zip(self.arguments, moved, strict=True)
+        others = [_fresh(given, value, graph) for given, value in pairs]
+        leaf = torch.tensor(x, dtype=torch.float64, device=self.device, requires_grad=graph)
+        return [leaf, *others]
+
+    @property
+    def on_three(self) -> str:
+        """How to make a function of a scalar where the function itself wants a tensor."""
+        apply = ".apply" if isinstance(self.fn, type) else ""
+        return f"lambda x: {self.name}{apply}(x.expand(3), ...).sum()"
+
+    def call(self, inputs: Sequence[Any]) -> Any:
+        """Call the function."""
+        return as_callable(self.fn)(*inputs)
+
+
+def _movable(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.shape == () and value.is_floating_point() and bool(value.isfinite())
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _fresh(given: Any, value: float | None, graph: bool) -> Any:
+    if not isinstance(given, Tensor):
+        return given if value is None else round(value) if isinstance(given, int) else value
+    copy = given.detach().clone() if value is None else torch.full_like(given.detach(), value)
+    if not copy.is_floating_point():
+        return copy
+    copy = copy.double() if value is None else copy.double().fill_(value)
+    # What does not move is a constant, unless the caller says otherwise.
+    return copy.requires_grad_(graph and (value is not None or given.requires_grad))
+
+
+def subject(
+    name: str,
+    fn: Any,
+    parameters: Sequence[Any],
+    x: float | Tensor,
+    names: Sequence[str] | None,
+    ranges: Mapping[str, Range] | None,
+) -> Subject:
+    """Check what is given, and complete it by the function's own defaults and names.
+
+    Raises :class:`TraceError` for what is no function, no number, or no range of a known name.
+    """
+    if not callable(fn):
+        raise TraceError(
+            f"function_lab needs a Function class or a callable, not {fn!r}; write "
+            "function_lab(Square) rather than function_lab(Square.apply(x))."
+        )
+    arguments = (*parameters, *_defaults(name, fn, len(parameters)))
+    called = tuple(input_names(fn, [x, *arguments], names))
+    tensors = [value for value in (x, *arguments) if isinstance(value, Tensor)]
+    device = tensors[0].device if tensors else torch.device("cpu")
+    found = Subject(name, fn, _number(x), device, arguments, called, _checked(ranges or {}))
+    if wrong := set(found.ranges) - {called[0], *found.values()}:
+        known = ", ".join((called[0], *found.values()))
+        raise TraceError(
+            f"ranges names {min(wrong)!r}, which does not move in {name}; those that do: {known}."
+        )
+    return found
+
+
+def _number(x: Any) -> float:
+    alone = not isinstance(x, Tensor) or (x.numel() == 1 and not x.is_complex())
+    if not isinstance(x, Tensor | int | float) or not alone or not math.isfinite(value := float(x)):
+        raise TraceError("x is where the lab begins: pass one finite number such as x=2.0.")
+    return value
+
+
+def _checked(ranges: Mapping[str, Range]) -> dict[str, Range]:
+    for name, pair in ranges.items():
+        try:
+            low, high = map(float, pair)
+        except (TypeError, ValueError):
+            low, high = 0.0, 0.0
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise TraceError(
+                f"The range of {name!r} is {pair!r}; pass two finite numbers, the lower one first."
+            )
+    return {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
+
+
+def _defaults(name: str, fn: Any, given: int) -> list[Any]:
+    """Return the defaults of the arguments that were left out, up to one that has none."""
+    try:
+        is_class = isinstance(fn, type) and issubclass(fn, Function)
+        signature = inspect.signature(fn.forward if is_class else fn)
+    except (TypeError, ValueError):  # a built-in has no signature
+        return []
+    old_style = is_class and fn.setup_context is Function.setup_context
+    skip = 2 if old_style else 1  # x, and ctx before it
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    expected = [p for p in signature.parameters.values() if p.kind in kinds][skip + given :]
+    if missing := [p.name for p in expected if p.default is inspect.Parameter.empty]:
+        raise TraceError(
+            f"{name} needs a value for {missing[0]!r}; pass it after the function, "
+            f"as in function_lab(F, 1.0), in the order of forward's arguments."
+        )
+    return [p.default for p in expected]
