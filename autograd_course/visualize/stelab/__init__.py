@@ -1,0 +1,1 @@
+"""STE lab: a quantizer, the gradient that stands in for its derivative, and what trains by it."""

@@ -1,0 +1,201 @@
+"""The lab, live: choose a quantizer and a surrogate, move x, train."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.stelab import story
+from autograd_course.visualize.stelab.capture import capture, checked, checked_width
+from autograd_course.visualize.stelab.estimators import (
+    Estimator,
+    by_surrogate,
+    find_quantizer,
+    own,
+)
+from autograd_course.visualize.stelab.figure import png
+from autograd_course.visualize.stelab.quantizers import QUANTIZERS
+from autograd_course.visualize.stelab.race import (
+    Race,
+    RaceTrace,
+    checked_place,
+    not_started,
+    whole_race,
+)
+from autograd_course.visualize.stelab.trace import Estimate, LabTrace
+from autograd_course.visualize.stelab.training import Trainer
+from autograd_course.visualize.stelab.wording import describe
+
+HERE = Path(__file__).parent
+
+
+class STELab(Live):
+    """The lab with its state. Made by :func:`ste_lab`.
+
+    ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed`` may be set; ``width`` is
+    half of what the slope of the staircase is taken over. Setting ``training`` trains the nets
+    live, a few steps at a time on the kernel's event loop, and unsetting it stops them; where no
+    loop runs, all is trained at once. ``trace`` holds the sampled estimators and ``race`` what
+    there is of the training.
+    """
+
+    _esm = script(KIT / "plot.js", HERE / "race.js", HERE / "ste_lab.js")
+    _css = sheet(HERE / "ste_lab.css")
+
+    quantizer = traitlets.Unicode().tag(sync=True)
+    surrogate = traitlets.Unicode().tag(sync=True)
+    x = traitlets.Float().tag(sync=True)
+    width = traitlets.Float().tag(sync=True)
+    place = traitlets.Unicode("activations").tag(sync=True)
+    seed = traitlets.Int(0, min=0).tag(sync=True)
+    training = traitlets.Bool(False).tag(sync=True)
+    sweep = traitlets.Dict().tag(sync=True)
+    progress = traitlets.Dict().tag(sync=True)
+    board = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self, estimators: tuple[Estimator, ...], name: str, surrogate: str, x: float, width: float
+    ) -> None:
+        self._estimators, self._name = estimators, name
+        self._choices = {q.name: q.label for q in QUANTIZERS.values()} if name in QUANTIZERS else {}
+        self._trained: dict[tuple[str, str, int], RaceTrace] = {}
+        self.trace: LabTrace = capture(estimators, x)
+        names = self.trace.names()
+        self.race = not_started("activations", 0)
+        self._trainer = Trainer(self._show)
+        super().__init__(
+            quantizer=name,
+            surrogate=surrogate if surrogate in names else names[-1],
+            x=x,
+            width=width,
+            sweep=story.sweep(self.trace, name, self._choices),
+            progress=story.progress(self.race),
+            board=story.board(),
+        )
+        self.observe(self._requantize, "quantizer")
+        self.observe(self._move, "x")
+        self.observe(self._restart, ["place", "seed"])
+        self.observe(self._train_or_stop, "training")
+
+    @property
+    def estimate(self) -> Estimate:
+        """The estimator on view."""
+        return next(each for each in self.trace.estimates if each.name == self.surrogate)
+
+    def train(self) -> None:
+        """Train all nets to the end, and show the result."""
+        self._show(self._finished())
+
+    @property
+    def png(self) -> bytes:
+        """The static picture of the present state, with the training to its end."""
+        race = self._finished()
+        return png(self.trace, self._name, self.estimate, self.x, self.width, race)
+
+    def __repr__(self) -> str:
+        return describe(self.trace, self._name, self.estimate, self.x, self.width, self._finished())
+
+    def _finished(self) -> RaceTrace:
+        if self._key not in self._trained:
+            race = whole_race(self._estimators, checked_place(self.place), self.seed)
+            self._trained[self._key] = race
+        return self._trained[self._key]
+
+    @property
+    def _key(self) -> tuple[str, str, int]:
+        return self.quantizer, self.place, self.seed
+
+    def _requantize(self, change: Any) -> None:
+        self._name = change["new"]
+        self._estimators = by_surrogate(find_quantizer(self._name))
+        self._sample()
+        self._restart()
+
+    def _move(self, change: Any) -> None:
+        if change["new"] not in self.trace.xs:
+            self._sample()
+
+    def _sample(self) -> None:
+        self.trace = capture(self._estimators, self.x)
+        self.sweep = story.sweep(self.trace, self._name, self._choices)
+
+    def _restart(self, change: Any = None) -> None:
+        self.training = False
+        self._show(not_started(checked_place(self.place), self.seed))
+
+    def _show(self, race: RaceTrace) -> None:
+        self.race = race
+        self.progress = story.progress(race)
+
+    def _train_or_stop(self, change: Any) -> None:
+        if change["new"]:
+            race = Race(self._estimators, checked_place(self.place), self.seed)
+            self._trainer.start(race, self._ended)
+        else:
+            self._trainer.stop()
+
+    def _ended(self) -> None:
+        self._trained[self._key] = self.race
+        self.training = False
+
+    def close(self) -> None:
+        """Stop training, and take the widget off its pages."""
+        self.training = False
+        super().close()
+
+    @traitlets.validate("quantizer")
+    def _one_of_the_quantizers(self, proposal: Any) -> str:
+        if self._choices:
+            return find_quantizer(proposal["value"]).name
+        if proposal["value"] != self._name:
+            raise TraceError("This lab shows Functions of your own; their forward is what it is.")
+        return self._name
+
+    @traitlets.validate("surrogate")
+    def _one_of_the_estimators(self, proposal: Any) -> str:
+        names = self.trace.names()
+        if proposal["value"] not in names:
+            raise TraceError(
+                f"There is no surrogate {proposal['value']!r} here; there are {', '.join(names)}."
+            )
+        return str(proposal["value"])
+
+    @traitlets.validate("x", "width", "place")
+    def _checked(self, proposal: Any) -> Any:
+        checks: dict[str, Callable[[Any], Any]] = {
+            "x": checked,
+            "width": checked_width,
+            "place": checked_place,
+        }
+        return checks[proposal["trait"].name](proposal["value"])
+
+
+def ste_lab(
+    quantizer: Any = "sign", surrogate: str = "clipped", x: float = 0.4, *, width: float = 1.0
+) -> STELab:
+    """Show a staircase, the gradient that stands in for its derivative, and what trains by it.
+
+    ``quantizer`` is one of sign, ternary, uniform-2, uniform-3, uniform-4 (bits), round and floor;
+    ``surrogate`` one of zero, identity, clipped, tanh and sigmoid. Instead of a name, give a
+    ``torch.autograd.Function`` of your own, element by element with one tensor argument, or
+    several: ``{"mine": MySTE, "beside": "clipped"}``; surrogates named there take its staircase.
+
+    ``x``, from -3 to 3, is where value and gradient are read. Dashed is the staircase's own slope
+    over ``x ± width`` – its derivative if that is 0. Nets with any of the surrogates are trained
+    when the reader asks, and for the saved picture (about a second).
+
+    Raises :class:`TraceError`, a sentence, for what cannot be shown.
+    """
+    at = checked(x)
+    if not isinstance(quantizer, str):
+        estimators = own(quantizer)
+        return STELab(estimators, estimators[0].name, surrogate, at, checked_width(width))
+    chosen = find_quantizer(quantizer)
+    estimators = by_surrogate(chosen)
+    names = [estimator.name for estimator in estimators]
+    if surrogate not in names:
+        raise TraceError(f"There is no surrogate {surrogate!r}; there are {', '.join(names)}.")
+    return STELab(estimators, chosen.name, surrogate, at, checked_width(width))
