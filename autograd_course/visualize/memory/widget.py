@@ -1,0 +1,104 @@
+"""The live timeline: walk through the events, change the variant, move the budget."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import title
+from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.memory.figure import drawn
+from autograd_course.visualize.memory.folding import folded
+from autograd_course.visualize.memory.story import budgets, story
+from autograd_course.visualize.memory.trace import MemoryTrace
+from autograd_course.visualize.memory.tracing import trace_memory
+from autograd_course.visualize.memory.wording import describe
+
+HERE = Path(__file__).parent
+_MOST = 8  # variants
+
+
+class MemoryTimeline(Live):
+    """Memory traces on stage. Made by :func:`memory_timeline`.
+
+    ``traces`` holds the whole trace of each variant. ``variant`` is the name of the one in front
+    and ``step`` its event; setting either moves the picture. ``budget``, in bytes, can be set too.
+    """
+
+    _esm = script(KIT / "player.js", HERE / "chart.js", HERE / "memory_timeline.js")
+    _css = sheet(HERE / "memory_timeline.css")
+
+    story = traitlets.Dict().tag(sync=True)
+    budgets: Any = traitlets.Dict(allow_none=True).tag(sync=True)
+    variant = traitlets.Unicode().tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(sync=True)
+    budget = traitlets.Int(allow_none=True, default_value=None).tag(sync=True)
+
+    def __init__(self, traces: Mapping[str, MemoryTrace], budget: int | None = None) -> None:
+        self.traces = dict(traces)
+        self._shown = {name: folded(trace) for name, trace in traces.items()}
+        first = next(iter(self.traces))
+        super().__init__(
+            story=story(self._shown, budget),
+            budgets=budgets(self._shown, budget),
+            variant=first,
+            step=self._shown[first].peak_event,
+            budget=budget,
+        )
+        self.observe(self._follow, "budget")
+
+    @traitlets.validate("variant")
+    def _known(self, proposal: Any) -> str:
+        name = proposal["value"]
+        if name not in self._shown:
+            raise TraceError(f"variant is one of {', '.join(self._shown)}, not {name}.")
+        return str(name)
+
+    @traitlets.validate("step")
+    def _within_the_story(self, proposal: Any) -> int:
+        most = max(len(trace.events) for trace in self._shown.values()) - 1
+        return min(int(proposal["value"]), most)
+
+    def _follow(self, change: Any) -> None:
+        if self.budgets is None or change["new"] not in self.budgets["values"]:
+            self.budgets = budgets(self._shown, change["new"])
+            self.story = story(self._shown, change["new"])
+
+    @property
+    def png(self) -> bytes:
+        """The variants side by side."""
+        return drawn(self._shown, self.budget)
+
+    def __repr__(self) -> str:
+        told = (describe(name, trace, self.budget) for name, trace in self._shown.items())
+        return "\n\n".join(told)
+
+
+def memory_timeline(
+    variants: Callable[..., Any] | Mapping[str, Any], *inputs: Any, budget: int | None = None
+) -> MemoryTimeline:
+    """Show which bytes autograd keeps through forward and backward, by whom, and until when.
+
+    ``variants`` is a callable – a ``torch.autograd.Function`` class, a module, a function – or a
+    dict of up to eight, by name, that do the same to the same ``inputs`` in different ways. Each
+    runs once, forward and backward, on copies of the inputs (:func:`trace_memory` says how). All
+    are drawn on the same scale. ``budget``, in bytes, is a line across; who stays below it is said.
+
+    Bytes are those of distinct storages that are kept for backward and for nothing else: inputs and
+    parameters, alive anyway, count 0.
+
+    Raises :class:`TraceError`, a sentence, for what cannot be traced.
+    """
+    given = variants if isinstance(variants, Mapping) else {title(variants): variants}
+    if not 0 < len(given) <= _MOST:
+        raise TraceError(f"Give between one and {_MOST} variants, not {len(given)}.")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+        raise TraceError(
+            f"budget is a number of bytes such as 64 * 1024, not {type(budget).__name__}."
+        )
+    if budget is not None and budget < 0:
+        raise TraceError(f"budget is a number of bytes, 0 or more, not {budget}.")
+    traces = {str(name): trace_memory(fn, *inputs) for name, fn in given.items()}
+    return MemoryTimeline(traces, budget)
