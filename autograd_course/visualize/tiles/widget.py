@@ -1,0 +1,130 @@
+"""The live picture of tiled attention: step, play, scrub, choose the tile's size and causality."""
+
+from pathlib import Path
+from typing import Any
+
+import traitlets
+from torch import Tensor
+
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.tiles.asking import asked, checked_block, choices
+from autograd_course.visualize.tiles.figure import drawn
+from autograd_course.visualize.tiles.story import most_telling, story
+from autograd_course.visualize.tiles.telling import account
+from autograd_course.visualize.tiles.trace import TileTrace
+from autograd_course.visualize.tiles.tracing import Inputs, trace_attention_tiles
+
+HERE = Path(__file__).parent
+
+
+class AttentionTiles(Live):
+    """Tiled attention on stage. Made by :func:`attention_tiles`.
+
+    ``step`` is where the story stands, from 0 to ``steps``; ``block`` (such as ``"2×2"``) and
+    ``causal`` choose the run that is told. Setting them moves the picture. ``trace`` is the run on
+    stage. At step 0, picture and account show the step at which a running maximum rises most.
+    """
+
+    _esm = script(
+        KIT / "player.js", *(HERE / f"{name}.js" for name in ("stage", "matrix", "tiles"))
+    )
+    _css = sheet(HERE / "tiles.css")
+
+    stories = traitlets.Dict().tag(sync=True)
+    block = traitlets.Unicode().tag(sync=True)
+    causal = traitlets.Bool().tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(sync=True)
+
+    def __init__(self, traces: dict[str, TileTrace], block: str, causal: bool) -> None:
+        self._traces = traces
+        told = {
+            name: {"block": _size(trace), "story": story(trace)} for name, trace in traces.items()
+        }
+        super().__init__(stories=told, block=block, causal=causal)
+        self.observe(self._stay_inside, ["block", "causal"])
+
+    @property
+    def trace(self) -> TileTrace:
+        """The run on stage."""
+        return self._traces[_name(self.block, self.causal)]
+
+    @property
+    def steps(self) -> int:
+        """The number of the last step, at which all gradients are complete."""
+        return len(self._story["frames"]) - 1
+
+    @property
+    def shown(self) -> int:
+        """The step that picture and account show."""
+        return self.step or most_telling(self.trace, self._story)
+
+    @property
+    def _story(self) -> dict[str, Any]:
+        told: dict[str, Any] = self.stories[_name(self.block, self.causal)]["story"]
+        return told
+
+    @traitlets.validate("block")
+    def _one_of_the_sizes(self, proposal: Any) -> str:
+        known = dict.fromkeys(told["block"] for told in self.stories.values())
+        if proposal["value"] not in known:
+            raise TraceError(
+                f"There is no run with tiles of {proposal['value']}; choose {', '.join(known)}."
+            )
+        return str(proposal["value"])
+
+    @traitlets.validate("step")
+    def _within_the_story(self, proposal: Any) -> int:
+        return min(int(proposal["value"]), self.steps)
+
+    def _stay_inside(self, _: Any) -> None:
+        self.step = min(self.step, self.steps)
+
+    @property
+    def png(self) -> bytes:
+        """The static picture."""
+        return drawn(self._story, self.shown)
+
+    def __repr__(self) -> str:
+        return account(self._story, self.shown)
+
+
+def attention_tiles(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    block: tuple[int, int] = (2, 2),
+    causal: bool = False,
+    mask: Tensor | None = None,
+) -> AttentionTiles:
+    """Show how tiled attention goes through the score matrix, and what it holds meanwhile.
+
+    ``q`` is ``(N, E)``, ``k`` ``(M, E)``, ``v`` ``(M, F)``, one head, at most 64 queries and keys.
+    What is shown comes from real runs of ``TiledAttention``, forward and backward (the loss is the
+    sum of the output), on copies: one for ``block``, and some for other blocks to choose from, each
+    with and without ``causal``. ``mask`` is boolean, True where a key takes part.
+
+    Raises :class:`TraceError`, a sentence, for what cannot be shown.
+    """
+    inputs = asked(q, k, v, mask)
+    size = checked_block(block, inputs.size)
+    traces = _runs(inputs, size)
+    return AttentionTiles(traces, _size(traces[_name(f"{size[0]}×{size[1]}", False)]), bool(causal))
+
+
+def _runs(inputs: Inputs, block: tuple[int, int]) -> dict[str, TileTrace]:
+    runs = {}
+    for one in choices(block, inputs.size):
+        for causal in (False, True):
+            trace = trace_attention_tiles(inputs, one, causal)
+            runs[_name(_size(trace), causal)] = trace
+    return runs
+
+
+def _size(trace: TileTrace) -> str:
+    return f"{trace.block[0]}×{trace.block[1]}"
+
+
+def _name(block: str, causal: bool) -> str:
+    return f"{block} causal" if causal else block
