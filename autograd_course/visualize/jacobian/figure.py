@@ -1,0 +1,164 @@
+"""The three maps as a PNG."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from autograd_course.doctor.reports import heatmap
+from autograd_course.doctor.reports.both_jacobians import Matrix
+from autograd_course.visualize.jacobian.condense import UNKNOWN, WRONG
+from autograd_course.visualize.jacobian.wording import View
+from autograd_course.visualize.kit.raster import small_png
+
+INK, PAPER, RIM, SOFT = "#22262b", "#ffffff", "#878f9a", "#5b636e"
+_WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, a map's longer and shorter side
+_LEFT, _PITCH, _LINE = 0.64, 2.94, 0.18
+_TICKS = 8  # rows that are all labeled
+_FEW = 24  # rows and columns between which there are lines
+_FONT: dict[str, Any] = {"fontfamily": ["DejaVu Sans"], "parse_math": False, "color": INK}
+_HATCH = "////"
+Cell = tuple[int, int]
+
+
+def drawn(view: View, finding: str, cell: Cell) -> bytes:
+    """Draw the maps of a view, with what was found above them and a selected cell."""
+    above = [*wrap(view.verdict, 120), *wrap(finding, 120), *wrap(view.scale, 120)]
+    below = [wrap(filling, 42) for filling in view.fillings]
+    rows, columns = len(view.shown.rows), len(view.shown.columns)
+    longest = max(rows, columns)
+    width, height = (max(_LEAST, _MAP * count / longest) for count in (columns, rows))
+    top = 0.95 + _LINE * len(above)
+    total = top + height + 0.2 + _LINE * max(map(len, below)) + 0.36
+    page = _Page(total)
+    page.write(0.1, 0.24, [view.heading], size=10.5, weight="bold")
+    page.write(0.1, 0.48, above, size=9)
+    for k, ((title, matrix, largest), words) in enumerate(zip(view.maps, below, strict=True)):
+        left = _LEFT + _PITCH * k
+        page.write(left, top - 0.38, [title], size=10, weight="bold")
+        axes = page.axes(left, top, width, height)
+        _map(axes, matrix, largest)
+        _marks(axes, view, cell, 72 * width / columns)
+        _ticks(axes, view, width, height)
+        page.write(left, top + height + 0.22, words, size=8, color=SOFT)
+    page.figure.legend(
+        handles=list(_meanings(view)),
+        loc="lower left",
+        ncols=5,
+        fontsize=8,
+        frameon=False,
+        bbox_to_anchor=(0.0, 0.0),
+        labelcolor=INK,
+        handlelength=1.2,
+        handleheight=1.0,
+    )
+    return small_png(page.figure, keep=list(heatmap.palette()))
+
+
+class _Page:
+    """A figure on which things are placed in inches from its upper left corner."""
+
+    def __init__(self, height: float) -> None:
+        self.height = height
+        self.figure = Figure(figsize=(_WIDTH, height), dpi=110, facecolor=PAPER)
+
+    def write(
+        self, left: float, down: float, lines: Sequence[str], size: float, **look: Any
+    ) -> None:
+        for k, line in enumerate(lines):
+            at = (left / _WIDTH, 1 - (down + _LINE * k) / self.height)
+            self.figure.text(*at, line, fontsize=size, **{**_FONT, **look})
+
+    def axes(self, left: float, down: float, width: float, height: float) -> Axes:
+        corner = (left / _WIDTH, 1 - (down + height) / self.height)
+        return self.figure.add_axes((*corner, width / _WIDTH, height / self.height))
+
+
+def _map(axes: Axes, matrix: Matrix, largest: float) -> None:
+    palette = np.array(list(heatmap.palette()), dtype=np.uint8)
+    shades = np.array([[heatmap.shade(entry, largest) for entry in line] for line in matrix])
+    axes.imshow(palette[shades], interpolation="nearest", aspect="auto")
+    axes.spines[:].set_color(RIM)
+
+
+def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
+    """Hatch the wrong cells, in runs; draw lines between cells, and a square around one of them."""
+    for i, marks in enumerate(view.shown.marks):
+        for start, stop in _runs(marks):
+            run: dict[str, Any] = {
+                "fill": False,
+                "hatch": _HATCH,
+                "edgecolor": INK,
+                "linewidth": 0,
+                "alpha": 0.6,
+            }
+            axes.add_patch(Rectangle((start - 0.5, i - 0.5), stop - start, 1, **run))
+    for count, group, line in zip(
+        (len(view.shown.rows), len(view.shown.columns)),
+        view.groups,
+        (axes.axhline, axes.axvline),
+        strict=True,
+    ):
+        for k in range(1, count):
+            ends = bool(group) and k % group == 0
+            if ends or count <= _FEW:
+                line(k - 0.5, color=RIM, linewidth=1.1 if ends else 0.3)
+    for color, thick in ((PAPER, 4.5), (INK, 2.2)):
+        size = max(8.0, min(side, 30.0))
+        look: dict[str, Any] = {
+            "markerfacecolor": "none",
+            "markeredgecolor": color,
+            "markeredgewidth": thick,
+        }
+        axes.plot(cell[1], cell[0], "s", markersize=size, clip_on=False, **look)
+
+
+def _runs(marks: str) -> Iterator[tuple[int, int]]:
+    """Yield where each run of wrong cells starts and stops."""
+    start = None
+    for k, mark in enumerate([*marks, ""]):
+        if start is None and mark == WRONG:
+            start = k
+        elif start is not None and mark != WRONG:
+            yield start, k
+            start = None
+
+
+def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
+    """Name the tensors along the axes, and the indices of the first and the last element.
+
+    ``width`` and ``height`` are the map's, in inches.
+    """
+    for axis, labels, name, most in (
+        (axes.yaxis, view.shown.rows, view.pair.rows.name, _TICKS),
+        (axes.xaxis, view.shown.columns, view.pair.columns.name, 2),
+    ):
+        count = len(labels)
+        chosen = range(count) if count <= most else (0, count - 1)
+        short = [labels[k].partition(" … ")[0].removeprefix(name) for k in chosen]
+        axis.set_ticks(list(chosen), short)
+        axis.set_label_text(name, fontsize=8, color=SOFT)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.xaxis.set_label_coords(0.5, 1 + 0.09 / height)
+    axes.yaxis.set_label_coords(-0.47 / width, 0.5)
+    if len(view.shown.columns) > _TICKS:
+        first, last = axes.get_xticklabels()
+        first.set_horizontalalignment("left")
+        last.set_horizontalalignment("right")
+    axes.tick_params(length=2, labelsize=7, color=RIM, labelcolor=SOFT, pad=2)
+
+
+def _meanings(view: View) -> Iterator[Patch]:
+    shades = {"negative": heatmap.NEGATIVE, "zero": heatmap.ZERO, "positive": heatmap.POSITIVE}
+    if any(UNKNOWN in marks for marks in view.shown.marks):
+        shades["not differentiable there"] = heatmap.GRAY
+    for meaning, color in shades.items():
+        red, green, blue = (part / 255 for part in color)
+        yield Patch(facecolor=(red, green, blue), edgecolor=RIM, label=meaning)
+    if view.wrong:
+        yield Patch(facecolor=PAPER, edgecolor=INK, hatch=_HATCH, label="backward is wrong")

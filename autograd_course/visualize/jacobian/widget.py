@@ -1,0 +1,127 @@
+"""The live view: three linked maps, a selected entry, and what backward did there."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import traitlets
+
+from autograd_course.doctor import Diagnosis, DoctorError, diagnose
+from autograd_course.doctor.reports import heatmap
+from autograd_course.doctor.reports.card import WIDTH
+from autograd_course.visualize.jacobian.capture import capture
+from autograd_course.visualize.jacobian.figure import drawn
+from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import Live, script, sheet
+
+HERE = Path(__file__).parent
+
+
+class JacobianView(Live):
+    """Forward's Jacobian beside backward's. Made by :func:`jacobian_view`.
+
+    ``shown`` is the number of the Jacobian on stage, one for each output and input; ``cell`` the
+    selected ``[row, column]``. Setting either moves the view. ``finding`` is what the doctor says.
+    """
+
+    _esm = script(HERE / "jacobian.js")
+    _css = sheet(HERE / "jacobian.css")
+
+    views: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    finding = traitlets.Unicode("").tag(sync=True)
+    words = traitlets.Dict(WORDS).tag(sync=True)
+    legend = traitlets.List(LEGEND).tag(sync=True)
+    shown = traitlets.Int(0, min=0).tag(sync=True)
+    cell = traitlets.List(traitlets.Int()).tag(sync=True)
+
+    def __init__(self, views: Sequence[View], finding: str = "") -> None:
+        self._views = tuple(views)
+        first = next((k for k, view in enumerate(views) if view.wrong), 0)
+        super().__init__(
+            views=[page(view) for view in views],
+            finding=finding,
+            shown=first,
+            cell=list(views[first].shown.worst),
+        )
+        self.observe(self._to_its_start, "shown")
+
+    @property
+    def view(self) -> View:
+        """The Jacobian on stage."""
+        return self._views[self.shown]
+
+    @traitlets.validate("shown")
+    def _one_there_is(self, proposal: Any) -> int:
+        return min(int(proposal["value"]), len(self._views) - 1)
+
+    @traitlets.validate("cell")
+    def _inside(self, proposal: Any) -> list[int]:
+        limits = (len(self.view.shown.rows), len(self.view.shown.columns))
+        places = (*proposal["value"], 0, 0)
+        return [max(0, min(at, count - 1)) for at, count in zip(places, limits, strict=False)]
+
+    def _to_its_start(self, _: Any) -> None:
+        self.cell = list(self.view.shown.worst)
+
+    @property
+    def png(self) -> bytes:
+        """The maps on stage with the selected cell."""
+        row, column = self.cell
+        return drawn(self.view, self.finding, (row, column))
+
+    def __repr__(self) -> str:
+        found = [fill(self.finding, WIDTH)] if self.finding else []
+        return "\n".join([*found, *map(str, self._views), *written_out(self.view, self.cell)])
+
+
+def jacobian_view(
+    fn: Any,
+    *inputs: Any,
+    of: int | None = None,
+    reference: Callable[..., Any] | None = None,
+) -> JacobianView:
+    """Show the Jacobian of ``fn`` at ``inputs`` as forward has it, and as backward believes it is.
+
+    ``fn`` is a ``torch.autograd.Function`` class or any callable. Entry (i, j) is
+    ∂output_i/∂input_j. Backward's matrix is gathered row by row: one pass for each one-hot
+    ``grad_output``. Forward's is gathered column by column, by central differences in float64, or
+    is that of ``reference``, a differentiable callable with the same arguments. A complex element
+    counts as two. ``of`` chooses one of several outputs.
+
+    What :func:`~autograd_course.diagnose` finds first stands above the maps. Instead of a function
+    a :class:`~autograd_course.Diagnosis` may be given: its own two matrices are shown.
+
+    Raises :class:`TraceError`, a sentence, for what cannot be shown: an input or output of more
+    than 512 elements, a forward or backward that raises.
+    """
+    if isinstance(fn, Diagnosis):
+        return _of_a_diagnosis(fn, inputs)
+    captured = capture(fn, inputs, of, reference)
+    truth = heatmap.TITLES[0] if reference is None else "reference by autograd"
+    views = [View(pair, truth) for pair in captured.pairs]
+    return JacobianView(views, named(_examined(fn, inputs, reference)) if captured.custom else "")
+
+
+def _of_a_diagnosis(diagnosis: Diagnosis, inputs: Sequence[Any]) -> JacobianView:
+    if inputs:
+        raise TraceError(
+            "A diagnosis comes alone: jacobian_view(diagnosis); inputs belong to a function, as in "
+            "jacobian_view(fn, x)."
+        )
+    if diagnosis.jacobians is None:
+        raise TraceError(
+            f"The diagnosis of {diagnosis.subject} holds no Jacobians, because no wrong values "
+            "were found; jacobian_view(fn, x) shows them all the same."
+        )
+    return JacobianView([View(diagnosis.jacobians)], named(diagnosis))
+
+
+def _examined(
+    fn: Any, inputs: Sequence[Any], reference: Callable[..., Any] | None
+) -> Diagnosis | None:
+    try:
+        return diagnose(fn, inputs, reference=reference)
+    except DoctorError:  # the maps stand without a name for what they show
+        return None
