@@ -12,7 +12,7 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor import DoctorError, diagnose
-from autograd_course.doctor.running.calls import first_line
+from autograd_course.doctor.running.calls import first_line, prepare
 from autograd_course.doctor.running.time_limit import VARIABLE, TimeUp, limit_in_seconds, time_limit
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.grader.exercise import Exercise
@@ -79,6 +79,7 @@ def _explained(
 
 
 def _diagnosed(exercise: Exercise, answer: type[Function], samples: Samples) -> Verdict | None:
+    prepare()
     return _first(samples, lambda inputs: _examined(exercise, answer, inputs))
 
 

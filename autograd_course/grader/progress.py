@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 
@@ -11,6 +11,8 @@ from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
 from autograd_course.grader.state import Record, State
 from autograd_course.grader.store import load, update
+from autograd_course.quizzes import QUIZZES
+from autograd_course.quizzes import load as load_quiz
 
 _CELL = "text-align: left; padding: 1px 16px 1px 0; background: none"
 _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
@@ -59,6 +61,7 @@ class Progress:
         for headline, exercises in self._lessons():
             lines.append(headline)
             lines += [f"  {'  '.join(self._cells(e))}".rstrip() for e in exercises]
+        lines += ["Knowledge checks", *(f"  {'  '.join(cells)}" for cells in self._checks())]
         return as_text("\n".join([*lines, self.next_step]), [("note", self.note)])
 
     def _cells(self, exercise: Exercise) -> tuple[str, str, str, str]:
@@ -68,23 +71,39 @@ class Progress:
         title = exercise.title.ljust(max(len(e.title) for e in CATALOGUE.values()))
         return _MARK[record.status], name, title, _told(record)
 
+    def _checks(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield a knowledge check's mark, lesson, title and how many are right, in columns."""
+        quizzes = [load_quiz(number) for number in QUIZZES]
+        wide = max(len(quiz.title) for quiz in quizzes)
+        for quiz in quizzes:
+            answers = [self.state.question(quiz.number, q.id) for q in quiz.choices]
+            done = sum(answer.right for answer in answers)
+            mark = "✓" if done == len(answers) else "·"
+            yield mark, quiz.number, quiz.title.ljust(wide), f"{done} of {len(answers)} right"
+
     def _repr_html_(self) -> str:
-        blocks = "".join(self._html_lesson(*lesson) for lesson in self._lessons())
+        blocks = "".join(
+            _html_block(headline, map(self._cells, exercises))
+            for headline, exercises in self._lessons()
+        )
+        blocks += _html_block("Knowledge checks", self._checks())
         kind = "hint" if self.following else "passed"
         return blocks + as_html(self.next_step, [("note", self.note)], kind=kind)
 
-    def _html_lesson(self, headline: str, exercises: list[Exercise]) -> str:
-        rows = "".join(map(self._html_row, exercises))
-        return (
-            f'<div style="font-weight: 600; margin-top: 6px">{escape(headline)}</div>'
-            f'<table style="margin: 2px 0; border-collapse: collapse">{rows}</table>'
-        )
 
-    def _html_row(self, exercise: Exercise) -> str:
-        mark, name, title, told = (cell.strip() for cell in self._cells(exercise))
-        cells = (mark, f"<code>{escape(name)}</code>", escape(title), escape(told))
-        columns = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
-        return f"<tr>{columns}</tr>"
+def _html_block(headline: str, lines: Iterable[tuple[str, ...]]) -> str:
+    rows = "".join(map(_html_row, lines))
+    return (
+        f'<div style="font-weight: 600; margin-top: 6px">{escape(headline)}</div>'
+        f'<table style="margin: 2px 0; border-collapse: collapse">{rows}</table>'
+    )
+
+
+def _html_row(cells: tuple[str, ...]) -> str:
+    mark, name, title, told = (escape(cell.strip()) for cell in cells)
+    texts = (mark, f"<code>{name}</code>", title, told)
+    columns = "".join(f'<td style="{_CELL}">{text}</td>' for text in texts)
+    return f"<tr>{columns}</tr>"
 
 
 def _told(record: Record) -> str:

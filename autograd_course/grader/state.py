@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 SCHEMA = 1
+_KNOWN = ("schema", "exercises", "questions")
 _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
@@ -30,10 +31,30 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """One question of a knowledge check: the letters chosen last, or the text of an essay.
+
+    ``right`` says whether it was ever answered rightly, of an essay whether one was written;
+    ``latest`` the same of the last answer. ``attempts`` counts the answers.
+    """
+
+    chosen: str = ""
+    text: str = ""
+    right: bool = False
+    latest: bool = False
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
 class State:
-    """All exercises that were touched, by id."""
+    """All exercises that were touched, by id, and all questions, by lesson and id: ``01/vjp``.
+
+    ``unknown`` is what else the file holds, of a version that knows more; it is kept as it is.
+    """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
+    questions: Mapping[str, Answered] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, exercise_id: str) -> Record:
         return self.exercises.get(exercise_id, Record())
@@ -60,14 +81,30 @@ class State:
 
     def without(self, exercise_id: str) -> State:
         """Return the state in which an exercise was never touched."""
-        return State({k: v for k, v in self.exercises.items() if k != exercise_id})
+        rest = {k: v for k, v in self.exercises.items() if k != exercise_id}
+        return replace(self, exercises=rest)
+
+    def question(self, lesson: str, question_id: str) -> Answered:
+        """Return what is remembered of a question of a lesson's knowledge check."""
+        return self.questions.get(f"{lesson}/{question_id}", Answered())
+
+    def answered(
+        self, lesson: str, question_id: str, *, right: bool, chosen: str = "", text: str = ""
+    ) -> State:
+        """Return the state after one more answer; what was once right stays right."""
+        old = self.question(lesson, question_id)
+        new = Answered(chosen, text, old.right or right, right, old.attempts + 1)
+        return replace(self, questions={**self.questions, f"{lesson}/{question_id}": new})
 
     def _with(self, exercise_id: str, record: Record) -> State:
-        return State({**self.exercises, exercise_id: record})
+        return replace(self, exercises={**self.exercises, exercise_id: record})
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-compatible data, with its schema version."""
-        return {"schema": SCHEMA, "exercises": {k: asdict(v) for k, v in self.exercises.items()}}
+        exercises = {k: asdict(v) for k, v in self.exercises.items()}
+        questions = {k: asdict(v) for k, v in self.questions.items()}
+        kept = {"questions": questions} if questions else {}
+        return {**self.unknown, "schema": SCHEMA, "exercises": exercises, **kept}
 
     @classmethod
     def from_json(cls, data: Any) -> State:
@@ -77,7 +114,11 @@ class State:
         if data["schema"] > SCHEMA:
             raise UnreadableStateError("was written by a newer version of the course")
         try:
-            return cls({str(k): _record(v) for k, v in data["exercises"].items()})
+            return cls(
+                {str(k): _record(v) for k, v in data["exercises"].items()},
+                {str(k): _answered(v) for k, v in data.get("questions", {}).items()},
+                {k: v for k, v in data.items() if k not in _KNOWN},
+            )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise UnreadableStateError("is damaged") from None
 
@@ -89,3 +130,14 @@ def _record(data: Any) -> Record:
     if not all(isinstance(n, int) for n in (record.attempts, record.hints, *record.rules.values())):
         raise ValueError("a count is not a number")
     return record
+
+
+def _answered(data: Any) -> Answered:
+    answered = Answered(**data)
+    if not all(isinstance(text, str) for text in (answered.chosen, answered.text)):
+        raise ValueError("an answer is not a text")
+    if not all(isinstance(flag, bool) for flag in (answered.right, answered.latest)):
+        raise ValueError("a verdict is not true or false")
+    if not isinstance(answered.attempts, int):
+        raise ValueError("a count is not a number")
+    return answered

@@ -1,0 +1,82 @@
+"""What a knowledge check is: questions with options, each of which explains itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from string import ascii_lowercase
+
+
+class QuizError(ValueError):
+    """A knowledge check is incomplete, or asked for what it has not; one sentence says what."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One answer to choose: its text, whether it is right, and why."""
+
+    text: str
+    right: bool
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: of options, in the order in which they are shown, or an essay with a rubric.
+
+    ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. The points of ``rubric`` say
+    what a good essay mentions; the learner compares.
+    """
+
+    id: str
+    text: str
+    options: tuple[Option, ...] = ()
+    rubric: tuple[str, ...] = ()
+
+    @property
+    def essay(self) -> bool:
+        """Whether it is answered in the learner's own words."""
+        return bool(self.rubric)
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one option is right."""
+        return sum(option.right for option in self.options) > 1
+
+    @property
+    def lettered(self) -> Mapping[str, Option]:
+        """The options by letter."""
+        return dict(zip(ascii_lowercase, self.options, strict=False))
+
+    @property
+    def right(self) -> frozenset[str]:
+        """The letters of the right options."""
+        return frozenset(letter for letter, option in self.lettered.items() if option.right)
+
+    def is_right(self, chosen: Collection[str]) -> bool:
+        """Whether exactly the right options were chosen."""
+        return frozenset(chosen) == self.right
+
+
+@dataclass(frozen=True)
+class Quiz:
+    """A lesson's knowledge check: ``number`` is the lesson's, as in ``"01"``."""
+
+    number: str
+    title: str
+    questions: tuple[Question, ...]
+
+    @property
+    def choices(self) -> tuple[Question, ...]:
+        """The questions that have options, which are counted."""
+        return tuple(question for question in self.questions if not question.essay)
+
+    def __getitem__(self, question_id: str) -> Question:
+        for question in self.questions:
+            if question.id == question_id:
+                return question
+        known = ", ".join(question.id for question in self.questions)
+        raise QuizError(
+            f"The knowledge check of lesson {self.number} has no question {question_id!r}; "
+            f"it has {known}."
+        )

@@ -1,0 +1,115 @@
+"""From a TOML file to a checked :class:`Quiz`; every error names the file and the repair."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from autograd_course.quizzes.quiz import Option, Question, Quiz, QuizError
+
+FOLDER = Path(__file__).parent
+QUIZZES: Mapping[str, Path] = {
+    path.stem.removeprefix("lesson_"): path for path in sorted(FOLDER.glob("lesson_*.toml"))
+}
+_MOST_OPTIONS = 8
+_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@cache
+def load(lesson: str) -> Quiz:
+    """Return the knowledge check of a lesson, named by its number: ``"01"``, or ``"01_template"``.
+
+    Raises :class:`QuizError` where there is none.
+    """
+    number = str(lesson).partition("_")[0].zfill(2)
+    if number not in QUIZZES:
+        raise QuizError(
+            f"There is no knowledge check for lesson {lesson!r}; there is one for "
+            f"{', '.join(QUIZZES)}, as in knowledge_check({next(iter(QUIZZES))!r})."
+        )
+    return read(QUIZZES[number].read_text(encoding="utf-8"), number)
+
+
+def read(text: str, number: str) -> Quiz:
+    """Read and check the text of a file, which holds ``title`` and tables ``[[question]]``.
+
+    A question has ``id``, ``text`` and tables ``[[question.option]]`` with ``text``, ``right`` and
+    ``explanation``, or ``rubric``, the points of a good essay.
+    """
+    where = f"lesson_{number}.toml"
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise QuizError(f"{where} is not TOML: {error}.") from None
+    _only(data, {"title", "question"}, where)
+    questions = tuple(_question(entry, number, where) for entry in data.get("question", ()))
+    if not questions:
+        raise QuizError(f"{where} asks nothing; begin a question with [[question]].")
+    twice = [name for name, count in Counter(q.id for q in questions).items() if count > 1]
+    if twice:
+        raise QuizError(f"{where} has two questions {twice[0]!r}; an id is given once.")
+    return Quiz(number, _text(data, "title", where), questions)
+
+
+def _question(data: Mapping[str, Any], number: str, where: str) -> Question:
+    name = _text(data, "id", f"{where}, a question")
+    where = f"{where}, question {name!r}"
+    if not _ID.fullmatch(name):
+        raise QuizError(f"{where}: an id is kebab-case, as in why-grad-output.")
+    _only(data, {"id", "text", "option", "rubric"}, where)
+    options = tuple(_option(entry, where) for entry in data.get("option", ()))
+    rubric = tuple(data.get("rubric", ()))
+    for problem in _problems(options, rubric):
+        raise QuizError(f"{where} {problem}.")
+    return Question(name, _text(data, "text", where), _shuffled(options, name, number), rubric)
+
+
+def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...]) -> Iterator[str]:
+    if rubric:
+        if options:
+            yield "has options and a rubric; it is either a choice or an essay"
+        if not all(isinstance(point, str) and point.strip() for point in rubric):
+            yield "has an empty point in its rubric; each is a sentence"
+        return
+    if not 2 <= len(options) <= _MOST_OPTIONS:
+        yield f"has {len(options)} options; give it 2 to {_MOST_OPTIONS}, or a rubric"
+    if not any(option.right for option in options):
+        yield "has no right option; set right = true where one is"
+    if len({option.text for option in options}) < len(options):
+        yield "has the same option twice"
+
+
+def _option(data: Mapping[str, Any], where: str) -> Option:
+    text = _text(data, "text", f"{where}, an option")
+    where = f"{where}, option {text[:40]!r}"
+    _only(data, {"text", "right", "explanation"}, where)
+    if not isinstance(data.get("right"), bool):
+        raise QuizError(f"{where} does not say whether it is right; write right = true or false.")
+    return Option(text, data["right"], _text(data, "explanation", where))
+
+
+def _text(data: Mapping[str, Any], key: str, where: str) -> str:
+    value = data.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise QuizError(f"{where} has no {key}; write {key} = a text that is not empty.")
+    return value.strip()
+
+
+def _only(data: Mapping[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(set(data) - known):
+        raise QuizError(f"{where} has {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+
+
+def _shuffled(options: tuple[Option, ...], name: str, number: str) -> tuple[Option, ...]:
+    """Return the options in an order that says nothing, and is the same everywhere and always."""
+
+    def place(k: int) -> bytes:
+        return sha256(f"{number}/{name}/{k}".encode()).digest()
+
+    return tuple(options[k] for k in sorted(range(len(options)), key=place))

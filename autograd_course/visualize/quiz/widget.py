@@ -1,0 +1,161 @@
+"""The live knowledge check: answer, read why, and find it again in the next session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from autograd_course.grader.state import State
+from autograd_course.grader.store import Kept, load, update
+from autograd_course.quizzes import Question, Quiz, QuizError
+from autograd_course.quizzes import load as load_quiz
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import script, sheet
+from autograd_course.visualize.quiz.wording import Outcome, markdown, page, plain, summary
+
+HERE = Path(__file__).parent
+Answer = dict[str, str]  # "chosen": letters, and "text" of an essay
+_LONGEST = 20_000  # characters of an essay that are kept
+
+
+class KnowledgeCheck(anywidget.AnyWidget):
+    """The questions of one lesson. Made by :func:`knowledge_check`.
+
+    ``answers`` holds, by question, what was chosen or written; setting it answers. In a saved
+    notebook the questions stay as Markdown and plain text: both are text that a reader can search,
+    and that GitHub, nbconvert and a JupyterLab that does not trust the file show.
+    """
+
+    _esm = script(HERE / "quiz.js")
+    _css = sheet(HERE / "quiz.css")
+
+    quiz: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    answers: traitlets.Dict[str, Answer] = traitlets.Dict().tag(sync=True)
+    kept: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, quiz: Quiz) -> None:
+        self._quiz = quiz
+        remembered = load()
+        super().__init__(
+            quiz=page(quiz),
+            answers=_remembered(quiz, remembered.state),
+            kept=self._told(remembered),
+        )
+        self.observe(self._keep, "answers")
+
+    @property
+    def score(self) -> str:
+        """How many questions are answered rightly, in words."""
+        return str(self.kept["summary"])
+
+    def answer(self, question_id: str, *given: str) -> Outcome:
+        """Answer a question without the page, and return why it is right or wrong.
+
+        ``given`` are letters of options, ``"b"`` or ``"b", "d"``, or the text of an essay.
+        Raises :class:`TraceError` for a question or an option that there is none of.
+        """
+        question = self._question(question_id)
+        answer = _essay(question, given) if question.essay else _choice(question, given)
+        self.answers = {**self.answers, question.id: answer}
+        return Outcome(question, answer["chosen"], _is_right(question, answer))
+
+    def _question(self, question_id: str) -> Question:
+        try:
+            return self._quiz[question_id]
+        except QuizError as error:
+            raise TraceError(str(error)) from None
+
+    @traitlets.validate("answers")
+    def _known_ones(self, proposal: Any) -> dict[str, Answer]:
+        """Drop what is no answer to a question of this check: a page may be older than the file."""
+        given, known = proposal["value"], {q.id: q for q in self._quiz.questions}
+        return {
+            name: {"chosen": str(answer["chosen"]), "text": str(answer["text"])[:_LONGEST]}
+            for name, answer in given.items()
+            if name in known
+            and isinstance(answer, Mapping)
+            and {"chosen", "text"} <= set(answer)
+            and set(str(answer["chosen"])) <= set(known[name].lettered)
+        }
+
+    def _keep(self, change: Any) -> None:
+        before, now = change["old"], change["new"]
+        news = {name: answer for name, answer in now.items() if before.get(name) != answer}
+
+        def answered(state: State) -> State:
+            for name, answer in news.items():
+                right = _is_right(self._quiz[name], answer)
+                state = state.answered(self._quiz.number, name, right=right, **answer)
+            return state
+
+        self.kept = self._told(update(answered) if news else load())
+
+    def _told(self, kept: Kept) -> dict[str, Any]:
+        questions = self._quiz.questions
+        number = self._quiz.number
+        return {
+            "replies": self.kept.get("replies", -1) + 1 if self.trait_has_value("kept") else 0,
+            "summary": summary(self._quiz, kept.state),
+            "note": kept.note,
+            "right": [q.id for q in questions if kept.state.question(number, q.id).right],
+        }
+
+    def __repr__(self) -> str:
+        return plain(self._quiz)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        # ipywidgets returns the data alone, anywidget a pair with metadata.
+        bundle: Any = super()._repr_mimebundle_(**kwargs) or {}
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        left = {"text/markdown": markdown(self._quiz), "text/plain": repr(self)}
+        return {**data, **left}, metadata
+
+
+def knowledge_check(lesson: str) -> KnowledgeCheck:
+    """Show the knowledge check of a lesson, ``"01"``; answers given before are shown again.
+
+    What is answered is kept in the learner's progress file, and ``progress()`` counts it. Without
+    the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains.
+
+    Raises :class:`TraceError` for a lesson that has none.
+    """
+    try:
+        return KnowledgeCheck(load_quiz(lesson))
+    except QuizError as error:
+        raise TraceError(str(error)) from None
+
+
+def _remembered(quiz: Quiz, state: State) -> dict[str, Answer]:
+    found = {question.id: state.question(quiz.number, question.id) for question in quiz.questions}
+    return {
+        name: {"chosen": answered.chosen, "text": answered.text}
+        for name, answered in found.items()
+        if answered.attempts
+    }
+
+
+def _choice(question: Question, given: tuple[str, ...]) -> Answer:
+    typed = {character for text in given for character in text.lower() if character.isalnum()}
+    if not typed or not typed <= set(question.lettered):
+        raise TraceError(
+            f"Question {question.id!r} has the options {', '.join(question.lettered)}; "
+            f'answer with their letters, as in .answer("{question.id}", "a").'
+        )
+    return {"chosen": "".join(sorted(typed)), "text": ""}
+
+
+def _essay(question: Question, given: tuple[str, ...]) -> Answer:
+    text = "\n\n".join(given).strip()
+    if not text:
+        raise TraceError(
+            f'Question {question.id!r} asks for your own words: .answer("{question.id}", "…").'
+        )
+    return {"chosen": "", "text": text}
+
+
+def _is_right(question: Question, answer: Answer) -> bool:
+    return bool(answer["text"].strip()) if question.essay else question.is_right(answer["chosen"])
