@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := -m pip --quiet --disable-pip-version-check
+COLABS := build/ipywidgets7
 NOTEBOOKS := notebooks solutions exercises
 
 .PHONY: lab test quick check notebooks constraints clean
@@ -20,7 +21,7 @@ lab: $(INSTALLED)
 	@$(BIN)/autograd-course lab
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile.
-test: $(INSTALLED)
+test: $(INSTALLED) $(COLABS)
 	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=2 --dist=loadfile
 
@@ -44,6 +45,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing the course into $(VENV); the first time takes some minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev,third-party]'
+	@touch $@
+
+# The version that Colab has, to be put before the installed one on the path.
+$(COLABS): $(INSTALLED)
+	$(BIN)/python $(PIP) install --no-deps --target $@ ipywidgets==7.7.1 ipython_genutils==0.2.0
 	@touch $@
 
 # In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,

@@ -41,7 +41,7 @@ from torch.nn.functional import gelu, relu6
 from autograd_course import diagnose, gradient_flow
 from autograd_course.functions import Square
 from autograd_course.grader.predict import predict
-from autograd_course.visualize import tangent
+from autograd_course.visualize import function_lab, knowledge_check, tangent
 from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 # %% [markdown]
@@ -203,6 +203,13 @@ print("gradcheck:", gradcheck(CubeRoot.apply, x))
 # *input*. `ctx` carries what the one leaves for the other. You call `CubeRoot.apply`, never
 # `forward`. And `gradcheck` compares `backward` with finite differences of `forward`: the
 # comparison that the engine does not make.
+#
+# Watch it run. The marked line is the one that runs, beside each stands what it left behind; the
+# arrow keys go from line to line, first through `forward`, then through `backward`. Drag the point:
+# the broad line has the slope that `backward` returned, the dashed one that of `forward` itself.
+
+# %%
+function_lab(CubeRoot, x=1.0)
 
 # %% [markdown]
 # ## What backward is asked for
@@ -958,8 +965,13 @@ print("gradient of sum(10·x²):", g.tolist(), "– true:", (20 * x).tolist())
 # %% [markdown]
 # A one-hot $g$ holds nothing but zeros and a one, and on those clipping does nothing. The
 # backward is not linear in $g$, so it is the VJP of no function at all; `gradcheck` never asks a
-# question that would show it.
-#
+# question that would show it. Move `grad_output` past 1 and see: the slope that `backward` claims
+# sinks, though `forward` never changed.
+
+# %%
+function_lab({"CalmSquare": CalmSquare, "Square": Square}, x=1.5)
+
+# %% [markdown]
 # The second adds one offset to every row, and forgets that an input which was broadcast collects
 # from all rows:
 
@@ -1015,6 +1027,14 @@ diagnose(CalmSquare, (x,))
 prediction = torch.linspace(0, 3, 6, dtype=torch.float64, requires_grad=True)
 target = torch.tensor([1.0, 0.2, 2.0, 1.0, 3.0, 2.2], dtype=torch.float64)
 diagnose(PinballLoss, (prediction, target, 0.9))
+
+# %% [markdown]
+# Have it under your own hand, for one storm with the river at 1. Left of the target the two slopes
+# lie on each other, right of it they part. Drag `q` to 0.5: there $q$ and $1 - q$ are equal and the
+# bug is gone, which may be how it got past its author.
+
+# %%
+function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
 
 # %% [markdown]
 # Right on one side of the line, and on the other nine times too steep. Nine is $q/(1-q)$: there
@@ -1089,92 +1109,12 @@ for name, f in chain.items():
 # %% [markdown]
 # ## Do you know it?
 #
-# Decide before you open.
-#
-# **1.** What does `backward` of an element-wise $f$ return?
-#
-# - (a) $f'(x)$
-# - (b) $g \cdot f'(x)$
-# - (c) the Jacobian of $f$
-# - (d) $g \cdot f(x)$
-#
-# <details><summary>Answer 1</summary>
-#
-# - (a) No: the local derivative alone. It passes every test that ends in `.sum()`, where $g$ is 1.
-# - **(b) Yes**: the vector-Jacobian product, here with a diagonal Jacobian.
-# - (c) No: for a million elements that is a million by a million, and it is never built.
-# - (d) No: the value in place of the derivative. It is right for $\exp$ alone, its own derivative.
-#
-# </details>
+# Twelve questions and one to write about. A wrong answer explains itself and gives nothing else
+# away; try again. Without a kernel the questions still stand here, and
+# `knowledge_check("01").answer("vjp", "b")` answers one of them in words.
 
-# %% [markdown]
-# **2.** For `forward(ctx, x, weight, p)`, with `p` a Python number, you return two gradients.
-#
-# - (a) `p` gets no gradient and all is well
-# - (b) an error at `.apply`
-# - (c) an error when the backward pass arrives
-# - (d) `weight` gets the gradient that was meant for `p`
-#
-# <details><summary>Answer 2</summary>
-#
-# - (a) No: surplus trailing `None`s are accepted, missing ones are not.
-# - (b) No: `.apply` does not run `backward`, so nothing is known yet.
-# - **(c) Yes**: *incorrect number of gradients (expected 3, got 2)*.
-# - (d) No: values belong to inputs by position, from the left. Nothing shifts.
-#
-# </details>
-
-# %% [markdown]
-# **3.** A bias of shape (8,) was broadcast over 32 rows; your gradient for it has shape (32, 8).
-#
-# - (a) a shape error
-# - (b) `bias.grad` has shape (32, 8)
-# - (c) the engine sums over the 32 rows and says nothing
-# - (d) the engine takes the first row
-#
-# <details><summary>Answer 3</summary>
-#
-# - (a) No: that comes for shapes that cannot be summed down, such as (32, 7).
-# - (b) No: a `.grad` has the shape of its tensor, always.
-# - **(c) Yes**, and the sum is even right, which is why this mistake grows old.
-# - (d) No: nothing is dropped.
-#
-# </details>
-
-# %% [markdown]
-# **4.** Which of these passes `gradcheck` on well-chosen float64 inputs?
-#
-# - (a) a forgotten factor 2
-# - (b) `grad_output` clipped to [−1, 1]
-# - (c) a flipped sign
-# - (d) `grad_output` forgotten, with five input elements
-#
-# <details><summary>Answer 4</summary>
-#
-# - (a) No: it is a plain difference from the numerical Jacobian.
-# - **(b) Yes**: only one-hot upstream gradients are sent, and clipping leaves 0 and 1 alone.
-# - (c) No: as (a).
-# - (d) No: asked about one output, this backward answers with all five derivatives; four should be
-#   zero.
-#
-# </details>
-
-# %% [markdown]
-# **5.** Where is a custom Function the right tool?
-#
-# - (a) wherever speed matters
-# - (b) for a residual connection
-# - (c) for a SciPy routine inside a network
-# - (d) to make a composed loss easier to read
-#
-# <details><summary>Answer 5</summary>
-#
-# - (a) No: we counted. (A fused *kernel* inside a Function may be fast; the Function is not why.)
-# - (b) No: that is an addition, whose backward is free already.
-# - **(c) Yes**: autograd cannot look into SciPy.
-# - (d) No: that asks for a Python function with a good name.
-#
-# </details>
+# %%
+knowledge_check("01")
 
 # %% [markdown]
 # ## Summary

@@ -17,7 +17,7 @@ from autograd_course.doctor.examination import Sampler, beside_kinks
 from autograd_course.doctor.probes import PROBES, Level
 from autograd_course.doctor.reports.both_jacobians import Jacobians, both_jacobians
 from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.running.calls import first_line, passes_within
+from autograd_course.doctor.running.calls import first_line, passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.verdict import Findings, clearest, confirmed, has_error
 from autograd_course.doctor.world.guard import undisturbed
@@ -77,6 +77,7 @@ def diagnose(
     if level not in PROBES:
         raise DoctorError(f"level= is one of {', '.join(map(repr, PROBES))}, not {level!r}.")
     with _own_faults_told():
+        prepare()
         subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):

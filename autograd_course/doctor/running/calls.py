@@ -37,6 +37,11 @@ def passes_within(seconds: float) -> Iterator[None]:
         _seconds.reset(token)
 
 
+def prepare() -> None:
+    """Let PyTorch import what its meta device needs: seconds, once, that no limit should count."""
+    torch.empty(1, device="meta") * 2
+
+
 def attempt(call: Callable[[], T]) -> T | Failure:
     """Return what the call returns, or the :class:`Failure` where the user's code raises.
 
