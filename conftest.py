@@ -43,3 +43,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             "A notebook's outputs are no longer the saved ones. If the new ones are right: "
             "make notebooks FORCE=1"
         )
+
+
+# They trace lines of Python, which can hang where torch.compile has run before (functionlab/lines).
+FIRST = ("test_function_lab.py", "test_function_lab_js.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that must have a process in which nothing has been compiled yet."""
+    items.sort(key=lambda item: item.path.name not in FIRST)

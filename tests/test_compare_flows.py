@@ -75,7 +75,7 @@ def test_the_last_step_is_the_last_of_all() -> None:
 
 def test_a_slider_moves_its_input_in_all_flows(pair: FlowComparison) -> None:
     slider = pair.story["sliders"][0]
-    frame = slider["frames"][slider["index"]]
+    frame = pair.sweeps[0]["frames"][slider["index"]]
 
     assert slider["name"] == "w"
     assert [list(texts) for texts in frame] == [list(f["texts"]) for f in pair.story["flows"]]

@@ -4,6 +4,7 @@ import base64
 import gc
 import io
 import json
+import subprocess
 import sys
 import weakref
 from typing import Any
@@ -640,3 +641,25 @@ def test_a_pole_does_not_flatten_the_rest() -> None:
 
 def test_equal_values_but_for_rounding_are_a_flat_line() -> None:
     assert extent([0.25, 0.25 + 1e-12]) == (-0.75, 1.25 + 1e-12)
+
+
+COMPILED_BEFORE = """
+import torch
+from autograd_course.functions import Square
+from autograd_course.visualize import function_lab
+
+torch.compile(torch.sin, backend="eager")(torch.ones(2))
+print(function_lab(Square).scene["source"]["notice"])
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="tracing is safe from Python 3.12 on")
+def test_after_torch_compile_no_line_is_traced_because_that_can_hang() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMPILED_BEFORE],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert "compiled code runs" in done.stdout, done.stderr

@@ -33,6 +33,12 @@ def page(browser: Browser, flow: GradientFlow) -> Iterator[Page]:
         yield page
 
 
+def tell(page: Page, flow: GradientFlow) -> None:
+    """Let the page hear what the kernel says now."""
+    page.evaluate("story => model.set('story', story)", flow.story)
+    page.evaluate("sweeps => model.set('sweeps', sweeps)", flow.sweeps)
+
+
 def card(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=re.compile(f"^{name}, "))
 
@@ -186,7 +192,7 @@ def test_on_release_the_kernel_is_told_and_its_answer_shown(page: Page, flow: Gr
     assert asked == {"x": 5, "y": 3}
 
     flow.inputs = asked
-    page.evaluate("story => model.set('story', story)", flow.story)
+    tell(page, flow)
 
     expect(y).to_be_enabled()
     move(y, 60)
@@ -196,7 +202,7 @@ def test_on_release_the_kernel_is_told_and_its_answer_shown(page: Page, flow: Gr
 def reply(page: Page, flow: GradientFlow) -> None:
     """Answer as the kernel would what the page asked last."""
     flow.inputs = page.evaluate("saved.at(-1).inputs")
-    page.evaluate("story => model.set('story', story)", flow.story)
+    tell(page, flow)
 
 
 def asked(page: Page) -> list[float]:
@@ -325,7 +331,7 @@ def test_the_source_of_a_function_can_be_read(page: Page) -> None:
 def unfolded(page: Page, flow: GradientFlow) -> None:
     """Answer as the kernel would what the page asked to open last."""
     flow.opened = page.evaluate("state.opened")
-    page.evaluate("story => model.set('story', story)", flow.story)
+    tell(page, flow)
 
 
 @pytest.mark.parametrize("by", ["click", "Enter"])

@@ -1,5 +1,6 @@
 """The widget without a browser: what it tells the page, and what it leaves in the notebook."""
 
+import asyncio
 import base64
 import json
 import re
@@ -20,7 +21,9 @@ def flow() -> GradientFlow:
 
 
 def slider(flow: GradientFlow, name: str) -> dict:
-    return next(slider for slider in flow.story["sliders"] if slider["name"] == name)
+    """Return a slider, with the texts that wait for each of its values as ``frames``."""
+    told = zip(flow.story["sliders"], flow.sweeps, strict=True)
+    return next({**sweep, **slider} for slider, sweep in told if slider["name"] == name)
 
 
 def card(flow: GradientFlow, title: str) -> dict:
@@ -110,7 +113,7 @@ def test_sliders_of_small_tensors_stay_below_a_megabyte() -> None:
     flow = gradient_flow(waves, *two_and_three(), torch.tensor(1.0))
 
     assert 0 < len(flow.story["sliders"]) < 3
-    assert len(json.dumps(flow.story)) < 1_000_000
+    assert len(json.dumps(flow.story)) + len(json.dumps(flow.sweeps)) < 1_000_000
 
 
 def branching(x: Tensor) -> Tensor:
@@ -178,3 +181,41 @@ def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
     assert not re.search(r"https?:|@import|url\((?!#)|\bimport\b", text)
+
+
+async def swept() -> None:
+    """Let the kernel have time for the sweeps."""
+    for _ in range(1000):
+        await asyncio.sleep(0)
+
+
+def test_in_a_kernel_the_answer_comes_before_the_sweeps(flow: GradientFlow) -> None:
+    async def moved() -> tuple[float, float]:
+        flow.inputs = {"x": 1.0, "y": 3.0}
+        at_once = slider(flow, "y")["others"]["x"]
+        await swept()
+        return at_once, slider(flow, "y")["others"]["x"]
+
+    assert asyncio.run(moved()) == (2.0, 1.0)
+    assert slider(flow, "y")["frames"][slider(flow, "y")["index"]] == flow.story["texts"]
+
+
+def test_the_sweep_of_the_input_that_moved_is_kept(flow: GradientFlow) -> None:
+    before = slider(flow, "x")["frames"]
+    flow.inputs = {"x": 1.0, "y": 3.0}
+
+    assert slider(flow, "x")["frames"] is before
+    assert before[slider(flow, "x")["index"]] == flow.story["texts"]
+
+
+def test_of_two_moves_only_the_last_is_swept(flow: GradientFlow) -> None:
+    async def moved_twice() -> list[float]:
+        times: list[float] = []
+        flow.observe(lambda _: times.append(slider(flow, "y")["others"]["x"]), "sweeps")
+        for x in (1.0, 0.5):
+            flow.inputs = {"x": x, "y": 3.0}
+            await asyncio.sleep(0)
+        await swept()
+        return times
+
+    assert asyncio.run(moved_twice()) == [0.5]

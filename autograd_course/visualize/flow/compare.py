@@ -1,6 +1,6 @@
 """Two flows side by side, stepped by one player: what a gradient does with, and without."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,11 +29,10 @@ class FlowComparison(FlowView):
             "places": places([scene.phases for scene in self.scenes]),
         }
 
-    def _sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
-        rows = zip(*(scene.sliders(at) for scene in self.scenes), strict=True)
-        return [
-            {**row[0], "frames": _together([slider["frames"] for slider in row])} for row in rows
-        ]
+    def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
+        flows = (flow.frames(name, values, at) for flow in self.scenes)
+        for texts in zip(*flows, strict=True):
+            yield None if None in texts else list(texts)  # only where all flows have some
 
     @property
     def png(self) -> bytes:
@@ -44,11 +43,6 @@ class FlowComparison(FlowView):
     def __repr__(self) -> str:
         accounts = [f"{s.name}\n{describe(s.picture.trace)}" for s in self.scenes]
         return "\n\n".join([*accounts, _verdict(self.scenes)])
-
-
-def _together(frames: Sequence[Sequence[Any]]) -> list[list[Any] | None]:
-    """Put the texts of all flows at one slider's value together, where all have some."""
-    return [None if None in one else list(one) for one in zip(*frames, strict=True)]
 
 
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:

@@ -13,7 +13,7 @@ class Flow {
     const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
     this.player = new Player((step) => this.go(step), pace);
     this.build(element);
-    this.deaf = listen(model, { story: () => this.hear(), step: () => this.paint() });
+    this.deaf = listen(model, { sweeps: () => this.swept(), story: () => this.hear(), step: () => this.paint() });
     this.tell();
   }
 
@@ -45,6 +45,19 @@ class Flow {
   /** Where a flow stands in its own story when all stand at `step`. */
   place(flow, step) { return this.story.places ? this.story.places[flow][step] : step; }
 
+  load() {
+    this.sliders.load(this.model.get("sweeps"), this.story);
+  }
+
+  /** Sweeps have come: a slider that was moved on meanwhile is followed. */
+  swept() {
+    this.load();
+    const texts = this.sliders.ahead();
+    if (!texts) return;
+    this.moveTexts(texts);
+    this.paint();
+  }
+
   /** Take over a story from the kernel. */
   tell() {
     this.story = this.model.get("story");
@@ -52,6 +65,7 @@ class Flow {
     this.notice.textContent = this.story.notice;
     if (!this.scenes.length) this.furnish();
     this.scenes.forEach((scene, i) => scene.tell(this.flows[i]));
+    this.load();
     this.sliders.show(this.story);
     this.moveTexts(this.sliders.ahead() ?? this.texts());
     this.paint();

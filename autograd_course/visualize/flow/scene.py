@@ -1,13 +1,19 @@
 """One flow on stage: what is traced, at which inputs, and which of its modules are open."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from autograd_course.visualize.flow.folding import chosen, shown
 from autograd_course.visualize.flow.picture import Picture
-from autograd_course.visualize.flow.sweep import Experiment, Range, experiment, natural_ranges
+from autograd_course.visualize.flow.sweep import (
+    Experiment,
+    Frame,
+    Range,
+    experiment,
+    natural_ranges,
+)
 from autograd_course.visualize.flow.trace import Trace
 
 Sweep = Mapping[str, Range] | bool
@@ -56,9 +62,11 @@ class Scene:
         words = asdict(self.picture.words)
         return {**words, "name": self.name, "stage": self.picture.stage}
 
-    def sliders(self, values: Mapping[str, float]) -> list[dict[str, Any]]:
-        """Return the sliders with the texts at each of their values."""
-        return self.source.sliders(values, self.picture.words, self.view)
+    def frames(
+        self, name: str, values: Sequence[float], at: Mapping[str, float]
+    ) -> Iterator[Frame]:
+        """Yield the texts at each value of one input."""
+        return self.source.frames(name, values, at, self.picture.words, self.view)
 
 
 def scene(

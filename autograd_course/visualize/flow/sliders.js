@@ -1,4 +1,5 @@
-// Sliders for scalar inputs. Their sweeps lie here already; the kernel is told on release.
+// Sliders for scalar inputs. What to show at each value lies here already; the kernel is told on
+// release, and asked at once where nothing lies here: the graph is another, or all is still new.
 
 /** `wanted` holds the inputs for which the kernel has no answer yet. */
 class Sliders {
@@ -8,6 +9,18 @@ class Sliders {
     this.onWanted = onWanted;
     this.wanted = {};
     this.rows = [];
+    this.frames = []; // by slider and position
+  }
+
+  /** Take over what is to be shown as a slider moves, where it holds for the story that is told. */
+  load(sweeps, { sliders, answers, shape }) {
+    this.frames = sliders.map(({ name, values }) => sweeps.find((sweep) =>
+      sweep.name === name && sweep.shape === shape && same(sweep.others, answers) &&
+      String(sweep.values) === String(values))?.frames);
+  }
+
+  at(i, index) {
+    return this.frames[i]?.[index] ?? null;
   }
 
   show({ sliders, answers }) {
@@ -30,9 +43,9 @@ class Sliders {
 
   /** Texts for where the sliders stand, if that is not where the story was traced. */
   ahead() {
-    for (const [i, { values, index, frames }] of this.sliders.entries()) {
-      const at = Number(this.rows[i].range.value);
-      if (values[at] !== values[index] && frames[at]) return frames[at];
+    for (const [i, { values, index }] of this.sliders.entries()) {
+      const place = Number(this.rows[i].range.value);
+      if (values[place] !== values[index] && this.at(i, place)) return this.at(i, place);
     }
     return null;
   }
@@ -54,12 +67,14 @@ class Sliders {
   }
 
   moved(i) {
-    const index = Number(this.rows[i].range.value), { name, values, frames } = this.sliders[i];
+    const index = Number(this.rows[i].range.value), { name, values } = this.sliders[i];
     this.place(i, index);
     this.wanted[name] = values[index];
     // Sweeps of the other inputs hold for the old value of this one, until the kernel answers.
     this.rows.forEach(({ range }, j) => { range.disabled = j !== i; });
-    if (frames[index]) this.onTexts(frames[index]);
+    const texts = this.at(i, index);
+    if (texts) this.onTexts(texts);
+    else this.released();
   }
 
   /** Put the sliders back to where the kernel last traced. */

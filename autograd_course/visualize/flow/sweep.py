@@ -3,7 +3,7 @@
 import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 
 Range = tuple[float, float]
+Frame = Sequence[str] | None
 View = Callable[[Trace], Trace]
 HALF = 30  # positions of a slider on each side of the middle
 _LEAST_REACH = 3.0
@@ -48,35 +49,37 @@ class Experiment:
         """Return the given values of the inputs that may move."""
         return {name: x.item() for name, x in self._named() if name in self.ranges}
 
-    def sliders(self, at: Mapping[str, float], words: Script, view: View) -> list[dict[str, Any]]:
-        """Return a slider for each range: its values, and the texts to show at each.
+    def sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
+        """Return a slider for each range: its values, their labels, and where it stands."""
+        return [self._slider(name, at[name]) for name in self.ranges]
+
+    def _slider(self, name: str, value: float) -> dict[str, Any]:
+        values = _positions(*self.ranges[name], value)
+        labels = [f"{value:.4g}" for value in values]
+        return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
+
+    def frames(
+        self,
+        name: str,
+        values: Sequence[float],
+        at: Mapping[str, float],
+        words: Script,
+        view: View,
+    ) -> Iterator[Frame]:
+        """Yield the texts to show at each value of one input, the others staying where they are.
 
         ``view`` folds a trace as ``words`` tell it. A value at which the graph is another, or the
         function raises, has ``None`` for texts.
         """
-        return [self._slider(name, at, words, view) for name in self.ranges]
+        return (self._texts({**at, name: value}, words, view) for value in values)
 
-    def _slider(
-        self, name: str, at: Mapping[str, float], words: Script, view: View
-    ) -> dict[str, Any]:
-        values = _positions(*self.ranges[name], at[name])
+    def _texts(self, at: Mapping[str, float], words: Script, view: View) -> Frame:
         with redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            frames = [self._texts({**at, name: value}, words, view) for value in values]
-        labels = [f"{value:.4g}" for value in values]
-        return {
-            "name": name,
-            "values": values,
-            "labels": labels,
-            "frames": frames,
-            "index": values.index(at[name]),
-        }
-
-    def _texts(self, at: Mapping[str, float], words: Script, view: View) -> Sequence[str] | None:
-        try:
-            moved = script(view(self.trace(at)))
-        except TraceError:
-            return None
+            try:
+                moved = script(view(self.trace(at)))
+            except TraceError:
+                return None
         return moved.texts if moved == words else None
 
     def _named(self) -> list[tuple[str, Tensor]]:

@@ -1,13 +1,15 @@
 """What one flow and several ones have in common as a widget."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import traitlets
 
 from autograd_course.visualize.flow.scene import Scene
+from autograd_course.visualize.flow.script import shape
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.leisure import Leisure
 from autograd_course.visualize.kit.live import KIT, Live, script, sheet
 
 HERE = Path(__file__).parent
@@ -19,7 +21,8 @@ class FlowView(Live):
 
     ``step`` is where the story stands, from 0 (inputs given) to ``steps``; setting it moves the
     picture. ``inputs`` holds the values of the inputs that have sliders; setting it traces anew.
-    ``opened`` lists for each scene the groups that are not folded.
+    ``opened`` lists for each scene the groups that are not folded. ``sweeps`` holds what to show as
+    a slider moves; after a new trace it follows as soon as the kernel has time.
     """
 
     _esm = script(KIT / "player.js", *(HERE / f"{part}.js" for part in _PARTS))
@@ -29,12 +32,16 @@ class FlowView(Live):
     step = traitlets.Int(0, min=0).tag(sync=True)
     inputs = traitlets.Dict().tag(sync=True)
     opened = traitlets.List(traitlets.Any()).tag(sync=True)
+    sweeps = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(self, scenes: Sequence[Scene], step: int = 0) -> None:
         self.scenes = tuple(scenes)
         values = scenes[0].source.values()
         opened = [list(scene.opened) for scene in scenes]
         super().__init__(story=self._told(values), step=step, inputs=values, opened=opened)
+        self._leisure = Leisure()
+        for _ in self._swept():
+            pass
         self.observe(self._follow, "inputs")
         self.observe(self._unfold, "opened")
 
@@ -53,14 +60,16 @@ class FlowView(Live):
         """Return the story of the scenes; its sliders and answers are added."""
         raise NotImplementedError
 
-    def _sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
+    def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
+        """Yield what to show at each value of one input, ``None`` where the graph is another."""
         raise NotImplementedError
 
     def _told(self, at: Mapping[str, float]) -> dict[str, Any]:
         return {
             **self._content(),
-            "sliders": self._sliders(at),
+            "sliders": self.scenes[0].source.sliders(at),
             "answers": dict(at),
+            "shape": shape([scene.picture.words for scene in self.scenes]),
             "opened": [list(scene.opened) for scene in self.scenes],
             "notice": "",
         }
@@ -93,6 +102,27 @@ class FlowView(Live):
         self.story = self._told(at)
         self.opened = self.story["opened"]
         self.step = min(self.step, self.steps)
+        self._leisure.begin(self._swept())
+
+    def _swept(self) -> Iterator[None]:
+        """Sweep the story on stage, one value at a time; a sweep that still holds is kept."""
+        at, shape = self.story["answers"], self.story["shape"]
+        sweeps = []
+        for slider in self.story["sliders"]:
+            name, values = slider["name"], slider["values"]
+            others = {other: value for other, value in at.items() if other != name}
+            sweep = {"name": name, "values": values, "others": others, "shape": shape}
+            kept = [
+                old for old in self.sweeps if {**old, "frames": None} == {**sweep, "frames": None}
+            ]
+            if not kept:
+                frames = []
+                for texts in self._frames(name, values, at):
+                    frames.append(texts)
+                    yield
+                kept = [{**sweep, "frames": frames}]
+            sweeps += kept
+        self.sweeps = sweeps
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:

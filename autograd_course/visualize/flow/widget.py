@@ -1,6 +1,6 @@
 """The live picture: step, play, scrub, look into nodes, unfold modules, move the inputs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autograd_course.visualize.flow.picture import Picture
@@ -28,8 +28,8 @@ class GradientFlow(FlowView):
     def _content(self) -> dict[str, Any]:
         return self.scenes[0].told()
 
-    def _sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
-        return self.scenes[0].sliders(at)
+    def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
+        return self.scenes[0].frames(name, values, at)
 
     @property
     def png(self) -> bytes:

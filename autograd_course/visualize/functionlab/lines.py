@@ -23,7 +23,10 @@ _LONGEST = 48  # characters of a value
 
 
 class Lines:
-    """Records the steps of a run. Beside another tracer, a debugger's say, it records nothing."""
+    """Records the steps of a run.
+
+    Beside another tracer, a debugger's say, it records nothing, nor where tracing is unsafe.
+    """
 
     def __init__(self, shown: Listing) -> None:
         self._parts: Mapping[CodeType, Part] = {part.code: part for part in shown.parts}
@@ -42,7 +45,7 @@ class Lines:
 
     def begin(self) -> bool:
         """Start to record in the present thread, unless somebody traces it already."""
-        if not self._parts or sys.gettrace() is not None:
+        if not self._parts or sys.gettrace() is not None or _would_hang():
             return False
         sys.settrace(self._called)
         return True
@@ -60,6 +63,18 @@ class Lines:
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
         part = self._parts.get(frame.f_code)
         return None if part is None else _Visit(self, part, frame).seen
+
+
+def _would_hang() -> bool:
+    """Whether torch.compile has run in this process, on a Python that it makes tracing unsafe in.
+
+    PyTorch's own frame evaluation and CPython 3.11's tracing can wait for each other without end;
+    from 3.12 on tracing goes another way.
+    """
+    frames, counts = map(sys.modules.get, ("torch._dynamo.convert_frame", "torch._dynamo.utils"))
+    if sys.version_info >= (3, 12) or frames is None or counts is None:
+        return False
+    return bool(counts.counters or frames.input_codes.seen)
 
 
 class _Visit:

@@ -1,0 +1,221 @@
+"""How quickly the visualizers follow the hand, beside the ordinary way, in one run.
+
+    python -m benchmarks.widgets
+
+JupyterLab runs as the course's launcher starts it, in headless Chromium; both ways show the same
+function in one notebook. A move begins with the browser's time stamp of the key event and ends with
+the first frame after the picture changed. "Through the kernel" is a value for which nothing lies in
+the page; the ordinary way is ``interact`` with a matplotlib figure in an Output widget. Frames are
+those of the page while a pulse travels. The layout is timed alone, the best of several runs.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import torch
+from playwright.sync_api import Locator, Page
+from rich.console import Console
+from rich.table import Table
+
+from autograd_course.lab.folder import FIRST_NOTEBOOK
+from autograd_course.visualize import trace_gradient_flow
+from autograd_course.visualize.flow.layout import layout
+from autograd_course.visualize.flow.wording import script
+from tests.labdrive import Lab, browsing, find_chromium, running_lab
+
+MOVES = 30
+PAUSE = 150  # ms between two keys: slower than most moves, so that they do not queue
+OURS = """
+import torch
+from autograd_course import functions, gradient_flow
+
+def loss(x, y):
+    y = y if x > 0 else y * 1
+    return (functions.Square.apply(x) + functions.ClippedReLU.apply(y, 6.0)).tanh() * x.exp() + y
+
+gradient_flow(loss, torch.tensor(0.2), torch.tensor(0.3), names=("x", "y"))
+"""
+ORDINARY = """
+import matplotlib.pyplot as plt
+from ipywidgets import FloatSlider, interact
+
+def show(x):
+    at = [torch.tensor(v, requires_grad=True) for v in (x, 0.3)]
+    value = loss(*at)
+    value.backward()
+    fig, ax = plt.subplots(figsize=(7, 3))
+    for place, (name, number) in enumerate(
+        [("x", at[0]), ("y", at[1]), ("∂x", at[0].grad), ("∂y", at[1].grad), ("loss", value)]
+    ):
+        ax.text(place, 0.5, f"{name}\\n{number.item():.4g}", ha="center")
+    ax.set(xlim=(-1, 5), ylim=(0, 1))
+    plt.show()
+
+interact(show, x=FloatSlider(0.2, min=-3.0, max=3.0, step=0.1, continuous_update=True));
+"""
+# The picture of the ordinary way is a new <img>; ours are texts and attributes of the SVG.
+WATCH = """(root, [selector, key]) => {
+  const moves = (window.moves ||= {})[key] = [];
+  const seen = () => [...root.querySelectorAll(selector)].map(
+    shown => shown.src || shown.textContent + shown.getAttribute('aria-label')).join('|');
+  let begun = null, before = seen();
+  root.addEventListener('keydown', event => { begun = event.timeStamp; }, true);
+  new MutationObserver(() => {
+    const now = seen();
+    if (begun === null || now === before || !now) return;
+    before = now;
+    const from = begun;
+    begun = null;
+    requestAnimationFrame(() => {
+      const afterPaint = new MessageChannel();
+      afterPaint.port1.onmessage = () => moves.push(performance.now() - from);
+      afterPaint.port2.postMessage(null);
+    });
+  }).observe(root, { subtree: true, childList: true, attributes: true, characterData: true });
+}"""
+FRAMES = """root => new Promise(done => {
+  const times = [];
+  const frame = now => {
+    times.push(now);
+    if (times.length < 60) requestAnimationFrame(frame);
+    else done(times.slice(1).map((time, i) => time - times[i]));
+  };
+  root.querySelector('[aria-label^="Step forward"]').click();
+  requestAnimationFrame(frame);
+})"""
+
+
+def moves(page: Page, control: Locator, key: str) -> list[float]:
+    """Press the arrow keys on a control, two right, two left …; return each move's time."""
+    control.focus()
+    page.evaluate("key => { window.moves[key].length = 0; }", key)
+    for move in range(MOVES):
+        page.keyboard.press("ArrowRight" if move % 4 < 2 else "ArrowLeft")
+        page.wait_for_timeout(PAUSE)
+    page.wait_for_timeout(10 * PAUSE)
+    return page.evaluate("key => window.moves[key]", key)
+
+
+def course_with(cells: list[str], folder: Path) -> Path:
+    """Write a course whose first notebook has these cells."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+    path = folder / FIRST_NOTEBOOK
+    path.parent.mkdir()
+    nbformat.write(notebook, path)
+    return folder
+
+
+def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
+    """Yield what was moved, and the times in milliseconds."""
+    lab.open(FIRST_NOTEBOOK.as_posix())
+    lab.run_all()
+    assert not lab.surprises(), lab.surprises()
+    page = lab.page
+    widget, ordinary = page.locator(".agf").first, page.locator(".widget-interact").first
+    ordinary.locator("img").wait_for()
+    widget.evaluate(WATCH, [".agf-card", "ours"])
+    ordinary.evaluate(WATCH, ["img", "ordinary"])
+    step = widget.get_by_role("slider", name="step")
+    slider = widget.get_by_role("slider", name="input x")
+    yield "ours: step", moves(page, step, "ours")
+    step.press("End")
+    yield "ours: input, on the sweep", moves(page, slider, "ours")
+    # At x ≤ 0 the graph is another: nothing lies in the page for it until the kernel is asked.
+    yield "ours: input, through the kernel", list(through_the_kernel(page, slider))
+    yield (
+        "ordinary: interact + matplotlib",
+        moves(page, ordinary.get_by_role("slider"), "ordinary"),
+    )
+    step.press("Home")
+    yield "a frame of the animation", widget.evaluate(FRAMES)
+
+
+def through_the_kernel(page: Page, slider: Locator) -> Iterator[float]:
+    """Yield the times of moves across 0, on either side of which the graph is another."""
+    for move in range(MOVES):
+        value = -0.5 if move % 2 == 0 else 0.5
+        page.evaluate("() => { window.moves.ours.length = 0; }")
+        slider.evaluate(JUMP, value)
+        page.wait_for_function("() => window.moves.ours.length > 0")
+        yield page.evaluate("() => window.moves.ours[0]")
+        page.wait_for_timeout(6 * PAUSE)  # the sweeps for the new graph come meanwhile
+
+
+# A jump of the native slider, with the event that WATCH takes for the beginning.
+JUMP = """(slider, value) => {
+  const middle = (Number(slider.max)) / 2;
+  slider.value = Math.round(middle + value * middle / 3);
+  slider.dispatchEvent(new KeyboardEvent('keydown', { key: 'Tab', bubbles: true }));
+  slider.dispatchEvent(new Event('input', { bubbles: true }));
+}"""
+
+
+def ladder(rungs: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function whose graph has three nodes a rung, beside the input and the loss."""
+
+    def climb(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(rungs):
+            x = x.sin() + x.cos()
+        return x
+
+    return climb
+
+
+def layouts() -> Iterator[tuple[int, float]]:
+    """Yield numbers of nodes, and the milliseconds that their layout takes."""
+    for rungs in (3, 19, 66):
+        trace = trace_gradient_flow(ladder(rungs), torch.tensor(0.5))
+        words = script(trace)
+        yield len(trace.nodes), min(timed(lambda t=trace, w=words: layout(t, w)) for _ in range(5))
+
+
+def timed(call: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    call()
+    return (time.perf_counter() - begun) * 1e3
+
+
+def main() -> None:
+    """Measure, and print two tables."""
+    chromium = find_chromium()
+    if chromium is None:
+        raise SystemExit("No Chromium found: install it, or name it in the environment: CHROMIUM.")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        course = course_with([OURS, ORDINARY], folder)
+        with (
+            running_lab(course, folder / "home", "--port", "0") as server,
+            browsing(chromium) as (context, _),
+        ):
+            times = dict(measured(Lab(context.new_page(), server, folder)))
+    report(times)
+
+
+def report(times: dict[str, list[float]]) -> None:
+    table = Table("from key to painted frame", "moves seen", "median, ms", "p95, ms")
+    for name, found in times.items():
+        p95 = statistics.quantiles(found, n=20)[-1]
+        row = (str(len(found)), f"{statistics.median(found):.1f}", f"{p95:.1f}")
+        table.add_row(name, *row)
+    kernel = statistics.median(times["ours: input, through the kernel"])
+    ahead = statistics.median(times["ordinary: interact + matplotlib"]) / kernel
+    table.add_section()
+    table.add_row("ordinary / ours through the kernel", "", f"{ahead:.1f}×", "")
+    console = Console()
+    console.print(table)
+    placed = Table("nodes", "layout, ms")
+    for nodes, milliseconds in layouts():
+        placed.add_row(str(nodes), f"{milliseconds:.1f}")
+    console.print(placed)
+
+
+if __name__ == "__main__":
+    main()
