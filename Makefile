@@ -23,7 +23,7 @@ lab: $(INSTALLED)
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile.
 test: $(INSTALLED) $(COLABS)
 	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
-	    --nbval-cell-timeout=120 --numprocesses=2 --dist=loadfile
+	    --nbval-cell-timeout=120 --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests -m "not browser"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,10 +46,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-# They trace lines of Python, which can hang where torch.compile has run before (functionlab/lines).
+# They trace lines of Python, which hangs where torch.compile has run before (functionlab/lines.py).
 FIRST = ("test_function_lab.py", "test_function_lab_js.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that must have a process in which nothing has been compiled yet."""
-    items.sort(key=lambda item: item.path.name not in FIRST)
+    """Begin with what must have a process in which nothing is compiled yet, then the largest files.
+
+    Workers take files in this order where pytest-xdist is told not to reorder them.
+    """
+    size = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path]))

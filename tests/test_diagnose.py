@@ -96,18 +96,6 @@ def test_a_clean_report_says_what_was_examined() -> None:
     assert len(lines) == 1 + len(EXAMINED["standard"])
 
 
-@pytest.mark.parametrize("case", WITNESSES, ids=lambda case: f"{case.rule}: {case.what}")
-def test_every_report_is_data_text_and_safe_html(case) -> None:
-    diagnosis = diagnose(case.fn, case.inputs, **case.options)
-
-    assert json.loads(json.dumps(diagnosis.to_dict()))["findings"][0]["rule"] == case.rule
-    assert case.rule in str(diagnosis)
-    messages = [finding.message for finding in diagnosis.findings]
-    assert messages == [message.strip() for message in messages], "a sentence was cut off"
-    assert "0x" not in str(diagnosis), "an address changes from run to run"
-    assert "<lambda>" not in diagnosis._repr_html_()
-
-
 def test_raise_if_wrong_raises_the_report() -> None:
     with pytest.raises(WrongGradientError, match="constant-factor") as raised:
         diagnose(HalfSquare, (X,)).raise_if_wrong()

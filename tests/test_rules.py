@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
 from cases import LOOKALIKES, WITNESSES, Case
 
-from autograd_course import diagnose
+from autograd_course import Diagnosis, diagnose
 from autograd_course.doctor import RULES
 
 
@@ -15,11 +16,28 @@ def named(case: Case) -> str:
     return f"{case.rule}: {case.what}"
 
 
-@pytest.mark.parametrize("case", WITNESSES, ids=named)
-def test_a_wrong_function_is_named_by_its_rule_first(case: Case) -> None:
-    diagnosis = diagnose(case.fn, case.inputs, **case.options)
+@pytest.fixture(scope="module", params=WITNESSES, ids=named)
+def diagnosed(request: pytest.FixtureRequest) -> tuple[Case, Diagnosis]:
+    """Return a witness with its diagnosis, made once for the tests below."""
+    case = request.param
+    return case, diagnose(case.fn, case.inputs, **case.options)
+
+
+def test_a_wrong_function_is_named_by_its_rule_first(diagnosed: tuple[Case, Diagnosis]) -> None:
+    case, diagnosis = diagnosed
 
     assert [finding.rule for finding in diagnosis.findings][:1] == [case.rule], str(diagnosis)
+
+
+def test_every_report_is_data_text_and_safe_html(diagnosed: tuple[Case, Diagnosis]) -> None:
+    case, diagnosis = diagnosed
+
+    assert json.loads(json.dumps(diagnosis.to_dict()))["findings"][0]["rule"] == case.rule
+    assert case.rule in str(diagnosis)
+    messages = [finding.message for finding in diagnosis.findings]
+    assert messages == [message.strip() for message in messages], "a sentence was cut off"
+    assert "0x" not in str(diagnosis), "an address changes from run to run"
+    assert "<lambda>" not in diagnosis._repr_html_()
 
 
 @pytest.mark.parametrize("case", LOOKALIKES, ids=named)
