@@ -86,3 +86,15 @@ def showing(
     yield page
     page.close()
     assert not errors
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colors, from 1 to 21, as WCAG defines it."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(color: str) -> float:
+    channels = [float(c) / 255 for c in color.partition("(")[2].rstrip(")").split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -23,6 +23,16 @@ class ReLU(torch.autograd.Function):
         return grad_output * positive
 
 
+class RoundSTE(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output
+
+
 def loss(x: Tensor, y: Tensor) -> Tensor:
     return Square.apply(x) + ReLU.apply(y)
 

@@ -7,21 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from flows import RoundSTE
 from PIL import Image
 from torch import Tensor
 
 from autograd_course.visualize import TraceError
 from autograd_course.visualize.flow.compare import FlowComparison, compare_flows, places
-
-
-class RoundSTE(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.round()
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        return grad_output
 
 
 def without(w: Tensor, t: Tensor) -> Tensor:

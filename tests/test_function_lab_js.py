@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from barepage import running_browser, showing
+from barepage import contrast, showing
 from playwright.sync_api import Browser, Locator, Page, expect
 from torch import Tensor
 
@@ -28,12 +28,6 @@ def bent(x: Tensor, at: Tensor) -> Tensor:
     if x > at:
         return Square.apply(x)
     return x
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -303,17 +297,6 @@ def test_text_is_legible(browser: Browser, lab: FunctionLab, dark: bool) -> None
     assert len(pairs) > 40
     for ink, ground, text in pairs:
         assert contrast(ink, ground) >= 4.5, text
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted(luminance(color) for color in (one, other))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(color: str) -> float:
-    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @pytest.mark.parametrize("width", [360, 480, 1100])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from barepage import running_browser, showing
+from barepage import contrast, showing
 from flows import loss, transformer_block, two_and_three
 from playwright.sync_api import Browser, Locator, Page, expect
 from torch import nn
@@ -14,12 +14,6 @@ from autograd_course.visualize import GradientFlow, gradient_flow
 from autograd_course.visualize.flow.compare import compare_flows
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -491,17 +485,6 @@ def test_text_is_legible_on_its_card(browser: Browser, flow: GradientFlow, dark:
     assert len(pairs) == 18
     for ink, ground in pairs:
         assert contrast(ink, ground) >= 4.5
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted(luminance(color) for color in (one, other))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(color: str) -> float:
-    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_no_text_is_wider_than_its_card(browser: Browser) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from barepage import running_browser, showing
+from barepage import contrast, showing
 from playwright.sync_api import Browser, Locator, Page, expect
 from torch import Tensor
 from torch.autograd import Function
@@ -27,12 +27,6 @@ class Product(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         x, w = ctx.saved_tensors
         return g @ w, x.T @ g
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -208,17 +202,6 @@ def test_words_are_legible(browser: Browser, product: JacobianView, dark: bool) 
         )
     ground = "rgb(17, 17, 17)" if dark else "rgb(255, 255, 255)"
     assert min(contrast(color, ground) for color in colors) >= 4.5
-
-
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(color: str) -> float:
-    channels = [float(c) / 255 for c in color.partition("(")[2].rstrip(")").split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_nothing_is_cut_off_where_it_is_narrow(browser: Browser, product: JacobianView) -> None:

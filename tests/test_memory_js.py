@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from barepage import running_browser, showing
+from barepage import contrast, showing
 from memory_variants import FULL, SWISHES, batch, in_cycle
 from playwright.sync_api import Browser, Locator, Page, expect
 
@@ -13,12 +13,6 @@ from autograd_course.visualize.memory.widget import MemoryTimeline, memory_timel
 pytestmark = pytest.mark.browser
 
 VARIANTS = {**SWISHES, "on ctx": in_cycle}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -224,17 +218,6 @@ def test_text_is_legible(browser: Browser, timeline: MemoryTimeline, dark: bool)
     ground = "rgb(17, 17, 17)" if dark else "rgb(255, 255, 255)"
     assert min(contrast(ink, ground) for ink in inks) >= 4.5
     assert min(contrast("rgb(22, 25, 29)", fill) for fill in fills) >= 4.5
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted(luminance(color) for color in (one, other))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(color: str) -> float:
-    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_a_disposed_widget_is_gone_and_deaf(page: Page) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from barepage import running_browser, showing
+from barepage import showing
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograd_course.quizzes import load
@@ -13,12 +13,6 @@ pytestmark = pytest.mark.browser
 
 QUIZ = load("01")
 VJP, SEVERAL = QUIZ["vjp"], QUIZ["what-goes-where"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

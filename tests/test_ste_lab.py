@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from flows import RoundSTE
 from torch import Tensor
 from torch.autograd import Function
 
@@ -22,16 +23,6 @@ from autograd_course.visualize.stelab.surrogates import SURROGATES
 from autograd_course.visualize.stelab.task import points
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate
 from autograd_course.visualize.stelab.widget import STELab, ste_lab
-
-
-class RoundSTE(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.round()
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        return grad_output
 
 
 @pytest.fixture

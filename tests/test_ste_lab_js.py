@@ -6,32 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from barepage import running_browser, showing
+from barepage import showing
+from flows import RoundSTE
 from playwright.sync_api import Browser, Locator, Page, expect
-from torch import Tensor
-from torch.autograd import Function
 
 from autograd_course.visualize.stelab import race as racing
 from autograd_course.visualize.stelab.trace import WIDTHS
 from autograd_course.visualize.stelab.widget import STELab, ste_lab
 
 pytestmark = pytest.mark.browser
-
-
-class RoundSTE(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.round()
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        return grad_output
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -5,18 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from barepage import running_browser, showing
+from barepage import showing
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograd_course.visualize.tiles.widget import AttentionTiles, attention_tiles
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
 
 
 def made(**options: bool) -> AttentionTiles:
