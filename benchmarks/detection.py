@@ -2,7 +2,7 @@
 
     python benchmarks/detection.py
 
-Takes the wrong Functions of the test tables (tests/cases and tests/exercise_answers.py),
+Takes the wrong Functions of the test tables (tests/cases and tests/answers),
 each on its own inputs in float64. "Caught" means that gradcheck or gradgradcheck raises; "named"
 that the first finding of diagnose is the rule that stands in the table.
 """
@@ -23,8 +23,8 @@ from torch.autograd import Function, gradcheck, gradgradcheck
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from answers import WRONG
 from cases import WITNESSES
-from exercise_answers import WRONG
 
 from autograd_course import diagnose
 from autograd_course.grader import CATALOGUE, grade

@@ -17,8 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from answers import RIGHT
 from detection import leaf
-from exercise_answers import RIGHT
 from grading import milliseconds
 from reference_calls import REFERENCE_CALLS
 from rich.console import Console
@@ -27,6 +27,7 @@ from torch.autograd import Function, gradcheck, gradgradcheck
 
 from autograd_course import diagnose
 from autograd_course.grader import CATALOGUE
+from autograd_course.grader.exercise import FunctionExercise
 
 Call = tuple[Any, ...]
 
@@ -37,8 +38,9 @@ def subjects() -> Iterator[tuple[str, type[Function], list[Call], dict[str, Any]
         calls = [inputs for owner, inputs in REFERENCE_CALLS if owner is function]
         yield function.__name__, function, calls, {}
     for exercise in CATALOGUE.values():
-        declared = {"reference": exercise.reference, "surrogate": exercise.surrogate}
-        yield exercise.id, RIGHT[exercise.id], list(exercise.samples().values()), declared
+        if isinstance(exercise, FunctionExercise):
+            declared = {"reference": exercise.reference, "surrogate": exercise.surrogate}
+            yield exercise.id, RIGHT[exercise.id], list(exercise.samples().values()), declared
 
 
 def checked(function: type[Function], calls: list[Call]) -> None:

@@ -9,58 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from made import leaf, make, price, squaring
 from torch import Tensor
-from torch.autograd import Function, gradcheck
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd import gradcheck
 from torch.nn.functional import gelu, relu6
-from torch.utils._python_dispatch import TorchDispatchMode
-
-
-def make(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Function]:
-    """A Function from two lambdas."""
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type("Made", (Function,), methods)
-
-
-def squaring(backward: Callable[[Tensor, Tensor], Tensor]) -> type[Function]:
-    """y = x², with ``backward(x, g)``."""
-
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x * x
-
-    return make(forward, lambda ctx, g: backward(ctx.saved_tensors[0], g))
-
-
-def leaf(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.tensor(values, dtype=dtype, requires_grad=True)
-
-
-class CountOperations(TorchDispatchMode):
-    total = 0
-
-    def __torch_dispatch__(
-        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.total += operation is not torch.ops.aten.detach.default
-        return operation(*args, **(kwargs or {}))
-
-
-def price(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[int, int, int]:
-    """Operations forward, operations backward, bytes kept for each element."""
-    kept: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        kept[tensor.data_ptr()] = tensor.nbytes
-        return tensor
-
-    with CountOperations() as forward, saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = f(*inputs)
-    g = torch.ones_like(y)
-    with CountOperations() as backward:
-        torch.autograd.grad(y, inputs, g)
-    return forward.total, backward.total, sum(kept.values()) // inputs[0].numel()
-
 
 # When to write one
 

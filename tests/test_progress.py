@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exercise_answers import RIGHT, SOLVED
+from answers.lesson_01 import RIGHT, SOLVED
 from filelock import FileLock
 
 from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store

@@ -63,6 +63,10 @@ STUBBED = {
         "def f():\n\t### BEGIN SOLUTION\n\treturn 1\n\t### END SOLUTION\n",
         "def f():\n\t# YOUR CODE HERE\n\traise NotImplementedError\n",
     ),
+    "the top level of a cell keeps running": (
+        "rule = ...\n### BEGIN SOLUTION\nrule = 'saved-twice'\n### END SOLUTION\nprint(rule)\n",
+        "rule = ...\n# YOUR CODE HERE\nprint(rule)\n",
+    ),
     "no region": ("y = 1\n", "y = 1\n"),
 }
 

@@ -6,6 +6,9 @@ A region is replaced by a stub at the indentation of its markers::
         ### BEGIN SOLUTION                      # YOUR CODE HERE
         return 2 * x * grad_output      →       raise NotImplementedError
         ### END SOLUTION
+
+At the top level of a cell only the comment stays, since the cell must run: what the learner is to
+replace there stands before the region, as in ``rule = ...``.
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ def cut(source: str, path: Path, first_line: int = 1) -> str:
     """Return ``source`` with every region replaced by the stub."""
     lines = source.splitlines()
     for region in reversed(find_regions(source, path, first_line)):
-        lines[region.begin : region.end + 1] = [region.indent + line for line in STUB]
+        stub = STUB if region.indent else STUB[:1]
+        lines[region.begin : region.end + 1] = [region.indent + line for line in stub]
     return "\n".join(lines)
 
 

@@ -1,56 +1,52 @@
-"""What an exercise is."""
+"""What an exercise is, and the kinds there are."""
 
 from __future__ import annotations
 
 import inspect
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from autograd_course.doctor import Finding
+from autograd_course.grader.verdict import Verdict
 
 Sampler = Callable[[torch.Generator], tuple[Any, ...]]
 Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | None]
+Trial = Callable[[Callable[..., Any]], Verdict | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One exercise: what is asked, and how an answer is judged.
+    """What all exercises have.
 
-    ``id`` is kebab-case and is what a learner passes to ``grade`` and ``hint``. ``reference`` is a
-    differentiable callable with the arguments of the Function that is asked for; its values and its
-    own autograd are the truth. ``samplers`` draw the inputs: each is ``rng -> inputs`` for one kind
-    of use (a shape, an optional argument left out …), named by its key, the plainest first.
-    ``intentional`` names rules that are by design, ``asked`` rules whose finding fails the answer
-    even where its severity is only a warning. ``checks`` look, once the gradients are right, for
-    what only this exercise asks: each is ``(Function, inputs) -> Finding | None``. ``bounds`` says
-    in words what the checks ask. ``hints`` are three, from a nudge to nearly the answer. ``read``
-    names the section of the lesson to reread.
+    ``id`` is kebab-case and is what a learner passes to ``grade`` and ``hint``. ``bounds`` says in
+    words what is asked beyond right values. ``hints`` are three, from a nudge to nearly the answer.
+    ``read`` names the section of the lesson to reread.
     """
 
     id: str
     lesson: str
     title: str
     points: int
-    reference: Callable[..., Any]
-    samplers: Mapping[str, Sampler]
     hints: tuple[str, str, str]
     read: str
-    surrogate: Callable[..., Any] | None = None
-    intentional: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
     bounds: str = ""
 
-    @property
-    def signature(self) -> str:
-        """The first line of the forward that is asked for, as in ``forward(ctx, x)``."""
-        parameters = inspect.signature(self.reference).parameters.values()
-        plain = (p.replace(annotation=inspect.Parameter.empty) for p in parameters)
-        return f"forward(ctx, {', '.join(str(p) for p in plain)})"
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled(Exercise):
+    """An exercise whose answer is compared with a reference on random inputs.
+
+    ``reference`` has the arguments of what is asked for. ``samplers`` draw the inputs: each is
+    ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), named by its
+    key, the plainest first.
+    """
+
+    reference: Callable[..., Any]
+    samplers: Mapping[str, Sampler]
 
     def samples(self) -> dict[str, tuple[Any, ...]]:
         """Draw the inputs of every sampler: the same ones each time, whatever the random state."""
@@ -59,3 +55,62 @@ class Exercise:
             name: draw(torch.Generator().manual_seed(seed + i))
             for i, (name, draw) in enumerate(self.samplers.items())
         }
+
+    @property
+    def arguments(self) -> str:
+        """The arguments that are asked for, as in ``x, ceiling=6.0``."""
+        parameters = inspect.signature(self.reference).parameters.values()
+        plain = (p.replace(annotation=inspect.Parameter.empty) for p in parameters)
+        return ", ".join(map(str, plain))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionExercise(Sampled):
+    """A ``torch.autograd.Function`` is to be written.
+
+    The values of ``reference`` and its own autograd are the truth; of a straight-through estimator
+    the autograd of ``surrogate``, a callable with the same arguments, is. ``intentional`` names
+    rules that are by design, ``asked`` rules whose finding fails the answer even where its severity
+    is only a warning. ``double_backward`` asks for right second derivatives too. ``checks`` look,
+    once the gradients are right, for what only this exercise asks: each is
+    ``(Function, inputs) -> Finding | None``.
+    """
+
+    surrogate: Callable[..., Any] | None = None
+    intentional: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    double_backward: bool | None = None
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """The first line of the forward that is asked for, as in ``forward(ctx, x)``."""
+        return f"forward(ctx, {self.arguments})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutineExercise(Sampled):
+    """A plain function is to be written, such as a Hessian-vector product or a training run.
+
+    Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``trials`` are
+    experiments with it, run once the results are right: each is ``routine -> Verdict | None``.
+    An exercise with trials only has no samplers. ``seconds`` is the time that each call or trial
+    may take; ``None`` is the grader's usual limit.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    rtol: float = 1e-7
+    atol: float = 1e-9
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamingExercise(Exercise):
+    """The rule that a given Function breaks is to be named.
+
+    ``rule`` is its name. ``but`` says of other names why they do not fit: what the patient would
+    do if they did, and what it does instead.
+    """
+
+    rule: str
+    but: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any
 from torch.autograd import Function
 
 
-def is_unfinished(error: BaseException, answer: type[Function]) -> bool:
+def is_unfinished(error: BaseException, answer: Any) -> bool:
     """Whether a stub raised ``error``, or torch did for a method that is missing.
 
     A compiled operation may raise NotImplementedError too, but not by a ``raise`` statement.
@@ -24,13 +24,13 @@ def is_unfinished(error: BaseException, answer: type[Function]) -> bool:
     return _raises_here(error) and (_is_own(frame, answer) or _is_base(frame))
 
 
-def told(method: str, error: BaseException, answer: type[Function]) -> str:
+def told(method: str, error: BaseException, answer: Any) -> str:
     """Return one sentence: which method raised what, and the learner's own line."""
     said = str(error).strip().partition("\n")[0] or "without a message"
     return f"{method} raised {type(error).__name__}: {said}{place(error, answer)}."
 
 
-def place(error: BaseException, answer: type[Function]) -> str:
+def place(error: BaseException, answer: Any) -> str:
     """Return the last line of the answer's own code in the traceback, as `` (line 3: `…`)``."""
     own = [
         (frame.f_code.co_filename, line)
@@ -53,7 +53,7 @@ def _raises_here(error: BaseException) -> bool:
     return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
 
 
-def _is_own(frame: FrameType, answer: type[Function]) -> bool:
+def _is_own(frame: FrameType, answer: Any) -> bool:
     return frame.f_code.co_filename in set(_files(answer))
 
 
@@ -61,10 +61,17 @@ def _is_base(frame: FrameType) -> bool:
     return frame.f_code.co_filename == inspect.getfile(Function)
 
 
-def _files(answer: type[Function]) -> Iterator[str]:
-    """Yield the files, or notebook cells, that hold the answer's methods."""
-    for cls in answer.__mro__[: answer.__mro__.index(Function)]:
-        for member in vars(cls).values():
-            code: Any = getattr(inspect.unwrap(getattr(member, "__func__", member)), "__code__", 0)
-            if code:
-                yield code.co_filename
+def _files(answer: Any) -> Iterator[str]:
+    """Yield the files, or notebook cells, of the answer: of a function, or a class's methods."""
+    for part in _parts(answer):
+        code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
+        if code:
+            yield code.co_filename
+
+
+def _parts(answer: Any) -> Iterator[Any]:
+    if not isinstance(answer, type):
+        yield answer
+    else:
+        for cls in answer.__mro__[: answer.__mro__.index(Function)]:
+            yield from vars(cls).values()

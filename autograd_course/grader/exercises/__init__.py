@@ -8,18 +8,18 @@ from typing import Any
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import lesson_01
 
-LESSONS: Mapping[str, str] = MappingProxyType({lesson_01.LESSON: lesson_01.TITLE})
+MODULES = (lesson_01,)
+LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 
 
-def _catalogue(*lessons: tuple[Exercise, ...]) -> Mapping[str, Exercise]:
-    exercises = [exercise for lesson in lessons for exercise in lesson]
+def _catalogue(exercises: list[Exercise]) -> Mapping[str, Exercise]:
     catalogue = {exercise.id: exercise for exercise in exercises}
     if len(catalogue) < len(exercises):
         raise ValueError("two exercises of the catalogue have the same id")
     return MappingProxyType(catalogue)
 
 
-CATALOGUE = _catalogue(lesson_01.EXERCISES)
+CATALOGUE = _catalogue([exercise for module in MODULES for exercise in module.EXERCISES])
 
 
 class UnknownExerciseError(LookupError):

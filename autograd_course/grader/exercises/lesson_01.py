@@ -11,7 +11,7 @@ from autograd_course.grader.checks import (
     no_tensor_on_ctx,
     saves_only_outputs,
 )
-from autograd_course.grader.exercise import Exercise, Sampler
+from autograd_course.grader.exercise import FunctionExercise, Sampler
 from autograd_course.grader.exercises.lesson_01_repairs import REPAIRS
 from autograd_course.grader.sampling import around, normal, positive, shaped
 
@@ -80,8 +80,8 @@ LINEAR_INPUTS: Mapping[str, Sampler] = {
     "no leading axis": lambda rng: (normal(rng, 3), normal(rng, 2, 3), normal(rng, 2)),
 }
 
-WRITE: tuple[Exercise, ...] = (
-    Exercise(
+WRITE: tuple[FunctionExercise, ...] = (
+    FunctionExercise(
         id="square",
         lesson=LESSON,
         title="Square",
@@ -102,7 +102,7 @@ WRITE: tuple[Exercise, ...] = (
             no_tensor_on_ctx,
         ),
     ),
-    Exercise(
+    FunctionExercise(
         id="scaled-sigmoid",
         lesson=LESSON,
         title="Scaled sigmoid",
@@ -121,7 +121,7 @@ WRITE: tuple[Exercise, ...] = (
         checks=(backward_is_a_formula, no_tensor_on_ctx, saves_only_outputs),
         bounds="nothing but the output is kept for backward",
     ),
-    Exercise(
+    FunctionExercise(
         id="weighted-sum",
         lesson=LESSON,
         title="Weighted sum",
@@ -142,7 +142,7 @@ WRITE: tuple[Exercise, ...] = (
             no_tensor_on_ctx,
         ),
     ),
-    Exercise(
+    FunctionExercise(
         id="clipped-relu",
         lesson=LESSON,
         title="Clipped ReLU",
@@ -165,7 +165,7 @@ WRITE: tuple[Exercise, ...] = (
         ),
         bounds="the gradient at exactly 0 and at exactly the ceiling is 1",
     ),
-    Exercise(
+    FunctionExercise(
         id="linear",
         lesson=LESSON,
         title="Linear with optional bias",
@@ -189,7 +189,7 @@ WRITE: tuple[Exercise, ...] = (
             no_tensor_on_ctx,
         ),
     ),
-    Exercise(
+    FunctionExercise(
         id="to-polar",
         lesson=LESSON,
         title="To polar coordinates",
@@ -214,4 +214,4 @@ WRITE: tuple[Exercise, ...] = (
     ),
 )
 
-EXERCISES: tuple[Exercise, ...] = (*WRITE, *REPAIRS)
+EXERCISES: tuple[FunctionExercise, ...] = (*WRITE, *REPAIRS)

@@ -1,17 +1,19 @@
 """The repairs of lesson 01: five Functions with one fault each."""
 
-import functools
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from autograd_course.grader.checks import backward_is_a_formula, slope_within
-from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around, normal, positive, shaped
 
-repair = functools.partial(
-    Exercise, lesson="01_template", points=1, checks=(backward_is_a_formula,)
-)
+
+def repair(**described: Any) -> FunctionExercise:
+    """Return an exercise of one point in which a broken backward is to be repaired."""
+    usual = {"lesson": "01_template", "points": 1, "checks": (backward_is_a_formula,)}
+    return FunctionExercise(**{**usual, **described})
 
 
 def cube(x: Tensor) -> Tensor:
@@ -44,9 +46,9 @@ def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
     return around(rng, (0.0,), *shape)
 
 
-REPAIRS: tuple[Exercise, ...] = (
+REPAIRS: tuple[FunctionExercise, ...] = (
     repair(
-        "repair-cube",
+        id="repair-cube",
         title="Repair: cube",
         reference=cube,
         samplers=shaped(normal),
@@ -60,7 +62,7 @@ REPAIRS: tuple[Exercise, ...] = (
         read='lesson 01, "What backward is asked for"',
     ),
     repair(
-        "repair-multiply",
+        id="repair-multiply",
         title="Repair: multiply",
         reference=multiply,
         samplers=shaped(normal, count=2),
@@ -74,7 +76,7 @@ REPAIRS: tuple[Exercise, ...] = (
         read='lesson 01, "Several inputs, several outputs"',
     ),
     repair(
-        "repair-mean",
+        id="repair-mean",
         title="Repair: mean",
         reference=mean,
         samplers={
@@ -93,7 +95,7 @@ REPAIRS: tuple[Exercise, ...] = (
         read='lesson 01, "What backward is asked for"',
     ),
     repair(
-        "repair-absolute",
+        id="repair-absolute",
         title="Repair: absolute value",
         reference=absolute,
         checks=(backward_is_a_formula, slope_within(-1.0, 1.0, at=0.0)),
@@ -114,7 +116,7 @@ REPAIRS: tuple[Exercise, ...] = (
         read='lesson 01, "From the formula to the proof"',
     ),
     repair(
-        "repair-power",
+        id="repair-power",
         title="Repair: power",
         reference=power,
         samplers={

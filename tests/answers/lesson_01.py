@@ -1,35 +1,18 @@
-"""Answers to the exercises: right ones, and wrong ones of the kinds that people hand in."""
+"""Answers to the exercises of lesson 01."""
 
 from __future__ import annotations
 
-import linecache
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+import math
+from typing import Any
 
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from answers.making import Spoiling, Wrong, solved
 from autograd_course import functions
-from autograd_course.authoring.percent import read
 
-SOLUTION = Path(__file__).parent.parent / "solutions" / "01_template.py"
-
-
-def solutions() -> dict[str, Any]:
-    """Run the class definitions of the solved notebook; return what they define, by name."""
-    defined: dict[str, Any] = {}
-    for cell in read(SOLUTION).cells:
-        if cell.is_code and cell.source.startswith(("import", "class")):
-            definitions, filename = cell.source.partition("\n\n\n")[0], f"<solution:{cell.line}>"
-            lines = definitions.splitlines(keepends=True)
-            linecache.cache[filename] = (len(definitions), None, lines, filename)
-            exec(compile(definitions, filename, "exec"), defined)
-    return {name: value for name, value in defined.items() if isinstance(value, type)}
-
-
-SOLVED = solutions()
+SOLVED = solved("01_template")
 RIGHT = {
     "square": SOLVED["Square"],
     "scaled-sigmoid": SOLVED["ScaledSigmoid"],
@@ -123,33 +106,8 @@ ALSO_RIGHT = {
 }
 
 
-class Wrong(NamedTuple):
-    """A wrong answer to an exercise, what is wrong with it, and the rule that must speak."""
-
-    exercise: str
-    mistake: str
-    rule: str
-    answer: type[Function]
-
-
-def spoiled(exercise: str, **methods: Callable[..., Any]) -> type[Function]:
-    """Return the right answer with some of its methods replaced."""
-    right = RIGHT[exercise]
-    return type(right.__name__, (right,), {k: staticmethod(v) for k, v in methods.items()})
-
-
-def backward(exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
-    """Return the right answer with this backward; it gets the saved tensors after ctx."""
-
-    def method_with_ctx(ctx: Any, *grads: Any) -> Any:
-        return method(ctx, *ctx.saved_tensors, *grads)
-
-    return Wrong(exercise, mistake, rule, spoiled(exercise, backward=method_with_ctx))
-
-
-def forward(exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
-    """Return the right answer with this forward."""
-    return Wrong(exercise, mistake, rule, spoiled(exercise, forward=method))
+spoiling = Spoiling(RIGHT)
+backward, forward = spoiling.backward, spoiling.forward
 
 
 class KeptInAGlobal(Function):
@@ -451,4 +409,24 @@ WRONG = [
         "wrong-arity",
         lambda ctx, x, g: (ctx.exponent * x ** (ctx.exponent - 1) * g, g),
     ),
+]
+
+
+def double(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+KNOWN = [
+    ("square", (double(-3, 0.5),), double(9, 0.25)),
+    ("scaled-sigmoid", (double(0, math.log(3)), 2.0, 1.0), double(1, 1.5)),
+    ("weighted-sum", (double(1, 1), double(3, 3), double(0.25, 1)), double(2.5, 1)),
+    ("clipped-relu", (double(-1, 0.5, 7), 6.0), double(0, 0.5, 6)),
+    ("linear", (double(1, 2), double(3, 4).reshape(1, 2), double(10)), double(21)),
+    ("linear", (double(1, 2), double(3, 4).reshape(1, 2)), double(11)),
+    ("repair-cube", (double(-2),), double(-8)),
+    ("repair-multiply", (double(-2), double(3)), double(-6)),
+    ("repair-mean", (double(1, 2, 6).reshape(1, 3),), double(3)),
+    ("repair-absolute", (double(-2, 3),), double(2, 3)),
+    ("repair-power", (double(4), 0.5), double(2)),
+    ("to-polar", (double(-1), double(1)), (double(math.sqrt(2)), double(0.75 * math.pi))),
 ]

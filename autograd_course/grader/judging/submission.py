@@ -7,11 +7,11 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor.running.calls import takes_ctx
-from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
 
-def submission_problem(exercise: Exercise, answer: Any) -> Verdict | None:
+def submission_problem(exercise: FunctionExercise, answer: Any) -> Verdict | None:
     """Return one sentence on an answer that is no Function class, or ``None`` where it is one."""
     call = f'grade("{exercise.id}", YourClass)'
     if answer is None or answer is ...:
@@ -29,7 +29,7 @@ def submission_problem(exercise: Exercise, answer: Any) -> Verdict | None:
 
 
 def signature_problem(
-    exercise: Exercise, answer: type[Function], inputs: tuple[Any, ...]
+    exercise: FunctionExercise, answer: type[Function], inputs: tuple[Any, ...]
 ) -> Verdict | None:
     """Return one sentence on a forward that does not take these arguments.
 

@@ -1,0 +1,31 @@
+"""What all checks share: one call of an answer, and a finding with words of the exercise's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.doctor import RULES, Finding
+from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.grader.judging.passes import applied as called
+from autograd_course.grader.judging.passes import differentiable
+
+
+def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
+    """Return a finding under one of the doctor's rules, with a hint of the exercise's own."""
+    known = RULES[rule]
+    return Finding(rule, known.severity, message, evidence, hint, known.lesson)
+
+
+def applied(function: type[Function], inputs: tuple[Any, ...]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tensors given and the tensors returned by one call."""
+    given = differentiable(inputs)
+    outputs = [out for out in as_tuple(called(function, given)) if isinstance(out, Tensor)]
+    return [tensor for tensor in given if isinstance(tensor, Tensor)], outputs
+
+
+def storage(tensor: Tensor) -> int:
+    """Return what tells one tensor's memory from another's."""
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,81 @@
+"""How an answer goes about it: what it does to ctx, and who computes the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.doctor import Finding
+from autograd_course.doctor.running.operations import Recording, memory
+from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.exercise import Check
+
+
+def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that tensors are kept by ``save_for_backward``, not as attributes of ``ctx``."""
+    _, outputs = applied(function, inputs)
+    for name, value in vars(outputs[0].grad_fn).items():
+        if memory([value]):
+            return found(
+                "tensor-on-ctx",
+                f"ctx.{name} holds a tensor that PyTorch does not know of: it is neither checked "
+                "for later changes in place nor freed after backward.",
+                {"attribute": name},
+                "Hand tensors to ctx.save_for_backward; attributes of ctx are for numbers, shapes "
+                "and flags.",
+            )
+    return None
+
+
+def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that backward computes the gradient itself and does not let autograd do it.
+
+    In an ordinary backward pass grad mode is off and nothing is saved for a further one; a backward
+    that records operations of its own to differentiate them gives itself away by what it saves.
+    """
+    _, outputs = applied(function, inputs)
+    recorded: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        recorded.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+    if not recorded:
+        return None
+    return found(
+        "unneeded-function",
+        "backward records operations and lets autograd differentiate them: without the Function, "
+        "autograd would do the same.",
+        {},
+        "Write down the derivative as a formula in the saved tensors and grad_output.",
+    )
+
+
+def without(*operations: str, use: str) -> Check:
+    """Return a check that forward and backward run none of these operations.
+
+    The operations that really run are watched, so another name for a built-in hides nothing:
+    ``operations`` are PyTorch's own names of them (``gelu``, ``logsumexp``), in forward and
+    backward. ``use`` says what to use in their place.
+    """
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        with Recording() as recording:
+            _, outputs = applied(function, inputs)
+            torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+        for name in recording.names:
+            if name in operations:
+                return found(
+                    "unneeded-function",
+                    f"The built-in {name} does the work; this exercise asks you to.",
+                    {"operation": name},
+                    f"Use {use}.",
+                )
+        return None
+
+    return check

@@ -1,0 +1,62 @@
+"""Gradients where no derivative exists."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.doctor import Finding
+from autograd_course.grader.checks.calling import found
+from autograd_course.grader.exercise import Check
+from autograd_course.grader.judging.passes import differentiable
+
+
+def slope_within(low: float, high: float, at: float) -> Check:
+    """Return a check that the gradient at a kink is a slope between those of its two sides."""
+
+    def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
+        got = float(_gradient(function.apply, (torch.tensor([at], dtype=torch.float64),))[1])
+        if low <= got <= high:
+            return None
+        return _off_convention(f"any slope from {low:g} to {high:g}", at, got)
+
+    return check
+
+
+def gradient_at(reference: Any, *inputs: Any) -> Check:
+    """Return a check that asks for the reference's own gradient at ``inputs``: on its kinks."""
+    names = list(inspect.signature(reference).parameters)[1:]
+    given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
+    others = f" (with {given})" if given else ""
+
+    def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
+        points, expected = _gradient(reference, inputs)
+        actual = _gradient(function.apply, inputs)[1]
+        for at, right, got in zip(*(t.tolist() for t in (points, expected, actual)), strict=True):
+            if right != got:
+                return _off_convention(f"{right:g}{others}", at, got)
+        return None
+
+    return check
+
+
+def _off_convention(asked: str, at: float, got: float) -> Finding:
+    return found(
+        "kink-convention",
+        f"at exactly x = {at:g} the gradient is {got:g}; this exercise asks for {asked} there. "
+        "Everywhere else it is right.",
+        {"at": at, "actual": got},
+        "At a kink no derivative exists, so the author chooses. What does your formula give "
+        "there, and is every comparison in it meant to include the bound?",
+    )
+
+
+def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """Return the first input, a vector, and the gradient of the summed output there."""
+    given = differentiable(inputs)
+    (gradient,) = torch.autograd.grad(call(*given).sum(), given[0])
+    return given[0].detach(), gradient

@@ -1,0 +1,85 @@
+"""Results beside those of a reference: number, type, shape, dtype, then values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MISSING_RETURN = "Is the return statement missing?"
+RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that says it, a hint, and for a value its index and the two numbers."""
+
+    message: str
+    hint: str = "Work the forward formula out by hand for one element and compare."
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+def difference(
+    actual: tuple[Any, ...],
+    expected: tuple[Any, ...],
+    what: str = "forward",
+    rtol: float = RTOL,
+    atol: float = ATOL,
+) -> Difference | None:
+    """Return the first difference between results and those asked for, ``None`` without one.
+
+    ``what`` names in the message where the results come from.
+    """
+    if len(actual) != len(expected):
+        return Difference(f"{what} returns {len(actual)} values; asked for is {len(expected)}.")
+    for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
+        name = what if len(expected) == 1 else f"output {number} of {what}"
+        if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
+            return found
+    return None
+
+
+def _tensor(value: Any) -> Any:
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
+
+
+def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) -> Difference | None:
+    if not isinstance(got, Tensor):
+        message = f"{name} is {_described(got)}; a tensor is asked for."
+        return Difference(message, MISSING_RETURN) if got is None else Difference(message)
+    if got.shape != right.shape:
+        shapes = {"expected": tuple(right.shape), "actual": tuple(got.shape)}
+        message = f"{name} has shape {shapes['actual']}; {shapes['expected']} is asked for."
+        return Difference(message, evidence=shapes)
+    if got.dtype != right.dtype:
+        return Difference(f"{name} has dtype {got.dtype}; {right.dtype} is asked for.")
+    return _value_difference(name, got.detach(), right.detach(), rtol, atol)
+
+
+def _value_difference(
+    name: str, got: Tensor, right: Tensor, rtol: float, atol: float
+) -> Difference | None:
+    """Return the difference at the element that is farthest off, NaN before all others."""
+    close = torch.isclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
+    if bool(close.all()):
+        return None
+    error = (got - right if got.dtype != torch.bool else got ^ right).abs().double()
+    error = error.nan_to_num(nan=float("inf")).masked_fill(close, -1)
+    index = tuple(int(i) for i in torch.unravel_index(error.argmax(), right.shape))
+    return Difference(
+        f"{name} is wrong at {int((~close).sum())} of {close.numel()} elements.",
+        evidence={
+            "input": name,
+            "index": list(index),
+            "shape": tuple(right.shape),
+            "expected": right[index].item(),
+            "actual": got[index].item(),
+        },
+    )
+
+
+def _described(value: Any) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"

@@ -1,0 +1,15 @@
+"""Answers to the exercises: right ones, and wrong ones of the kinds that people hand in.
+
+Each lesson's module has five tables: ``SOLVED``, what its solved notebook defines; ``RIGHT``, by
+exercise; ``ALSO_RIGHT``, other right answers, ``{what is different: (exercise, answer)}``;
+``WRONG``; and ``KNOWN``, values that the references must give, ``(exercise, inputs, output)``.
+"""
+
+from answers import lesson_01
+
+LESSONS = (lesson_01,)
+
+RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}
+ALSO_RIGHT = {what: right for lesson in LESSONS for what, right in lesson.ALSO_RIGHT.items()}
+WRONG = [wrong for lesson in LESSONS for wrong in lesson.WRONG]
+KNOWN = [known for lesson in LESSONS for known in lesson.KNOWN]

@@ -1,0 +1,66 @@
+"""What the tables of answers are made of."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch.autograd import Function
+
+from autograd_course.authoring.percent import read
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+DEFINING = ("import", "from", "class", "def")
+
+
+class Wrong(NamedTuple):
+    """A wrong answer to an exercise, what is wrong with it, and the rule that must speak.
+
+    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence that must be said.
+    """
+
+    exercise: str
+    mistake: str
+    rule: str
+    answer: Any
+
+
+@cache
+def solved(lesson: str) -> dict[str, Any]:
+    """Run the definitions of a lesson's solved notebook; return what they define, by name."""
+    defined: dict[str, Any] = {}
+    for cell in read(SOLUTIONS / f"{lesson}.py").cells:
+        if cell.is_code and cell.source.startswith(DEFINING):
+            definitions, filename = cell.source.partition("\n\n\n")[0], f"<{lesson}:{cell.line}>"
+            lines = definitions.splitlines(keepends=True)
+            linecache.cache[filename] = (len(definitions), None, lines, filename)
+            exec(compile(definitions, filename, "exec"), defined)
+    return defined
+
+
+def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Function]:
+    """Return a right answer with some of its methods replaced."""
+    return type(right.__name__, (right,), {k: staticmethod(v) for k, v in methods.items()})
+
+
+class Spoiling:
+    """Makes wrong answers from the right ones of a lesson, by replacing one method."""
+
+    def __init__(self, right: dict[str, Any]) -> None:
+        self.right = right
+
+    def backward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+        """Return the right answer with this backward; it gets the saved tensors after ctx."""
+
+        def method_with_ctx(ctx: Any, *grads: Any) -> Any:
+            return method(ctx, *ctx.saved_tensors, *grads)
+
+        answer = spoiled(self.right[exercise], backward=method_with_ctx)
+        return Wrong(exercise, mistake, rule, answer)
+
+    def forward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+        """Return the right answer with this forward."""
+        return Wrong(exercise, mistake, rule, spoiled(self.right[exercise], forward=method))
