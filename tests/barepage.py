@@ -18,10 +18,11 @@ window.state = STATE;
 window.saved = [];
 window.model = {
   get: name => state[name],
-  set: (name, value) => {
-    if (state[name] === value) return;
-    state[name] = value;
-    (listeners[`change:${name}`] || []).forEach(heard => heard());
+  set: (told, value) => {
+    const all = typeof told === 'string' ? {[told]: value} : told; // several, as one message brings
+    const changed = Object.keys(all).filter(name => state[name] !== all[name]);
+    for (const name of changed) state[name] = all[name];
+    for (const name of changed) (listeners[`change:${name}`] || []).forEach(heard => heard());
   },
   save_changes: () => saved.push(structuredClone(state)),
   on: (event, heard) => (listeners[event] ||= []).push(heard),

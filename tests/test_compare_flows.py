@@ -65,18 +65,18 @@ def test_the_last_step_is_the_last_of_all() -> None:
 
 
 def test_a_slider_moves_its_input_in_all_flows(pair: FlowComparison) -> None:
-    slider = pair.story["sliders"][0]
+    slider = pair.numbers["sliders"][0]
     frame = pair.sweeps[0]["frames"][slider["index"]]
 
     assert slider["name"] == "w"
-    assert [list(texts) for texts in frame] == [list(f["texts"]) for f in pair.story["flows"]]
+    assert frame == pair.numbers["texts"]
 
 
 def test_moving_an_input_traces_all_anew(pair: FlowComparison) -> None:
     pair.inputs = {"w": -2.0}
 
     assert "∂ of w: 0 without STE; -10 with STE" in repr(pair)
-    assert pair.story["answers"] == {"w": -2.0, "t": 3.0}
+    assert pair.numbers["answers"] == {"w": -2.0, "t": 3.0}
 
 
 def test_the_picture_is_one_and_the_same_bytes_each_time(pair: FlowComparison) -> None:

@@ -22,7 +22,7 @@ def flow() -> GradientFlow:
 
 def slider(flow: GradientFlow, name: str) -> dict:
     """Return a slider, with the texts that wait for each of its values as ``frames``."""
-    told = zip(flow.story["sliders"], flow.sweeps, strict=True)
+    told = zip(flow.numbers["sliders"], flow.sweeps, strict=True)
     return next({**sweep, **slider} for slider, sweep in told if slider["name"] == name)
 
 
@@ -67,14 +67,14 @@ def test_a_sweep_holds_what_the_picture_says_at_each_value(flow: GradientFlow) -
     assert filled(card(flow, "x")["gradient"], frame) == "-2"
     assert filled(card(flow, "loss")["value"], frame) == "4"
     assert sweep["values"][sweep["index"]] == 2.0
-    assert sweep["frames"][sweep["index"]] == flow.story["texts"]
+    assert sweep["frames"][sweep["index"]] == flow.numbers["texts"]
 
 
 def test_moving_an_input_traces_anew(flow: GradientFlow) -> None:
     flow.step = 10
     flow.inputs = {"x": -1.0, "y": 0.5}
 
-    assert filled(card(flow, "loss")["value"], flow.story["texts"]) == "1.5"
+    assert filled(card(flow, "loss")["value"], flow.numbers["texts"]) == "1.5"
     assert slider(flow, "y")["values"][slider(flow, "y")["index"]] == 0.5
     assert flow.step == 10
 
@@ -82,7 +82,7 @@ def test_moving_an_input_traces_anew(flow: GradientFlow) -> None:
 def test_a_range_can_be_chosen() -> None:
     flow = gradient_flow(loss, *two_and_three(), sweep={"y": (0, 6)})
 
-    (only,) = flow.story["sliders"]
+    (only,) = flow.numbers["sliders"]
     assert (only["name"], only["values"][0], only["values"][-1]) == ("y", 0, 6)
 
 
@@ -93,14 +93,14 @@ def test_a_range_may_leave_the_value_out() -> None:
 
 
 def test_sliders_can_be_left_out() -> None:
-    assert gradient_flow(loss, *two_and_three(), sweep=False).story["sliders"] == []
+    assert gradient_flow(loss, *two_and_three(), sweep=False).numbers["sliders"] == []
 
 
 def test_a_large_graph_and_a_tensor_have_no_slider() -> None:
     block, x = transformer_block()
 
-    assert gradient_flow(block, x).story["sliders"] == []
-    assert gradient_flow(torch.sum, torch.ones(3)).story["sliders"] == []
+    assert gradient_flow(block, x).numbers["sliders"] == []
+    assert gradient_flow(torch.sum, torch.ones(3)).numbers["sliders"] == []
 
 
 def test_sliders_of_small_tensors_stay_below_a_megabyte() -> None:
@@ -112,7 +112,7 @@ def test_sliders_of_small_tensors_stay_below_a_megabyte() -> None:
 
     flow = gradient_flow(waves, *two_and_three(), torch.tensor(1.0))
 
-    assert 0 < len(flow.story["sliders"]) < 3
+    assert 0 < len(flow.numbers["sliders"]) < 3
     assert len(json.dumps(flow.story)) + len(json.dumps(flow.sweeps)) < 1_000_000
 
 
@@ -137,13 +137,13 @@ def limited(x: Tensor) -> Tensor:
 
 def test_where_the_function_raises_the_last_picture_stays_with_a_notice() -> None:
     flow = gradient_flow(limited, torch.tensor(2.0))
-    before = flow.story["texts"]
+    before = flow.numbers["texts"]
 
     flow.inputs = {"x": 4.0}
 
-    assert "limited raised ValueError" in flow.story["notice"]
-    assert flow.story["answers"] == {"x": 4.0}
-    assert flow.story["texts"] == before
+    assert "limited raised ValueError" in flow.numbers["notice"]
+    assert flow.numbers["answers"] == {"x": 4.0}
+    assert flow.numbers["texts"] == before
 
 
 def test_a_sweep_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,10 +183,38 @@ def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
     assert not re.search(r"https?:|@import|url\((?!#)|\bimport\b", text)
 
 
+def test_a_move_in_the_same_graph_sends_numbers_only() -> None:
+    flow = gradient_flow(loss, *two_and_three())
+    before = flow.story
+    flow.inputs = {"x": 1.0, "y": 3.0}
+
+    assert flow.story is before
+    assert filled(card(flow, "x")["gradient"], flow.numbers["texts"]) == "2"
+
+
+def test_what_needs_more_room_is_laid_out_anew_and_keeps_the_room() -> None:
+    flow = gradient_flow(torch.exp, torch.tensor(1.0), names=["x"], sweep={"x": (-30, 30)})
+    widths = []
+    for x in (1.0, 29.123456, 1.0):
+        flow.inputs = {"x": x}
+        widths.append(flow.picture.layout.width)
+
+    assert widths[0] < widths[1] == widths[2]
+
+
+def test_the_place_of_a_value_that_no_float_holds_stays(flow: GradientFlow) -> None:
+    flow = gradient_flow(torch.exp, torch.tensor(0.2), names=["x"])
+    places, frames = slider(flow, "x")["values"], slider(flow, "x")["frames"]
+    flow.inputs = {"x": 0.5}
+
+    assert slider(flow, "x")["values"] == places
+    assert slider(flow, "x")["frames"] is frames
+
+
 async def swept() -> None:
-    """Let the kernel have time for the sweeps."""
-    for _ in range(1000):
-        await asyncio.sleep(0)
+    """Let the kernel have time for the sweeps: until nothing but this is left to do."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others, timeout=60)
 
 
 def test_in_a_kernel_the_answer_comes_before_the_sweeps(flow: GradientFlow) -> None:
@@ -197,7 +225,7 @@ def test_in_a_kernel_the_answer_comes_before_the_sweeps(flow: GradientFlow) -> N
         return at_once, slider(flow, "y")["others"]["x"]
 
     assert asyncio.run(moved()) == (2.0, 1.0)
-    assert slider(flow, "y")["frames"][slider(flow, "y")["index"]] == flow.story["texts"]
+    assert slider(flow, "y")["frames"][slider(flow, "y")["index"]] == flow.numbers["texts"]
 
 
 def test_the_sweep_of_the_input_that_moved_is_kept(flow: GradientFlow) -> None:
@@ -205,7 +233,7 @@ def test_the_sweep_of_the_input_that_moved_is_kept(flow: GradientFlow) -> None:
     flow.inputs = {"x": 1.0, "y": 3.0}
 
     assert slider(flow, "x")["frames"] is before
-    assert before[slider(flow, "x")["index"]] == flow.story["texts"]
+    assert before[slider(flow, "x")["index"]] == flow.numbers["texts"]
 
 
 def test_of_two_moves_only_the_last_is_swept(flow: GradientFlow) -> None:

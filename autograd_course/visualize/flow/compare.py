@@ -29,6 +29,9 @@ class FlowComparison(FlowView):
             "places": places([scene.phases for scene in self.scenes]),
         }
 
+    def _texts(self) -> Sequence[Any]:
+        return [scene.texts for scene in self.scenes]
+
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         flows = (flow.frames(name, values, at) for flow in self.scenes)
         for texts in zip(*flows, strict=True):

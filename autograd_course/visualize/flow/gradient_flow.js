@@ -13,7 +13,8 @@ class Flow {
     const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
     this.player = new Player((step) => this.go(step), pace);
     this.build(element);
-    this.deaf = listen(model, { sweeps: () => this.swept(), story: () => this.hear(), step: () => this.paint() });
+    // The numbers come with every answer, a story only with some, and then at the same time.
+    this.deaf = listen(model, { sweeps: () => this.swept(), numbers: () => this.hear(), step: () => this.paint() });
     this.tell();
   }
 
@@ -46,7 +47,7 @@ class Flow {
   place(flow, step) { return this.story.places ? this.story.places[flow][step] : step; }
 
   load() {
-    this.sliders.load(this.model.get("sweeps"), this.story);
+    this.sliders.load(this.model.get("sweeps"), this.numbers, this.story.shape);
   }
 
   /** Sweeps have come: a slider that was moved on meanwhile is followed. */
@@ -58,17 +59,22 @@ class Flow {
     this.paint();
   }
 
-  /** Take over a story from the kernel. */
+  /** Take over what the kernel tells: the numbers, and the story if it is another. */
   tell() {
-    this.story = this.model.get("story");
-    this.root.setAttribute("aria-label", this.story.title);
-    this.notice.textContent = this.story.notice;
-    if (!this.scenes.length) this.furnish();
-    this.scenes.forEach((scene, i) => scene.tell(this.flows[i]));
+    this.numbers = this.model.get("numbers");
+    this.notice.textContent = this.numbers.notice;
+    if (this.story !== this.model.get("story")) this.stage();
     this.load();
-    this.sliders.show(this.story);
+    this.sliders.show(this.numbers);
     this.moveTexts(this.sliders.ahead() ?? this.texts());
     this.paint();
+  }
+
+  stage() {
+    this.story = this.model.get("story");
+    this.root.setAttribute("aria-label", this.story.title);
+    if (!this.scenes.length) this.furnish();
+    this.scenes.forEach((scene, i) => scene.tell(this.flows[i]));
   }
 
   furnish() {
@@ -87,9 +93,7 @@ class Flow {
     if (opened) this.unfolding.ask(opened);
   }
 
-  texts() {
-    return this.story.flows ? this.story.flows.map(({ texts }) => texts) : this.story.texts;
-  }
+  texts() { return this.numbers.texts; }
 
   /** The reader moves an input: all numbers follow, at the beginning of the story from its end. */
   moved(texts) {
@@ -118,12 +122,12 @@ class Flow {
   }
 
   ask(inputs) {
-    if (this.questions.timer || !same(inputs, this.story.answers)) this.questions.ask(inputs);
-    else this.giveUp(this.story.notice); // answered before: nothing would come
+    if (this.questions.timer || !same(inputs, this.numbers.answers)) this.questions.ask(inputs);
+    else this.giveUp(this.numbers.notice); // answered before: nothing would come
   }
 
   send(inputs) {
-    this.model.set("inputs", this.story.answers); // else what went unheard would be no news
+    this.model.set("inputs", this.numbers.answers); // else what went unheard would be no news
     this.model.set("inputs", inputs);
     this.model.save_changes();
   }
@@ -169,6 +173,7 @@ class Flow {
     this.player.pause();
     this.questions.stop();
     this.unfolding.stop();
+    this.sliders.dispose();
     this.scenes.forEach((scene) => scene.dispose());
     this.deaf();
     this.root.remove();

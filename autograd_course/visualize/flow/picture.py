@@ -1,9 +1,9 @@
 """A trace as a static picture with a text alternative."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from autograd_course.visualize.flow.layout import Layout, layout
+from autograd_course.visualize.flow.layout import Layout, Room, layout, needed
 from autograd_course.visualize.flow.png import png
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.svg import stage, svg
@@ -12,10 +12,24 @@ from autograd_course.visualize.flow.wording import describe, script
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A layout, the words that it is for, and the room that it gives them."""
+
+    words: Script
+    room: Room
+    layout: Layout
+
+
+@dataclass(frozen=True)
 class Picture:
-    """A trace, drawn when asked: PNG, SVG, and plain text for those who cannot see either."""
+    """A trace, drawn when asked: PNG, SVG, and plain text for those who cannot see either.
+
+    ``drawn`` is an earlier drawing: of the same graph with other numbers it is kept, as long as
+    they fit in, so that nothing moves but the numbers.
+    """
 
     trace: Trace
+    drawn: Drawn | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def words(self) -> Script:
@@ -25,7 +39,18 @@ class Picture:
     @cached_property
     def layout(self) -> Layout:
         """Where everything stands."""
-        return layout(self.trace, self.words)
+        return self.drawing.layout
+
+    @cached_property
+    def drawing(self) -> Drawn:
+        """The layout, and what it was made for."""
+        room, before = needed(self.words), self.drawn
+        if before is None or before.words != self.words:
+            return Drawn(self.words, room, layout(self.trace, self.words, room))
+        enough = before.room.with_(room)
+        if enough == before.room:
+            return before
+        return Drawn(self.words, enough, layout(self.trace, self.words, enough))
 
     @cached_property
     def png(self) -> bytes:

@@ -1,12 +1,12 @@
 """One flow on stage: what is traced, at which inputs, and which of its modules are open."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from autograd_course.visualize.flow.folding import chosen, shown
-from autograd_course.visualize.flow.picture import Picture
+from autograd_course.visualize.flow.picture import Drawn, Picture
 from autograd_course.visualize.flow.sweep import (
     Experiment,
     Frame,
@@ -27,11 +27,12 @@ class Scene:
     trace: Trace
     opened: tuple[int, ...]
     name: str = ""
+    drawn: Drawn | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def picture(self) -> Picture:
         """The picture, modules folded."""
-        return Picture(self.view(self.trace))
+        return Picture(self.view(self.trace), self.drawn)
 
     def view(self, trace: Trace) -> Trace:
         """Fold a trace as this scene's is."""
@@ -44,7 +45,8 @@ class Scene:
         """
         trace = self.source.trace(values)
         same = trace.groups == self.trace.groups
-        return replace(self, trace=trace, opened=self.opened if same else tuple(chosen(trace)))
+        opened = self.opened if same else tuple(chosen(trace))
+        return replace(self, trace=trace, opened=opened, drawn=self.picture.drawing)
 
     def unfolded(self, opened: Sequence[int]) -> "Scene":
         """Return the scene with other groups opened; what is no group is ignored."""
@@ -57,9 +59,15 @@ class Scene:
         told = [step.phase for step in self.picture.words.steps]
         return told.count("forward"), told.count("backward")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The numbers that fill the slots of what is told."""
+        return self.picture.words.texts
+
     def told(self) -> dict[str, Any]:
-        """Return what the page needs to know."""
-        words = asdict(self.picture.words)
+        """Return what the page needs to know beside the texts."""
+        words = asdict(replace(self.picture.words, texts=()))
+        del words["texts"]
         return {**words, "name": self.name, "stage": self.picture.stage}
 
     def frames(

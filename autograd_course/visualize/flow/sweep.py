@@ -3,7 +3,7 @@
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -54,9 +54,16 @@ class Experiment:
         return [self._slider(name, at[name]) for name in self.ranges]
 
     def _slider(self, name: str, value: float) -> dict[str, Any]:
-        values = _positions(*self.ranges[name], value)
+        values = self._places(name, value)
         labels = [f"{value:.4g}" for value in values]
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
+
+    def _places(self, name: str, value: float) -> list[float]:
+        """Return round values and the given one; the present one is mostly among them."""
+        places = _positions(*self.ranges[name], self.values()[name])
+        if value in places:
+            return places
+        return _with(places, value)
 
     def frames(
         self,
@@ -142,8 +149,13 @@ def _positions(low: float, high: float, value: float) -> list[float]:
     step = _round_step((high - low) / (2 * HALF))
     first, last = math.ceil(low / step), math.floor(high / step)
     grid = {round(i * step, 10) for i in range(first, last + 1)} | {low, high}
-    near = [at for at in grid if abs(at - value) > 1e-9 * max(1.0, abs(value))]
-    return sorted([*near, value])
+    return _with(grid, value)
+
+
+def _with(places: Iterable[float], value: float) -> list[float]:
+    """Return the places with a value among them exactly; one next to it makes room."""
+    apart = [at for at in places if abs(at - value) > 1e-6 * max(1.0, abs(value))]
+    return sorted([*apart, value])
 
 
 def _round_step(least: float) -> float:

@@ -1,6 +1,7 @@
 """What one flow and several ones have in common as a widget."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_not
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,18 @@ _PARTS = ("marks", "stage", "details", "sliders", "scene", "gradient_flow")
 class FlowView(Live):
     """Scenes on stage, stepped together.
 
-    ``step`` is where the story stands, from 0 (inputs given) to ``steps``; setting it moves the
-    picture. ``inputs`` holds the values of the inputs that have sliders; setting it traces anew.
-    ``opened`` lists for each scene the groups that are not folded. ``sweeps`` holds what to show as
-    a slider moves; after a new trace it follows as soon as the kernel has time.
+    ``story`` is what is told, ``numbers`` what comes anew with every trace. ``step`` is where the
+    story stands, from 0 (inputs given) to ``steps``; setting it moves the picture. ``inputs`` holds
+    the values of the inputs that have sliders; setting it traces anew. ``opened`` lists for each
+    scene the groups that are not folded. ``sweeps`` holds what to show as a slider moves; after a
+    new trace it follows as soon as the kernel has time.
     """
 
     _esm = script(KIT / "player.js", *(HERE / f"{part}.js" for part in _PARTS))
     _css = sheet(HERE / "picture.css", HERE / "gradient_flow.css")
 
     story = traitlets.Dict().tag(sync=True)
+    numbers = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0, min=0).tag(sync=True)
     inputs = traitlets.Dict().tag(sync=True)
     opened = traitlets.List(traitlets.Any()).tag(sync=True)
@@ -38,7 +41,8 @@ class FlowView(Live):
         self.scenes = tuple(scenes)
         values = scenes[0].source.values()
         opened = [list(scene.opened) for scene in scenes]
-        super().__init__(story=self._told(values), step=step, inputs=values, opened=opened)
+        told = {"story": self._story(), "numbers": self._numbered(values)}
+        super().__init__(**told, step=step, inputs=values, opened=opened)
         self._leisure = Leisure()
         for _ in self._swept():
             pass
@@ -57,21 +61,31 @@ class FlowView(Live):
         return sum(self.phases)
 
     def _content(self) -> dict[str, Any]:
-        """Return the story of the scenes; its sliders and answers are added."""
+        """Return the story of the scenes."""
+        raise NotImplementedError
+
+    def _texts(self) -> Sequence[Any]:
+        """Return the texts that fill the slots of the story."""
         raise NotImplementedError
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         """Yield what to show at each value of one input, ``None`` where the graph is another."""
         raise NotImplementedError
 
-    def _told(self, at: Mapping[str, float]) -> dict[str, Any]:
+    def _story(self) -> dict[str, Any]:
         return {
             **self._content(),
-            "sliders": self.scenes[0].source.sliders(at),
-            "answers": dict(at),
             "shape": shape([scene.picture.words for scene in self.scenes]),
             "opened": [list(scene.opened) for scene in self.scenes],
+        }
+
+    def _numbered(self, at: Mapping[str, float]) -> dict[str, Any]:
+        return {
+            "texts": self._texts(),
+            "sliders": self.scenes[0].source.sliders(at),
+            "answers": dict(at),
             "notice": "",
+            "turn": self.numbers.get("turn", 0) + 1,  # an answer is news even if it says the same
         }
 
     @traitlets.validate("step")
@@ -80,12 +94,15 @@ class FlowView(Live):
 
     def _follow(self, change: Any) -> None:
         at = {**self.scenes[0].source.values(), **change["new"]}
+        before = [scene.picture.drawing for scene in self.scenes]
         try:
             self.scenes = tuple(scene.at(at) for scene in self.scenes)
         except TraceError as error:
-            self.story = {**self.story, "answers": at, "notice": str(error)}
+            turn = self.numbers["turn"] + 1
+            self.numbers = {**self.numbers, "answers": at, "notice": str(error), "turn": turn}
             return
-        self._retell(at)
+        drawn = [scene.picture.drawing for scene in self.scenes]
+        self._retell(at, anew=any(map(is_not, before, drawn)))
 
     def _unfold(self, change: Any) -> None:
         asked = change["new"]
@@ -95,20 +112,23 @@ class FlowView(Live):
         pairs, before = zip(self.scenes, asked, strict=True), self.phases
         self.scenes = tuple(scene.unfolded(opened) for scene, opened in pairs)
         step = moved(self.step, before, self.phases)
-        self._retell(self.story["answers"])
+        self._retell(self.numbers["answers"])
         self.step = step
 
-    def _retell(self, at: Mapping[str, float]) -> None:
-        self.story = self._told(at)
-        self.opened = self.story["opened"]
-        self.step = min(self.step, self.steps)
+    def _retell(self, at: Mapping[str, float], anew: bool = True) -> None:
+        with self.hold_sync():
+            if anew:
+                self.story = self._story()
+                self.opened = self.story["opened"]
+                self.step = min(self.step, self.steps)
+            self.numbers = self._numbered(at)
         self._leisure.begin(self._swept())
 
     def _swept(self) -> Iterator[None]:
         """Sweep the story on stage, one value at a time; a sweep that still holds is kept."""
-        at, shape = self.story["answers"], self.story["shape"]
+        at, shape = self.numbers["answers"], self.story["shape"]
         sweeps = []
-        for slider in self.story["sliders"]:
+        for slider in self.numbers["sliders"]:
             name, values = slider["name"], slider["values"]
             others = {other: value for other, value in at.items() if other != name}
             sweep = {"name": name, "values": values, "others": others, "shape": shape}

@@ -28,6 +28,9 @@ class GradientFlow(FlowView):
     def _content(self) -> dict[str, Any]:
         return self.scenes[0].told()
 
+    def _texts(self) -> Sequence[Any]:
+        return self.scenes[0].texts
+
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         return self.scenes[0].frames(name, values, at)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 AT_ONCE = 0.008  # seconds of work before whoever waits is let in
+BREATH = 0.002  # seconds for the page to be heard: a message takes several turns of the loop
 
 
 class Leisure:
@@ -27,6 +28,11 @@ class Leisure:
         else:
             self._task = loop.create_task(_between(pieces))
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is work that is not done yet."""
+        return self._task is not None and not self._task.done()
+
     def stop(self) -> None:
         """Leave what is not done yet."""
         if self._task:
@@ -35,9 +41,9 @@ class Leisure:
 
 
 async def _between(pieces: Iterator[None]) -> None:
-    await asyncio.sleep(0)
+    await asyncio.sleep(BREATH)
     begun = time.perf_counter()
     for _ in pieces:
         if time.perf_counter() - begun > AT_ONCE:
-            await asyncio.sleep(0)
+            await asyncio.sleep(BREATH)
             begun = time.perf_counter()

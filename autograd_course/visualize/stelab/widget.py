@@ -1,12 +1,13 @@
 """The lab, live: choose a quantizer and a surrogate, move x, train."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.leisure import Leisure
 from autograd_course.visualize.kit.live import KIT, Live, script, sheet
 from autograd_course.visualize.stelab import story
 from autograd_course.visualize.stelab.capture import capture, checked, checked_width
@@ -26,7 +27,6 @@ from autograd_course.visualize.stelab.race import (
     whole_race,
 )
 from autograd_course.visualize.stelab.trace import Estimate, LabTrace
-from autograd_course.visualize.stelab.training import Trainer
 from autograd_course.visualize.stelab.wording import describe
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ class STELab(Live):
         self.trace: LabTrace = capture(estimators, x)
         names = self.trace.names()
         self.race = not_started("activations", 0)
-        self._trainer = Trainer(self._show)
+        self._leisure = Leisure()
         super().__init__(
             quantizer=name,
             surrogate=surrogate if surrogate in names else names[-1],
@@ -133,9 +133,16 @@ class STELab(Live):
     def _train_or_stop(self, change: Any) -> None:
         if change["new"]:
             race = Race(self._estimators, checked_place(self.place), self.seed)
-            self._trainer.start(race, self._ended)
+            self._leisure.begin(self._trained_in_pieces(race))
         else:
-            self._trainer.stop()
+            self._leisure.stop()
+
+    def _trained_in_pieces(self, race: Race) -> Iterator[None]:
+        while not race.done:
+            race.advance()
+            self._show(race.trace())
+            yield
+        self._ended()
 
     def _ended(self) -> None:
         self._trained[self._key] = self.race
