@@ -4,8 +4,9 @@
 
 JupyterLab runs as the course's launcher starts it, in headless Chromium; both ways show the same
 function in one notebook. A move begins with the browser's time stamp of the key event and ends with
-the first frame after the picture changed. "Through the kernel" is a value for which nothing lies in
-the page; the ordinary way is ``interact`` with a matplotlib figure in an Output widget. Frames are
+the first frame after the picture changed. "Through the kernel" are values for which nothing lies in
+the page: a second input is moved before the kernel has heard of the first one, or an input is moved
+to where the graph is another and all is drawn anew. The ordinary way is ``interact`` with a matplotlib figure in an Output widget. Frames are
 those of the page while a pulse travels. The layout is timed alone, the best of several runs.
 """
 
@@ -128,8 +129,9 @@ def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
     yield "ours: step", moves(page, step, "ours")
     step.press("End")
     yield "ours: input, on the sweep", moves(page, slider, "ours")
-    # At x ≤ 0 the graph is another: nothing lies in the page for it until the kernel is asked.
-    yield "ours: input, through the kernel", list(through_the_kernel(page, slider))
+    second = widget.get_by_role("slider", name="input y")
+    yield "ours: input, through the kernel", list(through_the_kernel(page, slider, second))
+    yield "ours: input, to another graph", list(to_another_graph(page, slider))
     yield (
         "ordinary: interact + matplotlib",
         moves(page, ordinary.get_by_role("slider"), "ordinary"),
@@ -138,15 +140,27 @@ def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
     yield "a frame of the animation", widget.evaluate(FRAMES)
 
 
-def through_the_kernel(page: Page, slider: Locator) -> Iterator[float]:
+def through_the_kernel(page: Page, first: Locator, second: Locator) -> Iterator[float]:
+    """Yield the times of moves of a second input, before the kernel has heard of the first."""
+    for move in range(MOVES):
+        first.evaluate(JUMP, 1.0 + move % 2)
+        page.wait_for_timeout(PAUSE)
+        yield jumped(page, second, 1.5 + move % 2)
+
+
+def to_another_graph(page: Page, slider: Locator) -> Iterator[float]:
     """Yield the times of moves across 0, on either side of which the graph is another."""
     for move in range(MOVES):
-        value = -0.5 if move % 2 == 0 else 0.5
-        page.evaluate("() => { window.moves.ours.length = 0; }")
-        slider.evaluate(JUMP, value)
-        page.wait_for_function("() => window.moves.ours.length > 0")
-        yield page.evaluate("() => window.moves.ours[0]")
-        page.wait_for_timeout(6 * PAUSE)  # the sweeps for the new graph come meanwhile
+        yield jumped(page, slider, -0.5 if move % 2 == 0 else 0.5)
+
+
+def jumped(page: Page, slider: Locator, value: float) -> float:
+    """Return the time of one jump; the new sweeps come after it."""
+    page.evaluate("() => { window.moves.ours.length = 0; }")
+    slider.evaluate(JUMP, value)
+    page.wait_for_function("() => window.moves.ours.length > 0")
+    page.wait_for_timeout(6 * PAUSE)
+    return page.evaluate("() => window.moves.ours[0]")
 
 
 # A jump of the native slider, with the event that WATCH takes for the beginning.
