@@ -6,8 +6,9 @@ JupyterLab runs as the course's launcher starts it, in headless Chromium; both w
 function in one notebook. A move begins with the browser's time stamp of the key event and ends with
 the first frame after the picture changed. "Through the kernel" are values for which nothing lies in
 the page: a second input is moved before the kernel has heard of the first one, or an input is moved
-to where the graph is another and all is drawn anew. The ordinary way is ``interact`` with a matplotlib figure in an Output widget. Frames are
-those of the page while a pulse travels. The layout is timed alone, the best of several runs.
+to where the graph is another and all is drawn anew. The ordinary way is ``interact`` with a
+matplotlib figure in an Output widget. Frames are those of the page while a pulse travels. The
+layout is timed alone, the best of several runs.
 """
 
 import statistics

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from autograd_course.functions import ClippedReLU, Linear, ScaledSigmoid, Square, ToPolar
 from autograd_course.visualize.functionlab.extent import extent
 from autograd_course.visualize.functionlab.lab import function_lab
-from autograd_course.visualize.functionlab.positions import positions
+from autograd_course.visualize.kit.positions import positions
 from autograd_course.visualize.functionlab.spans import spans
 from autograd_course.visualize.functionlab.trace import Position
 from autograd_course.visualize.functionlab.widget import FunctionLab
@@ -624,7 +624,7 @@ def test_what_cannot_be_shown(make: Any, said: str) -> None:
 @pytest.mark.parametrize("reach", [0.7, 3.0, 18.0, 250.0])
 def test_positions_are_round_and_hold_the_value(value: float, reach: float) -> None:
     low, high = min(-reach, value), max(reach, value)
-    found = positions(low, high, value)
+    found = positions(low, high, value, most=100)
 
     assert found == sorted(found)
     assert (found[0], found[-1]) == (low, high)

@@ -228,9 +228,9 @@ def test_the_account_tells_what_the_picture_shows(fresh: AttentionTiles) -> None
         "Order of the tiles in backward: (0, 0) (1, 0) (0, 1) (1, 1).",
         "  row 0: m = 3.00, l = 2.19, rescaled ×0.14 (by tiles: 8% + 92%)",
         "  row 1: not begun",
-        "Alive at once: 52 B (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, l 1×1, O 1×1); "
-        "as one tile 136 B.",
-        "With 8192 queries and keys, a turn would still hold 52 B; whole, S and its weights would "
+        "Alive at once: 52 bytes (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, l 1×1, O 1×1); "
+        "as one tile 136 bytes.",
+        "With 8192 queries and keys, a turn would still hold 52 bytes; whole, S and its weights would "
         "take 512 MiB a head.",
     ]
 

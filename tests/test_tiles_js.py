@@ -214,8 +214,8 @@ def test_a_turn_holds_less_than_the_matrix_as_one_tile(page: Page, widget: Atten
     go(page, 1)
     memory = page.get_by_role("group", name="Memory")
 
-    expect(memory).to_contain_text("this turn88 B")
-    expect(memory).to_contain_text("as one tile240 B")
+    expect(memory).to_contain_text("this turn88 bytes")
+    expect(memory).to_contain_text("as one tile240 bytes")
     expect(memory).to_contain_text("Q 2×1, K 2×1, V 2×1, S 2×2, W 2×2")
     go(page, 3)
     expect(memory).to_contain_text("this turnnothing")

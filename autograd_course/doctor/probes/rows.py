@@ -30,7 +30,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(run, Failure):
         return evidence
     index = torch.tensor(list(_first_elements(run))[:MOST_ROWS], dtype=torch.long)
-    found = attempt(lambda: [_row(run, int(i)) for i in index])
+    found = attempt(lambda: [one_row(run, int(i)) for i in index])
     if isinstance(found, Failure) or not found:
         return evidence
     matrices = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
@@ -46,9 +46,14 @@ def _first_elements(run: Run) -> Iterator[int]:
         start += count
 
 
-def _row(run: Run, i: int) -> list[Tensor]:
-    """Return the gradient of every leaf, flat and real, for one element of the outputs."""
-    cotangents = [torch.zeros_like(out) for out in run.floats]
+def one_row(run: Run, i: int) -> list[Tensor]:
+    """Return each leaf's gradient, flat and real, for a cotangent that is 1 at one element.
+
+    ``i`` counts the elements of all float outputs, those of a complex one twice.
+    """
+    cotangents = [
+        torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
+    ]
     for g in cotangents:
         real = as_real(g).view(-1)
         if 0 <= i < real.numel():

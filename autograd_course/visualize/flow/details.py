@@ -4,14 +4,13 @@ from autograd_course.visualize.flow import marks
 from autograd_course.visualize.flow.phrases import (
     arriving,
     kept,
-    listed,
     product,
     results,
-    size_of,
     told,
 )
 from autograd_course.visualize.flow.script import Row
 from autograd_course.visualize.flow.trace import Inside, Node, Trace
+from autograd_course.visualize.kit.words import listed, size
 
 _MOST_PARAMETERS = 8
 _MOST_USES = 12  # of a value, that are told one by one
@@ -80,7 +79,7 @@ def _kept(trace: Trace, node: Node) -> list[Row]:
     arguments = [names.get(i, "") for i in range(max(names, default=-1) + 1)]
     found: list[Row] = []
     for index, saved in enumerate(node.saved):
-        about = f"{saved.summary.dtype}, {size_of(saved.bytes)}"
+        about = f"{saved.summary.dtype}, {size(saved.bytes, exact_below=10 * 1024)}"
         text = f"{saved.summary.text} ({about}): {kept(saved, arguments)}"
         found.append((f"saved tensor {index}", text, "value"))
     return found + [(f"ctx.{name}", text, "value") for name, text in node.attributes]

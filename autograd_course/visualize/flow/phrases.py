@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from autograd_course.visualize.flow.script import Row
 from autograd_course.visualize.flow.trace import Edge, Node, Saved, Summaries, Trace
-from autograd_course.visualize.kit.summary import Summary, number
+from autograd_course.visualize.kit.summary import Summary
 
 _LONGEST_TITLE = 17
 
@@ -88,14 +88,6 @@ def kept(saved: Saved, names: Sequence[str]) -> str:
     return f"the input {names[saved.argument]}" if saved.argument < len(names) else "an input"
 
 
-def size_of(count: int) -> str:
-    """Write a number of bytes."""
-    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
-        if count >= 10 * factor:
-            return f"{number(count / factor, 3)} {unit}"
-    return f"{count} byte{'s' * (count != 1)}"
-
-
 def sent(edge: Edge) -> str:
     """Write what goes back along an edge, and by which factor: ``4 (×4)``."""
     factor = times(edge)
@@ -123,12 +115,6 @@ def each(summaries: Sequence[Summary | None], what: str) -> str:
 def told(summary: Summary | None) -> str:
     """Write all that is known of a tensor."""
     return summary.text if summary else "none"
-
-
-def listed(items: Sequence[str]) -> str:
-    """Join with commas and a final ``and``."""
-    *first, last = items
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def shortened(name: str) -> str:

@@ -1,9 +1,8 @@
 """What happens as an input moves: traces over a range, computed before anybody drags."""
 
 import io
-import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from autograd_course.visualize.flow.tracing import trace_gradient_flow
 from autograd_course.visualize.flow.wording import script
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
+from autograd_course.visualize.kit.positions import among, positions
 
 Range = tuple[float, float]
 Frame = Sequence[str] | None
@@ -60,10 +60,10 @@ class Experiment:
 
     def _places(self, name: str, value: float) -> list[float]:
         """Return round values and the given one; the present one is mostly among them."""
-        places = _positions(*self.ranges[name], self.values()[name])
+        places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places
-        return _with(places, value)
+        return among(places, value)
 
     def frames(
         self,
@@ -142,23 +142,3 @@ def _scalars(inputs: Sequence[Any], names: Sequence[str]) -> list[tuple[str, Ten
 
 def _at(tensor: Tensor, value: float) -> Tensor:
     return torch.full_like(tensor.detach(), value).requires_grad_(tensor.requires_grad)
-
-
-def _positions(low: float, high: float, value: float) -> list[float]:
-    """Return round, evenly spaced values, the ends, and the current value among them exactly."""
-    step = _round_step((high - low) / (2 * HALF))
-    first, last = math.ceil(low / step), math.floor(high / step)
-    grid = {round(i * step, 10) for i in range(first, last + 1)} | {low, high}
-    return _with(grid, value)
-
-
-def _with(places: Iterable[float], value: float) -> list[float]:
-    """Return the places with a value among them exactly; one next to it makes room."""
-    apart = [at for at in places if abs(at - value) > 1e-6 * max(1.0, abs(value))]
-    return sorted([*apart, value])
-
-
-def _round_step(least: float) -> float:
-    """Return the smallest of …, 0.1, 0.2, 0.5, 1, 2, 5, … that is not below the least."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))

@@ -1,9 +1,7 @@
 """Tracing a function: one real forward, one real backward."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +23,7 @@ from autograd_course.visualize.kit.inputs import (
     input_names,
     title,
 )
+from autograd_course.visualize.kit.words import raised
 
 
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:
@@ -41,7 +40,7 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
     Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises, or
     if the result is not a tensor or does not depend on the inputs.
     """
-    call, arguments = as_callable(fn), fresh_leaves(inputs)
+    call, arguments = as_callable(fn, "gradient_flow"), fresh_leaves(inputs)
     called = input_names(fn, inputs, names)
     named = {id(x): name for x, name in _named_once(arguments, called)}
     modules = reached_modules(fn, dict(zip(called, arguments, strict=True)))
@@ -95,7 +94,7 @@ def _forward(
         try:
             result = call(*arguments)
         except Exception as error:
-            raise TraceError(f"{name} raised {_told(error)}.") from error
+            raise TraceError(f"{name} raised {raised(error)}.") from error
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     tensors = [output for output in outputs if isinstance(output, Tensor)]
     if not tensors:
@@ -135,7 +134,7 @@ def _backward(
             )
     except Exception as error:
         where = "backward" if gradients.running is None else operation(gradients.running)
-        raise TraceError(f"The backward of {where} raised {_told(error)}.") from error
+        raise TraceError(f"The backward of {where} raised {raised(error)}.") from error
     for leaf, gradient in zip(leaves, found, strict=True):
         gradients.arrive(leaf, [gradient])
     collected = {
@@ -155,16 +154,3 @@ def _backward(
         born=values.born,
         calls=calls.made,
     )
-
-
-def _told(error: Exception) -> str:
-    """Say what was raised, and on which line of the caller's code."""
-    ours, theirs = Path(__file__).parent, Path(torch.__file__).parent
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not {ours, theirs} & set(Path(frame.filename).parents)
-    ]
-    place = f" at `{frames[-1].line}`" if frames and frames[-1].line else ""
-    text = str(error).strip().rstrip(".")
-    return f"{type(error).__name__}{place}" + (f": {text}" if text else "")

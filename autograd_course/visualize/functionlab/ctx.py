@@ -7,6 +7,7 @@ from torch import Tensor
 
 from autograd_course.visualize.functionlab.lines import written
 from autograd_course.visualize.functionlab.trace import Kept
+from autograd_course.visualize.kit.words import size
 
 
 def held(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:
@@ -24,11 +25,7 @@ def held(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> I
         yield Kept("saved tensors", "unusable", str(error).split(":")[0])
     for index, tensor in enumerate(saved):
         what = known.get(tensor.data_ptr(), "computed on the way")
-        about = f"{str(tensor.dtype).removeprefix('torch.')}, {_bytes(tensor.nbytes)}"
+        about = f"{str(tensor.dtype).removeprefix('torch.')}, {size(tensor.nbytes)}"
         yield Kept(f"saved tensor {index}", f"{what}, {about}", written(tensor))
     for name, attribute in vars(node).items():
         yield Kept(f"ctx.{name}", "attribute", written(attribute))
-
-
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count} bytes"

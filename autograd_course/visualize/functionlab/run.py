@@ -1,9 +1,7 @@
 """One real forward and backward pass at a place of x, caught as it happens."""
 
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,9 +16,8 @@ from autograd_course.visualize.functionlab.subject import Subject
 from autograd_course.visualize.functionlab.trace import Run, Step
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.graph import in_forward_order, is_custom
+from autograd_course.visualize.kit.words import raised
 
-_OURS_AND_TORCHS = (Path(__file__).parents[2], Path(torch.__file__).parent)
-_OTHERS_FILES = (Path(__file__).with_name("catalog.py"), Path(__file__).parents[2] / "functions")
 _SCALAR = (
     "; x was a scalar, of shape (): if another shape is needed, pass a callable that makes it, "
     "such as {}."
@@ -58,7 +55,7 @@ def run(
         with _in_engine(nodes, lines), lines.watching():
             (gradient,) = torch.autograd.grad(y, inputs[:1], seed, allow_unused=True)
     except Exception as error:
-        failure = f"The backward of {subject.name} raised {told(error)}."
+        failure = f"The backward of {subject.name} raised {raised(error)}."
     return Run(
         y=y.item(),
         gradient=None if gradient is None else gradient.item(),
@@ -103,7 +100,7 @@ def _forward(subject: Subject, inputs: list[Any]) -> Tensor:
     try:
         y = subject.call(inputs)
     except Exception as error:
-        raise TraceError(f"{subject.name} raised {told(error)}.") from error
+        raise TraceError(f"{subject.name} raised {raised(error)}.") from error
     if not isinstance(y, Tensor) or y.numel() != 1 or y.is_complex():
         raise TraceError(
             f"function_lab draws one number over one number, and {subject.name} returned "
@@ -145,20 +142,3 @@ def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-def told(error: Exception) -> str:
-    """Say what was raised, and on which line of the caller's code."""
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if _theirs(frame.filename)
-    ]
-    place = f" at `{frames[-1].line}`" if frames and frames[-1].line else ""
-    text = " ".join(str(error).split()).rstrip(".")
-    return f"{type(error).__name__}{place}" + (f": {text}" if text else "")
-
-
-def _theirs(filename: str) -> bool:
-    path = Path(filename)
-    if any(path.is_relative_to(place) for place in _OTHERS_FILES):
-        return True
-    return not any(path.is_relative_to(place) for place in _OURS_AND_TORCHS)

@@ -7,10 +7,10 @@ from typing import Any
 from autograd_course.visualize.functionlab import wording
 from autograd_course.visualize.functionlab.extent import extent
 from autograd_course.visualize.functionlab.listing import Listing
-from autograd_course.visualize.functionlab.positions import positions
 from autograd_course.visualize.functionlab.spans import spans
 from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Range, Subject
 from autograd_course.visualize.functionlab.trace import Position, Sweep
+from autograd_course.visualize.kit.positions import positions
 from autograd_course.visualize.kit.summary import number
 
 Json = dict[str, Any]

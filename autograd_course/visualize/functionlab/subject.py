@@ -73,7 +73,7 @@ class Subject:
 
     def call(self, inputs: Sequence[Any]) -> Any:
         """Call the function."""
-        return as_callable(self.fn)(*inputs)
+        return as_callable(self.fn, "function_lab")(*inputs)
 
 
 def _movable(value: Any) -> bool:

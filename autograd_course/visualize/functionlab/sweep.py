@@ -11,13 +11,14 @@ from itertools import pairwise
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.visualize.functionlab.differences import sides
 from autograd_course.visualize.functionlab.listing import Listing, listing
-from autograd_course.visualize.functionlab.positions import MOST, positions
 from autograd_course.visualize.functionlab.run import StoppedError, functions_inside, run, value
 from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Subject
 from autograd_course.visualize.functionlab.tangent import Tangent
 from autograd_course.visualize.functionlab.trace import Position, Run, Sides, Sweep, Verdict
+from autograd_course.visualize.kit.positions import positions
 
 _FINE = 4  # points of the curve between two positions
+_MANY = 100  # positions, at most
 _SLOW, _FEW = 0.02, 24  # seconds a run of CPU time from which on there are only a few positions
 _HALVINGS = 30  # to tell a jump of the curve from a steep rise
 
@@ -44,7 +45,7 @@ def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listi
     with _alone():
         once = partial(_run, subject, x, at, grad_output, source)
         slow = min(_seconds(once), _seconds(once)) > _SLOW  # the first one may load things
-        places = positions(min(low, x), max(high, x), x, _FEW if slow else MOST)
+        places = positions(min(low, x), max(high, x), x, _FEW if slow else _MANY)
         found = tuple(_position(subject, place, at, grad_output, source) for place in places)
 
         def forward(place: float) -> float:

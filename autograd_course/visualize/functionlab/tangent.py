@@ -88,7 +88,7 @@ def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangen
     Raises :class:`TraceError` if ``fn`` raises or returns something of another shape.
     """
     at = float(x)
-    call = as_callable(fn)
+    call = as_callable(fn, "tangent")
     grid = torch.linspace(at - span, at + span, _POINTS, dtype=torch.float64)
     step = _STEP * max(1.0, abs(at))
     near = torch.tensor([at - step, at, at + step], dtype=torch.float64)

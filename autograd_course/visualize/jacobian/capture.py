@@ -11,6 +11,7 @@ from torch import Tensor
 from autograd_course.doctor import DoctorError
 from autograd_course.doctor.cases import in_double, wanted
 from autograd_course.doctor.evidence import Failure
+from autograd_course.doctor.probes.rows import one_row
 from autograd_course.doctor.reports.both_jacobians import (
     Jacobians,
     axis,
@@ -18,7 +19,7 @@ from autograd_course.doctor.reports.both_jacobians import (
     jacobians,
 )
 from autograd_course.doctor.running.calls import attempt, is_float, passes_within
-from autograd_course.doctor.running.passes import custom_nodes, gradients
+from autograd_course.doctor.running.passes import custom_nodes
 from autograd_course.doctor.running.session import Run, Session
 from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.truth.differences import MOST_COLUMNS, as_real, flat, jacobian
@@ -152,22 +153,8 @@ def _pairs(
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
     """Return backward's answers to one-hot cotangents: for each leaf a row for each output."""
     count = sum(as_real(out).numel() for out in run.floats)
-    found = _done(lambda: [_row(run, i) for i in range(count)], subject, "backward")
+    found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")
     return tuple(torch.stack(rows).cpu() for rows in zip(*found, strict=True))
-
-
-def _row(run: Run, i: int) -> list[Tensor]:
-    cotangents = [
-        torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
-    ]
-    for g in cotangents:
-        real = as_real(g).view(-1)
-        if 0 <= i < real.numel():
-            real[i] = 1.0
-        i -= real.numel()
-    grads = gradients(run, cotangents, retain_graph=True)
-    pairs = zip(run.leaves, grads, strict=True)
-    return [flat([torch.zeros_like(leaf) if grad is None else grad]) for leaf, grad in pairs]
 
 
 def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:

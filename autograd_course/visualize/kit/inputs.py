@@ -10,14 +10,17 @@ from torch import Tensor
 from autograd_course.visualize.kit.errors import TraceError
 
 
-def as_callable(fn: Any) -> Callable[..., Any]:
-    """Return what is to be called: ``.apply`` of a Function class, else ``fn`` itself."""
+def as_callable(fn: Any, shown_by: str) -> Callable[..., Any]:
+    """Return what is to be called: ``.apply`` of a Function class, else ``fn`` itself.
+
+    Raises :class:`TraceError`, which tells how ``shown_by`` is called.
+    """
     if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
         return fn.apply
     if not callable(fn):
         raise TraceError(
-            f"gradient_flow needs a function to run as its first argument, not {_kind(fn)}; "
-            "write gradient_flow(loss, x, y) rather than gradient_flow(loss(x, y))."
+            f"{shown_by} needs a function to run as its first argument, not {_kind(fn)}; "
+            f"write {shown_by}(loss, x, y) rather than {shown_by}(loss(x, y))."
         )
     return fn  # type: ignore[no-any-return]
 

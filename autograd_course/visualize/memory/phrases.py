@@ -1,20 +1,7 @@
 """Phrases: sizes, and what a kept tensor is called."""
 
-from collections.abc import Sequence
-
+from autograd_course.visualize.kit.words import size
 from autograd_course.visualize.memory.trace import Event, Kept
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(count: int) -> str:
-    """Write a number of bytes with at most four significant digits: ``192 KiB``."""
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    if unit == 0:
-        return "1 byte" if count == 1 else f"{count} bytes"
-    return f"{value:.4g} {_UNITS[unit]}"
 
 
 def who(event: Event) -> str:
@@ -37,12 +24,6 @@ def what(item: Kept) -> str:
 def shape(item: Kept) -> str:
     """Write a shape as ``2×3``."""
     return "×".join(map(str, item.shape)) or "scalar"
-
-
-def listed(items: Sequence[str]) -> str:
-    """Join with commas and a final ``and``."""
-    *first, last = items
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def verdict(peak: int, budget: int) -> str:

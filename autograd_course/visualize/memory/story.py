@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autograd_course.visualize.kit.words import size
 from autograd_course.visualize.memory.groups import Grouping, grouping
-from autograd_course.visualize.memory.phrases import shape, size, verdict, what
+from autograd_course.visualize.memory.phrases import shape, verdict, what
 from autograd_course.visualize.memory.scale import END, places, ticks
 from autograd_course.visualize.memory.trace import Kept, MemoryTrace
 from autograd_course.visualize.memory.wording import sentence

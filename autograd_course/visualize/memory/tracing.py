@@ -10,13 +10,13 @@ from torch import Tensor
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, fresh_leaves, input_names, title
+from autograd_course.visualize.kit.words import raised
 from autograd_course.visualize.memory.finish import finished
 from autograd_course.visualize.memory.graph import Graph, nodes_behind
 from autograd_course.visualize.memory.hooks import SavedTensors
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.storages import keyed, keys
-from autograd_course.visualize.memory.told import told
 from autograd_course.visualize.memory.trace import MemoryTrace
 from autograd_course.visualize.memory.watch import Watch
 from autograd_course.visualize.memory.world import Gradients, Reach, as_it_was
@@ -52,7 +52,7 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     ledger = Ledger(known, _allocator(arguments))
     run = _Run(ledger, Modules(reach.modules), title(fn))
     with as_it_was(reach) as gradients:
-        run.forward(as_callable(fn), arguments)
+        run.forward(as_callable(fn, "memory_timeline"), arguments)
         run.backward(gradients)
         run.drop()
     return finished(title(fn), ledger, run.watch, run.saved, run.again_modules)
@@ -74,7 +74,7 @@ class _Run:
             with self._watching():
                 result = call(*arguments)
         except Exception as error:
-            raise TraceError(f"{self.name} raised {told(error)}.") from error
+            raise TraceError(f"{self.name} raised {raised(error)}.") from error
         tensors = {id(it): it for _, _, it in keyed(result)}
         self.outputs = [it for it in tensors.values() if it.requires_grad]
         if not self.outputs:
@@ -101,7 +101,7 @@ class _Run:
                 torch.autograd.backward(self.outputs, seeds)
         except Exception as error:
             where = ledger.running.op if ledger.running else self.name
-            raise TraceError(f"The backward of {where} raised {told(error)}.") from error
+            raise TraceError(f"The backward of {where} raised {raised(error)}.") from error
         graph.check_ctx()
         self.again_modules = self.modules.calls - calls
         graph.let_go()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from autograd_course.visualize.kit.words import size
 from autograd_course.visualize.tiles import wording
 from autograd_course.visualize.tiles.heat import heat, largest
 from autograd_course.visualize.tiles.trace import TileTrace, Visit
@@ -180,4 +181,4 @@ def weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
     """Return a turn's bytes in words, and as parts of what one tile for all would hold."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
-    return {"text": wording.size_of(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
+    return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}

@@ -3,6 +3,7 @@
 import math
 
 from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.words import size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 _NOISE = 1e-6  # of sums that are zero but for rounding
@@ -21,14 +22,6 @@ def short(value: float) -> str:
     if abs(value) >= 100 or math.isinf(value):
         return figure(value, 2)
     return (f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}").replace("-", "−")
-
-
-def size_of(count: int) -> str:
-    """Write a number of bytes with a binary unit."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if count >= 2**power:
-            return f"{number(count / 2**power, 3)} {unit}"
-    return f"{count} B"
 
 
 def span(what: str, places: range) -> str:
@@ -175,8 +168,8 @@ CAPTIONS = {
 
 def memory(trace: TileTrace) -> str:
     """Tell what grows with the sequence, and what does not."""
-    largest = size_of(2 * _LARGE * _LARGE * trace.itemsize)
-    turn = size_of(max(visit.bytes for visit in trace.forward))
+    largest = size(2 * _LARGE * _LARGE * trace.itemsize)
+    turn = size(max(visit.bytes for visit in trace.forward))
     return (
         f"With {_LARGE} queries and keys, a turn would still hold {turn}; "
         f"whole, S and its weights would take {largest} a head."

@@ -1,0 +1,29 @@
+"""Round numbers over a range: the places of a slider."""
+
+import math
+from collections.abc import Iterable
+
+_DIGITS = (1, 2, 2.5, 5, 10)
+_APART = 1e-6  # relative; float32 holds no number more exactly
+
+
+def positions(low: float, high: float, value: float, most: int) -> list[float]:
+    """Return round, evenly spaced values, the ends, and the given value among them exactly.
+
+    There are at most ``most`` steps.
+    """
+    step = _round_step((high - low) / most)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return among({round(i * step, 10) for i in range(first, last + 1)} | {low, high}, value)
+
+
+def among(places: Iterable[float], value: float) -> list[float]:
+    """Return the places with a value among them exactly; one next to it makes room."""
+    apart = [at for at in places if abs(at - value) > _APART * max(1.0, abs(value))]
+    return sorted([*apart, value])
+
+
+def _round_step(least: float) -> float:
+    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is not below the least."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in _DIGITS if power * digit >= least * (1 - 1e-9))
