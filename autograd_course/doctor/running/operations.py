@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from autograd_course.doctor.running.dispatch import Watching
 
 Memory = frozenset[torch.UntypedStorage]  # told apart by identity; held, so that none is reused
 
@@ -25,7 +26,7 @@ class Operation:
     writes: Memory
 
 
-class Recording(TorchDispatchMode):
+class Recording(Watching):
     """A block in which every operation on tensors is noted.
 
     Free of charge are views (``transpose``, ``detach``) and new tensors for which no other's values
@@ -66,7 +67,7 @@ class Recording(TorchDispatchMode):
         return found
 
 
-class OneDevice(TorchDispatchMode):
+class OneDevice(Watching):
     """A block in which no tensor is filled from one on another device.
 
     Between real devices PyTorch copies without a word, and the mistake shows elsewhere.

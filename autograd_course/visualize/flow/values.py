@@ -5,15 +5,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from autograd_course.doctor.running.dispatch import Watching
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.kit.graph import GraphNode
 from autograd_course.visualize.kit.summary import Summary
 
 
-class ForwardValues(TorchDispatchMode):
+class ForwardValues(Watching):
     """Notes every differentiable tensor that an operation reads, by the node that made it.
 
     A tensor between two nodes is read by the second one's forward, whoever wrote that; at this

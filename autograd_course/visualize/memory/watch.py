@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from torch._C._autograd import _get_sequence_nr
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from autograd_course.doctor.running.dispatch import Watching
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.storages import keyed, keys
 
 
-class Watch(TorchDispatchMode):
+class Watch(Watching):
     """Notes of every operation its name, its arguments' and its results' storages.
 
     A node takes its number in the graph before its operation is dispatched, so that the first
@@ -24,11 +24,6 @@ class Watch(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Have PyTorch not wrap the method below: that imports ``torch._dynamo``, some seconds."""
-        return False
 
     def __init__(self, ledger: Ledger, modules: Modules) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
