@@ -1,6 +1,9 @@
 # %% [markdown]
 # [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
 #
+# [![Open In
+# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
+#
 # # 02 · The rules of ctx
 #
 # **You will** break each rule of `ctx` once, on purpose, and watch what it costs: a wrong gradient,
@@ -45,6 +48,13 @@ from autograd_course import diagnose, gradient_flow
 from autograd_course.grader.predict import predict
 from autograd_course.visualize import knowledge_check, memory_timeline
 from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
+
+
+def said(error):
+    """The gist of an error message: what stands before the first colon, its preamble cut."""
+    gist = str(error).partition(":")[0]
+    return gist.replace("one of the variables needed for gradient computation", "…")
+
 
 # %% [markdown]
 # ## A swing that does not go up
@@ -97,7 +107,7 @@ def simulate(pull, pushes, dt=0.2):
 
 def search(pull, simulate, steps=60):
     """The loss of every step, and the angles in degrees of the last simulation."""
-    wish = (0.1 * torch.cos(torch.arange(60, dtype=torch.float64))).requires_grad_()
+    wish = torch.full((60,), 0.3, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([wish], lr=0.1)
     losses = []
     for _ in range(steps):
@@ -119,8 +129,9 @@ print(f"loss after 60 steps: {losses[-1]:.1f}")
 print(f"highest point: {max(map(abs, path)):.0f}°")
 
 # %% [markdown]
-# No exception, no warning, and no progress. The plausible conclusion is that the motor is too weak,
-# and the next thing that happens is an order for a bigger one.
+# No exception, no warning. The swing gets above the horizontal, which is 90°, and no further, and
+# the loss has stopped falling. The plausible conclusion is that the motor is too weak, and the next
+# thing that happens is an order for a bigger one.
 #
 # Before that, one experiment. PyTorch has a sine of its own. Put it where the Function was:
 
@@ -157,8 +168,8 @@ with figure(columns=2, height=3.5) as (descent, motion):
     descent.plot(losses, color=ORANGE, linestyle="--")
     descent.plot(true_losses, color=BLUE)
     descent.set(title="the search", xlabel="step of the optimizer", ylabel="loss", ylim=(0, 2.6))
-    note(descent, "angle += …", (36, 2.22), ORANGE)
-    note(descent, "angle = angle + …", (22, 0.25), BLUE)
+    note(descent, "angle += …", (34, 1.85), ORANGE)
+    note(descent, "angle = angle + …", (22, 0.3), BLUE)
 
     motion.axhline(180, color=GRAY, linewidth=1, linestyle=":")
     motion.axhline(-180, color=GRAY, linewidth=1, linestyle=":")
@@ -209,7 +220,7 @@ print(f"angle = angle + …  up to {max(map(abs, search(gravity, simulate_anew)[
 try:
     search(gravity, simulate)
 except RuntimeError as error:
-    print("angle += …        ", str(error).split("computation ")[1].split(": ")[0])
+    print("angle += …        ", said(error))
 
 # %% [markdown]
 # Right where the loop is right, and loud where it is not. Everything that `ctx` can do for you, and
@@ -268,7 +279,7 @@ with torch.no_grad():
     y = Diary.apply(x)
 
 # %% [markdown]
-# Three things to take along. `backward` does not end the life of `ctx`, it only frees what
+# Three things to keep in mind. `backward` does not end the life of `ctx`, it only frees what
 # `save_for_backward` was given: the node, and with it every attribute, stays as long as `y` does.
 # Each call has a `ctx` of its own. And where no gradient is wanted, `ctx` is a throw-away: forward
 # runs as always, and need not care.
@@ -334,8 +345,8 @@ print([gradcheck(version.apply, angles) for version in versions])
 #
 # Every tensor counts how often it was written to; `_version` is the counter. `save_for_backward`
 # notes the count along with the tensor, and compares when `ctx.saved_tensors` takes it out. An
-# attribute is a bare reference. `1 * x` stands for whatever layer came before: a tensor that is
-# not a leaf, and that somebody reuses.
+# attribute is a bare reference. `1 * x` stands for whatever layer came before and whose result
+# somebody reuses. (Into a leaf that requires a gradient PyTorch lets nobody write.)
 
 # %%
 for version in (Saved, InputOnCtx):
@@ -349,7 +360,7 @@ for version in (Saved, InputOnCtx):
         (gradient,) = torch.autograd.grad(y, x)
         print(f"gradient {gradient.item():.3f}, true is {1 - math.tanh(0.5) ** 2:.3f}")
     except RuntimeError as error:
-        print(str(error).partition(":")[0])
+        print(said(error))
 
 # %% [markdown]
 # ### Checkpoint 1
@@ -389,10 +400,11 @@ predict(..., x.grad)
 # %% [markdown]
 # ### Run 2: the hooks
 #
-# Activation checkpointing, offloading to the host and compression all work by *saved-tensor
-# hooks*: functions through which the engine sends whatever is saved, and which may put something
-# smaller in its place. An attribute never passes by. Below, a hook counts bytes; and a block runs
-# under `checkpoint`, whose promise is that the hidden `h` does not survive the forward pass.
+# Activation checkpointing (drop what forward computed, compute it again for backward),
+# offloading to the host's memory and compression all work by *saved-tensor hooks*: functions
+# through which the engine sends whatever is saved, and which may put something smaller in its
+# place. An attribute never passes by. Below, a hook counts bytes; and a block runs under
+# `checkpoint`, whose promise is that the hidden `h` does not survive the forward pass.
 
 
 # %%
@@ -424,7 +436,7 @@ for version in (Saved, InputOnCtx):
 # Somebody wraps your layer in `checkpoint` because memory is short, and nothing gets smaller. There
 # is no message for that either.
 #
-# ### Runs 3 and 4: freeing, and the ring
+# ### Runs 3 and 4: freeing, and the reference cycle
 #
 # Two layers of each version, forward and backward. The picture is measured in the real run: what is
 # kept, by whom, and until when.
@@ -447,8 +459,8 @@ memory_timeline(
 #   training loop `loss` mostly lives until the next iteration assigns it anew, so the *next*
 #   forward pass runs while the old activations are still there.
 # - `OutputOnCtx` keeps them even then. The output holds its node (`y.grad_fn`), and the node holds
-#   the output (`ctx.y`): a ring. Python frees at once what nobody refers to, and here each
-#   refers to the other. Only the garbage collector, which runs now and then, finds such rings.
+#   the output (`ctx.y`): a *reference cycle*. Python frees at once what nobody refers to, and here
+#   each refers to the other. Only the garbage collector, which runs now and then, finds cycles.
 #
 # **Common belief: "Python cleans that up anyway."** It does, when it has counted enough new
 # objects. It counts objects, not bytes, and a training step makes few. Without a visit of the
@@ -460,17 +472,17 @@ gc.disable()
 for version in versions:
     nodes = []
     for _ in range(10):
-        loss = version.apply(torch.ones(1000, requires_grad=True)).sum()
-        loss.backward()
-        nodes.append(weakref.ref(loss.grad_fn.next_functions[0][0]))
-    del loss
+        y = version.apply(torch.ones(1000, requires_grad=True))
+        y.sum().backward()
+        nodes.append(weakref.ref(y.grad_fn))
+    del y
     alive = sum(node() is not None for node in nodes)
     print(f"{version.__name__:12} {alive:2} graphs alive, {alive * 4000:5} bytes")
 gc.enable()
 collected = gc.collect()
 
 # %% [markdown]
-# `save_for_backward` knows the ring and avoids it: of an output it keeps the data without the link
+# `save_for_backward` knows the cycle and avoids it: of an output it keeps the data without the link
 # back to the node, and ties the link again when you ask for `ctx.saved_tensors`.
 #
 # **Common belief: "intermediate results go on ctx as attributes, because `save_for_backward` takes
@@ -604,7 +616,8 @@ print("2 * x: ", *gradients_of_a_sum(lambda x: 2 * x))
 
 # %% [markdown]
 # `x` has the right gradient, and `a`, which never went through `Twice`, has a doubled one. In a
-# residual block, $h + f(h)$, the skip connection is that `a`.
+# residual block, $h + f(h)$, the skip connection is that `a`. Whether it is hit depends on which of
+# the two branches the engine runs first, so the bug comes and goes with harmless changes elsewhere.
 #
 # **Common belief: "an in-place change of `grad_output` is caught."** `gradcheck` has just passed
 # it: its graph has a single branch, and there is nobody to be hurt. `diagnose` compares the
@@ -624,7 +637,7 @@ class Scribbling(Saved):
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        return x.tanh_().square_().neg_().add_(1) * grad_output
+        return x.tanh_().square_().neg_().add_(1) * grad_output  # 1 - tanh²(x), inside x
 
 
 x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
@@ -635,7 +648,7 @@ print("h was", x.tolist(), "and is", [round(v, 2) for v in h.tolist()])
 try:
     y.backward()
 except RuntimeError as error:
-    print("a second backward:", str(error).partition(":")[0])
+    print("a second backward:", said(error))
 
 # %% [markdown]
 # Here the version check speaks up again, but only because somebody asked a second time. A logger
@@ -659,12 +672,13 @@ for view_of in (torch.Tensor.detach, lambda tensor: tensor.data):
         (gradient,) = torch.autograd.grad(y, x)
         print(f"written through {name}: gradient {gradient.item():.3f}, true is 0.786")
     except RuntimeError as error:
-        print(f"written through {name}: {str(error).partition(':')[0]}")
+        print(f"written through {name}: {said(error)}")
 
 # %% [markdown]
 # In `backward` they do damage of another kind. **Common belief: "backward needs no history, so
 # `x.detach()` is tidy, and gradcheck would tell."** It would not: a first derivative needs no
-# history. A second one is the derivative of what `backward` computed, and here it has been cut off:
+# history. A second one is the derivative of what `backward` computed, and here it has been cut off.
+# `gradgradcheck` is `gradcheck` for the gradient itself:
 
 
 # %%
@@ -684,7 +698,7 @@ print("gradcheck:    ", gradcheck(TidyCube.apply, angles))
 print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=False))
 
 # %% [markdown]
-# `gradgradcheck` is `gradcheck` for the gradient itself. Saved tensors come back with the history
+# Saved tensors come back with the history
 # that they need; leave it on them. Lesson 05 is about second derivatives.
 
 # %% [markdown]
@@ -696,7 +710,9 @@ print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=Fa
 # prediction. A weighted squared error with the target $t$ and the weights $w$ frozen:
 #
 # $$L = \frac1N \sum_i w_i (x_i - t_i)^2, \qquad
-# \frac{\partial L}{\partial x_i} = \frac2N\, w_i (x_i - t_i)\, g, \qquad t, w: \text{none.}$$
+# \frac{\partial L}{\partial x_i} = \frac2N\, w_i (x_i - t_i)\, g ,$$
+#
+# and for $t$ and $w$ nothing.
 #
 # **Common belief: "the gradient of `((x - t)**2 * w).mean()` is `2 * (x - t) * w * g`."** Everyone
 # forgets something; here it is the $N$.
@@ -806,13 +822,14 @@ print("version", before, "→", h._version)
 try:
     y.sum().backward()
 except RuntimeError as error:
-    print(str(error).partition(":")[0])
+    print(said(error))
 
 # %% [markdown]
 # ### Checkpoint 2
 #
 # A ReLU in place, by a colleague who has not read this section. One line is missing; `diagnose`
-# says what that amounts to. Put it in, and run the cell again.
+# says what that amounts to. Put it in, and run the cell again. (The warning below the error is a
+# consequence, the subject of the next section, and goes away with it.)
 
 
 # %%
@@ -1098,14 +1115,13 @@ for number, mistake in mistakes.items():
     try:
         mistake(1 * torch.ones(3, requires_grad=True))
     except (RuntimeError, TypeError) as error:
-        first = str(error).partition(": ")[0].partition(". ")[0]
-        print(f"{number}  {first[:130]}")
+        print(f"{number}  {str(error).partition(': ')[0].partition('. ')[0]}")
 
 # %% [markdown]
 # | | cause | repair |
 # | --- | --- | --- |
 # | 1 | a saved tensor was written to, often by `+=` | `h = h + …`; or save the output instead |
-# | 2 | a second backward after the first freed what was saved | `retain_graph=True` |
+# | 2 | the first backward freed what was saved | run forward again, or `retain_graph=True` |
 # | 3 | a number or a shape in `save_for_backward` | an attribute, `ctx.exponent = 3` |
 # | 4 | more or fewer values than forward has arguments | one for each, if only `None` |
 # | 5 | the shape does not sum down to the input's | undo what forward did to the shape |
@@ -1159,7 +1175,7 @@ knowledge_check("02")
 # | --- | --- | --- |
 # | `ctx.x = x`, then a write to x | a wrong gradient | silent |
 # | `ctx.x = x` | hooks (checkpoint, offload) miss it; not freed by backward | silent |
-# | `ctx.y = output` | a ring that lives until the garbage collector runs | silent |
+# | `ctx.y = output` | a reference cycle, until the garbage collector runs | silent |
 # | `save_for_backward(x, 3)` | `TypeError`, after forward has returned | loud |
 # | `ctx.saved_tensors` in forward | an empty tuple | silent |
 # | no look at `needs_input_grad` | work for nothing, no wrong number | silent |
