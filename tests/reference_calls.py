@@ -5,9 +5,11 @@ from cases.making import CPLX, X, Y, draw
 
 from autograd_course.functions import (
     ClippedReLU,
+    LeakyReLUInPlace,
     Linear,
     ScaledDotProductAttention,
     ScaledSigmoid,
+    Sort,
     Square,
     TiledAttention,
     ToPolar,
@@ -25,6 +27,10 @@ REFERENCE_CALLS = [
     (WeightedSum, (X, Y, draw(3, 4, seed=9))),
     (ClippedReLU, (5 * X, 2.0)),
     (ClippedReLU, (torch.tensor([0.0, 6.0, 3.0]),)),
+    (LeakyReLUInPlace, (X, 0.1)),
+    (LeakyReLUInPlace, (draw(), 2.0)),
+    (Sort, (draw(3, 5),)),
+    (Sort, (draw(2, 1, 4), True)),
     (Linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
     (Linear, (X, draw(5, 4))),
     (Linear, (X, draw(5, 4), None)),

@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from answers import lesson_02
 
+from autograd_course import diagnose
+from autograd_course.grader.checks import (
+    backward_is_a_formula,
+    no_tensor_on_ctx,
+    saves_only_outputs,
+)
 from autograd_course.grader.exercise import NamingExercise, RoutineExercise
 from autograd_course.grader.judge import judge
+from autograd_course.grader.judging.passes import differentiable
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
 
@@ -117,3 +125,76 @@ def test_the_name_of_a_bug_is_judged(answer: Any, status: str, says: str) -> Non
 
     assert verdict.status == status, verdict
     assert says in verdict.message
+
+
+# The cards of the lessons show what they say
+
+
+@pytest.mark.parametrize(
+    ("card", "function", "inputs", "options"),
+    [
+        ("card-skip-connection", "Rectify", (3, 4), {}),
+        ("card-two-outputs", "MeanSpread", (3, 4), {}),
+        ("card-gradient-scale", "Tenth", (3, 4), {"intentional": ("constant-factor",)}),
+        ("card-twins", "Weigh", (3, 4), {}),
+    ],
+)
+def test_a_card_breaks_the_rule_that_it_asks_for(
+    card: str, function: str, inputs: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    x = torch.randn(inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    diagnosis = diagnose(lesson_02.SOLVED[function], (x,), **options)
+
+    assert diagnosis.findings[0].rule == lesson_02.RIGHT[card], str(diagnosis)
+
+
+# Functions in place, and outputs without a gradient
+
+
+def test_checks_pass_over_outputs_without_a_gradient() -> None:
+    answer, inputs = lesson_02.RIGHT["sort-with-indices"], (torch.randn(3, 5).double(),)
+
+    assert backward_is_a_formula(answer, inputs) is None
+    assert no_tensor_on_ctx(answer, inputs) is None
+    assert saves_only_outputs(answer, inputs) is None
+
+
+def test_checks_do_not_fail_where_no_output_has_a_gradient() -> None:
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.mark_non_differentiable(y := 2 * x)
+            return y
+
+    for check in (backward_is_a_formula, no_tensor_on_ctx, saves_only_outputs):
+        assert check(Nothing, (torch.ones(3).double(),)) is None
+
+
+def test_an_answer_in_place_does_not_change_the_samples() -> None:
+    x = torch.tensor([-1.0, 2.0], dtype=torch.float64)
+    (copy,) = differentiable((x,))
+    lesson_02.RIGHT["leaky-relu-in-place"].apply(copy, 0.5)
+
+    assert (x.tolist(), copy.tolist()) == ([-1.0, 2.0], [-0.5, 2.0])
+
+
+def test_a_gradient_for_what_the_reference_holds_fixed_is_extra() -> None:
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, target)
+            return x * target
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x, target = ctx.saved_tensors
+            return g * target, g * x
+
+    x, target = (
+        torch.tensor([[1.0, 2.0, 0.5], [0.3, -1.0, 3.0]], dtype=torch.float64),
+        torch.ones(2, 3).double(),
+    )
+    diagnosis = diagnose(Both, (x, target), reference=lambda x, target: x * target.detach())
+
+    assert diagnosis.findings[0].rule == "extra-gradient"
+    assert "the input target gets a gradient" in diagnosis.findings[0].message

@@ -23,6 +23,14 @@ SECTION = {
     "ignores-grad-output": 'lesson 01, "What backward is asked for"',
     "nonlinear-in-grad-output": 'lesson 01, "What backward is asked for"',
     "uniform-grad-output": 'lesson 01, "What backward is asked for"',
+    "wasted-gradient": 'lesson 02, "needs_input_grad, measured"',
+    "mutates-grad-output": 'lesson 02, "What backward must not touch"',
+    "mutates-saved": 'lesson 02, "What backward must not touch"',
+    "mutates-input": 'lesson 02, "Writing in place: mark_dirty"',
+    "wrong-mark-dirty": 'lesson 02, "Writing in place: mark_dirty"',
+    "returns-view": 'lesson 02, "Returning an input"',
+    "wrong-non-differentiable": 'lesson 02, "Outputs without a gradient"',
+    "none-grad-output": 'lesson 02, "Zeros or None: set_materialize_grads"',
 }
 
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}

@@ -79,7 +79,7 @@ HYPOTHESES = (
         "extra-gradient",
         "a gradient where there is none",
         h.extra_gradient,
-        "An input that does not change the output gets None, or zeros.",
+        "An input that does not change the output, or is to be held fixed, gets None.",
         "01_template",
     ),
     Hypothesis(

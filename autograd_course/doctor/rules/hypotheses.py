@@ -63,12 +63,14 @@ def missing_gradient(m: Mismatch) -> str | None:
 
 
 def extra_gradient(m: Mismatch) -> str | None:
-    """Something where the output does not depend on the input at all."""
+    """Something where the output does not depend on the input, or is meant to hold it fixed."""
     e = m.evidence
     known = e.surrogate or not e.jacobian
     depends = m.truth.nan_to_num() if known else e.jacobian[m.slot].matrix
     if not bool(depends.any()):
         return f"the input {m.name} gets a gradient, but the output does not depend on it"
+    if not bool(m.truth.nan_to_num().any()):
+        return f"the input {m.name} gets a gradient, but the reference holds it fixed"
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 
@@ -24,6 +25,18 @@ def applied(function: type[Function], inputs: tuple[Any, ...]) -> tuple[list[Ten
     given = differentiable(inputs)
     outputs = [out for out in as_tuple(called(function, given)) if isinstance(out, Tensor)]
     return [tensor for tensor in given if isinstance(tensor, Tensor)], outputs
+
+
+def backward(outputs: list[Tensor]) -> None:
+    """Run backward from all outputs that have a gradient: an index or a mask has none."""
+    wanted = [out for out in outputs if out.requires_grad]
+    if wanted:
+        torch.autograd.backward(wanted, [torch.ones_like(out) for out in wanted])
+
+
+def node(outputs: list[Tensor]) -> Any:
+    """Return the Function's node in the graph, which is its ctx; ``None`` without a gradient."""
+    return next((out.grad_fn for out in outputs if out.grad_fn is not None), None)
 
 
 def storage(tensor: Tensor) -> int:

@@ -10,14 +10,14 @@ from torch.autograd import Function
 
 from autograd_course.doctor import Finding
 from autograd_course.doctor.running.operations import Recording, memory
-from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that tensors are kept by ``save_for_backward``, not as attributes of ``ctx``."""
     _, outputs = applied(function, inputs)
-    for name, value in vars(outputs[0].grad_fn).items():
+    for name, value in getattr(node(outputs), "__dict__", {}).items():
         if memory([value]):
             return found(
                 "tensor-on-ctx",
@@ -44,7 +44,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+        backward(outputs)
     if not recorded:
         return None
     return found(
@@ -67,7 +67,7 @@ def without(*operations: str, use: str) -> Check:
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         with Recording() as recording:
             _, outputs = applied(function, inputs)
-            torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+            backward(outputs)
         for name in recording.names:
             if name in operations:
                 return found(

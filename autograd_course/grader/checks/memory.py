@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
-from autograd_course.grader.checks.calling import applied, found, storage
+from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
 
 
@@ -18,7 +18,7 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
     """Ask that every saved tensor is one of the outputs, so that nothing else is kept alive."""
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
-    for position, saved in enumerate(outputs[0].grad_fn.saved_tensors):  # type: ignore[union-attr]
+    for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
         if saved is None or storage(saved) in returned:
             continue
         kept = "the input" if storage(saved) in map(storage, given) else "an intermediate result"

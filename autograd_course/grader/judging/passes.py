@@ -18,9 +18,12 @@ from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
 
 
 def differentiable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return ``inputs`` with each float or complex tensor copied and asking for a gradient."""
+    """Return ``inputs`` with each float or complex tensor copied and asking for a gradient.
+
+    The copies are no leaves, so that a Function may work in place on them, as on a hidden layer.
+    """
     return tuple(
-        value.detach().clone().requires_grad_()
+        value.detach().requires_grad_().clone()
         if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
         else value
         for value in inputs

@@ -1,0 +1,377 @@
+"""Answers to the exercises of lesson 02."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+from answers.making import Spoiling, Wrong, solved
+from autograd_course import functions
+
+SOLVED = solved("02_ctx_rules")
+RIGHT = {
+    "strided-gain": SOLVED["StridedGain"],
+    "leaky-relu-in-place": SOLVED["LeakyReLUInPlace"],
+    "sort-with-indices": SOLVED["SortWithIndices"],
+    "frozen-target": SOLVED["FrozenTargetLoss"],
+    "card-skip-connection": "mutates-grad-output",
+    "card-two-outputs": "none-grad-output",
+    "card-gradient-scale": "wrong-mark-dirty",
+    "card-twins": "shared-state",
+}
+
+
+class StridedGainInTwoParts(Function):
+    """The flag decides what is saved; the engine says in needs_input_grad what is wanted."""
+
+    @staticmethod
+    def forward(x: Any, gain: Any, stride: int, training: bool) -> Any:
+        kept = x[..., ::stride]
+        return kept * gain if training else kept.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, gain, ctx.stride, training = inputs
+        ctx.save_for_backward(*((x, gain) if training else ()))
+        ctx.length = x.shape[-1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, gain = ctx.saved_tensors or (None, None)
+        grad_x = grad_gain = None
+        if ctx.needs_input_grad[0]:
+            along = g if gain is None else g * gain
+            grad_x = torch.zeros(*g.shape[:-1], ctx.length, dtype=g.dtype, device=g.device)
+            places = torch.arange(0, ctx.length, ctx.stride, device=g.device)
+            grad_x = grad_x.index_copy(-1, places, along)
+        if gain is not None and ctx.needs_input_grad[1]:
+            grad_gain = g * x[..., :: ctx.stride]
+        return grad_x, grad_gain, None, None
+
+
+class StridedGainSavingInForwardOnly(RIGHT["strided-gain"]):  # type: ignore[misc]
+    """One way out of forward: the product with ones where there is no gain."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+        ctx.shape, ctx.stride, ctx.training = x.shape, stride, training
+        if training:
+            ctx.save_for_backward(x, gain)
+        return x[..., ::stride] * (gain if training else 1)
+
+
+class LeakyWithMask(Function):
+    """The sides kept as a mask, and the underscored built-in for the work."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.save_for_backward(x > 0)
+        ctx.slope = slope
+        ctx.mark_dirty(x)
+        return torch.nn.functional.leaky_relu_(x, slope)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (positive,) = ctx.saved_tensors
+        return g * positive + ctx.slope * g * ~positive, None
+
+
+class SortByInverse(Function):
+    """Gathering with the inverse permutation is scattering."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, descending: bool = False) -> Any:
+        values, indices = x.sort(descending=descending)
+        ctx.save_for_backward(indices)
+        return values, indices
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        return g.gather(-1, ctx.saved_tensors[0].argsort(-1)), None
+
+
+class FrozenTargetByDifference(Function):
+    """What backward needs of target and weight is one product: kept as an intermediate."""
+
+    @staticmethod
+    def forward(ctx: Any, prediction: Any, target: Any, weight: Any) -> Any:
+        error = prediction - target
+        ctx.save_for_backward(prediction, target, weight)
+        ctx.n = error.numel()
+        return (weight * error.square()).sum() / ctx.n
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        grad = None
+        if ctx.needs_input_grad[0]:
+            prediction, target, weight = ctx.saved_tensors
+            grad = g * (2 / ctx.n) * weight * (prediction - target)
+        return grad, None, None
+
+
+ALSO_RIGHT = {
+    "strided gain by setup_context": ("strided-gain", StridedGainInTwoParts),
+    "strided gain times one": ("strided-gain", StridedGainSavingInForwardOnly),
+    "leaky relu in place with a mask": ("leaky-relu-in-place", LeakyWithMask),
+    "leaky relu in place of the package": ("leaky-relu-in-place", functions.LeakyReLUInPlace),
+    "sort by the inverse permutation": ("sort-with-indices", SortByInverse),
+    "sort of the package": ("sort-with-indices", functions.Sort),
+    "frozen target with n on ctx": ("frozen-target", FrozenTargetByDifference),
+    "the name of a card, typed freely": ("card-twins", " Shared State"),
+}
+
+spoiling = Spoiling(RIGHT)
+backward, forward = spoiling.backward, spoiling.forward
+
+
+def gain_saves_everything(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+    ctx.save_for_backward(x, gain, stride)
+    return x[..., ::stride] * gain if training else x[..., ::stride].clone()
+
+
+def gain_saves_always(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+    ctx.shape, ctx.stride, ctx.training = x.shape, stride, training
+    ctx.save_for_backward(x, gain)
+    kept = x[..., ::stride]
+    return kept * gain if training else kept.clone()
+
+
+def gain_returns_the_slice(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+    ctx.shape, ctx.stride, ctx.training = x.shape, stride, training
+    kept = x[..., ::stride]
+    if training:
+        ctx.save_for_backward(x, gain)
+    return kept * gain if training else kept
+
+
+class GainOnCtx(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+        ctx.x, ctx.gain, ctx.stride, ctx.training = x, gain, stride, training
+        return x[..., ::stride] * gain if training else x[..., ::stride].clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        grad_x = torch.zeros_like(ctx.x)
+        grad_x[..., :: ctx.stride] = g * ctx.gain if ctx.training else g
+        return grad_x, g * ctx.x[..., :: ctx.stride] if ctx.training else None, None, None
+
+
+def _gain(ctx: Any, g: Any, **instead: Any) -> Any:
+    right = RIGHT["strided-gain"].backward(ctx, g)
+    return tuple({**dict(zip(("x", "gain", "a", "b"), right, strict=True)), **instead}.values())
+
+
+def gain_in_evaluation_too(ctx: Any, *saved_and_g: Any) -> Any:
+    *saved, g = saved_and_g
+    return _gain(ctx, g) if saved else _gain(ctx, g, gain=g)
+
+
+def gain_asks_nothing(ctx: Any, *saved_and_g: Any) -> Any:
+    *saved, g = saved_and_g
+    grad_x = g.new_zeros(ctx.shape)
+    grad_x[..., :: ctx.stride] = g * saved[1] if saved else g
+    return grad_x, g * saved[0][..., :: ctx.stride] if saved else None, None, None
+
+
+def gain_forgets_to_spread(ctx: Any, *saved_and_g: Any) -> Any:
+    *saved, g = saved_and_g
+    return _gain(ctx, g, x=g * saved[1] if saved else g)
+
+
+def leaky_unmarked(ctx: Any, x: Any, slope: float) -> Any:
+    x.mul_(torch.where(x > 0, 1.0, slope))
+    ctx.save_for_backward(x)
+    ctx.slope = slope
+    return x
+
+
+def leaky_marks_and_returns_new(ctx: Any, x: Any, slope: float) -> Any:
+    y = torch.where(x > 0, x, slope * x)
+    ctx.mark_dirty(x)
+    ctx.save_for_backward(y)
+    ctx.slope = slope
+    return y
+
+
+def leaky_not_in_place(ctx: Any, x: Any, slope: float) -> Any:
+    y = torch.where(x > 0, x, slope * x)
+    ctx.save_for_backward(y)
+    ctx.slope = slope
+    return y
+
+
+def leaky_saves_a_copy_on_ctx(ctx: Any, x: Any, slope: float) -> Any:
+    ctx.slope, ctx.y = slope, x
+    x.mul_(torch.where(x > 0, 1.0, slope))
+    ctx.mark_dirty(x)
+    return x
+
+
+class LeakyOnCtx(RIGHT["leaky-relu-in-place"]):  # type: ignore[misc]
+    forward = staticmethod(leaky_saves_a_copy_on_ctx)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return torch.where(ctx.y > 0, g, ctx.slope * g), None
+
+
+class SortOneGradient(RIGHT["sort-with-indices"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (indices,) = ctx.saved_tensors
+        return torch.zeros_like(g).scatter(-1, indices, g), None
+
+
+def sort_saves_the_input_too(ctx: Any, x: Any, descending: bool = False) -> Any:
+    values, indices = torch.sort(x, dim=-1, descending=descending)
+    ctx.save_for_backward(x, indices)
+    return values, indices
+
+
+class SortSavingInput(Function):
+    forward = staticmethod(sort_saves_the_input_too)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        x, indices = ctx.saved_tensors
+        return torch.zeros_like(x).scatter(-1, indices, g), None
+
+
+def sort_marks_the_values(ctx: Any, x: Any, descending: bool = False) -> Any:
+    values, indices = torch.sort(x, dim=-1, descending=descending)
+    ctx.mark_non_differentiable(values, indices)
+    ctx.save_for_backward(indices)
+    return values, indices
+
+
+def _loss(p: Any, t: Any, w: Any, g: Any) -> Any:
+    return 2 * w * (p - t) * g / p.numel()
+
+
+WRONG = [
+    forward("strided-gain", "saves the stride", "non-tensor-saved", gain_saves_everything),
+    forward("strided-gain", "saves in evaluation too", "oversaved", gain_saves_always),
+    forward("strided-gain", "returns the slice", "returns-view", gain_returns_the_slice),
+    Wrong("strided-gain", "everything on ctx", "tensor-on-ctx", GainOnCtx),
+    backward("strided-gain", "gain in evaluation too", "extra-gradient", gain_in_evaluation_too),
+    backward("strided-gain", "asks nobody what is needed", "wasted-gradient", gain_asks_nothing),
+    backward("strided-gain", "leaves x strided", "gradient-shape", gain_forgets_to_spread),
+    backward(
+        "strided-gain",
+        "nothing for the stride and the flag",
+        "wrong-arity",
+        lambda ctx, *args: RIGHT["strided-gain"].backward(ctx, args[-1])[:2],
+    ),
+    forward("leaky-relu-in-place", "does not mark", "mutates-input", leaky_unmarked),
+    forward(
+        "leaky-relu-in-place",
+        "marks and returns another",
+        "wrong-mark-dirty",
+        leaky_marks_and_returns_new,
+    ),
+    forward("leaky-relu-in-place", "not in place", "wrong-mark-dirty", leaky_not_in_place),
+    Wrong("leaky-relu-in-place", "the output on ctx", "tensor-on-ctx", LeakyOnCtx),
+    backward(
+        "leaky-relu-in-place",
+        "stops the negative side",
+        "wrong-region",
+        lambda ctx, y, g: (g * (y > 0), None),
+    ),
+    backward(
+        "leaky-relu-in-place",
+        "writes into grad_output",
+        "mutates-grad-output",
+        lambda ctx, y, g: (g.mul_(torch.where(y > 0, 1.0, ctx.slope)), None),
+    ),
+    Wrong("sort-with-indices", "one gradient for two outputs", "backward-raises", SortOneGradient),
+    Wrong("sort-with-indices", "saves the input too", "oversaved", SortSavingInput),
+    backward(
+        "sort-with-indices",
+        "gathers instead of scattering",
+        "permuted-gradient",
+        lambda ctx, i, g, _: (g.gather(-1, i), None),
+    ),
+    backward(
+        "sort-with-indices",
+        "leaves the gradient where it is",
+        "permuted-gradient",
+        lambda ctx, i, g, _: (g, None),
+    ),
+    backward(
+        "sort-with-indices",
+        "zeros in float32",
+        "gradient-dtype",
+        lambda ctx, i, g, _: (torch.zeros(g.shape).scatter(-1, i, g), None),
+    ),
+    forward(
+        "sort-with-indices",
+        "marks the values too",
+        "wrong-non-differentiable",
+        sort_marks_the_values,
+    ),
+    backward(
+        "frozen-target",
+        "forgets 1/N",
+        "constant-factor",
+        lambda ctx, p, t, w, g: (2 * w * (p - t) * g, None, None),
+    ),
+    backward(
+        "frozen-target",
+        "forgets the 2",
+        "constant-factor",
+        lambda ctx, p, t, w, g: (_loss(p, t, w, g) / 2, None, None),
+    ),
+    backward(
+        "frozen-target",
+        "a gradient for the target",
+        "extra-gradient",
+        lambda ctx, p, t, w, g: (_loss(p, t, w, g), -_loss(p, t, w, g), None),
+    ),
+    backward(
+        "frozen-target",
+        "target minus prediction",
+        "flipped-sign",
+        lambda ctx, p, t, w, g: (_loss(t, p, w, g), None, None),
+    ),
+    backward(
+        "frozen-target",
+        "forgets the weight",
+        "gradient-mismatch",
+        lambda ctx, p, t, w, g: (2 * (p - t) * g / p.numel(), None, None),
+    ),
+    backward(
+        "frozen-target",
+        "does not ask",
+        "wasted-gradient",
+        lambda ctx, p, t, w, g: (_loss(p, t, w, g), None, None),
+    ),
+    Wrong("card-skip-connection", "the other tensor", "writes into it", "mutates-saved"),
+    Wrong("card-skip-connection", "the other half", "values", "mutates-input"),
+    Wrong("card-skip-connection", "the symptom", "on both sides of 0", "wrong-region"),
+    Wrong("card-two-outputs", "the number of gradients", "what comes in", "wrong-arity"),
+    Wrong("card-two-outputs", "the symptom", "when and why", "backward-raises"),
+    Wrong("card-two-outputs", "a mark", "nothing is marked", "wrong-non-differentiable"),
+    Wrong("card-gradient-scale", "without the mark", "one line prevents it", "returns-view"),
+    Wrong("card-gradient-scale", "the opposite", "Not a byte of x", "mutates-input"),
+    Wrong("card-gradient-scale", "the purpose", "purpose of this layer", "constant-factor"),
+    Wrong("card-twins", "another place", "on ctx at all", "tensor-on-ctx"),
+    Wrong("card-twins", "two backwards", "forward ran twice", "not-reentrant"),
+    Wrong("card-twins", "exchanged", "both get the values of the second", "swapped-gradients"),
+]
+
+
+def double(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+KNOWN = [
+    ("strided-gain", (double(1, 2, 3), double(10, 100), 2, True), double(10, 300)),
+    ("strided-gain", (double(1, 2, 3), double(10, 100), 2, False), double(1, 3)),
+    ("leaky-relu-in-place", (double(-2, 3), 0.5), double(-1, 3)),
+    ("sort-with-indices", (double(3, 1, 2),), (double(1, 2, 3), torch.tensor([1, 2, 0]))),
+    ("sort-with-indices", (double(3, 1, 2), True), (double(3, 2, 1), torch.tensor([0, 2, 1]))),
+    ("frozen-target", (double(1, 5), double(3, 5), double(2, 7)), torch.tensor(4.0).double()),
+]
