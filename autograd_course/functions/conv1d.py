@@ -51,8 +51,8 @@ class Conv1d(torch.autograd.Function):
 
 def windows(x: Tensor, size: int, stride: int, padding: int, groups: int) -> Tensor:
     """Return all windows that the kernel sees: ``(N, groups, C / groups, T, size)``."""
-    padded: Tensor = pad(x, (padding, padding))
-    return padded.unfold(-1, size, stride).unflatten(1, (groups, -1))
+    seen: Tensor = pad(x, (padding, padding)).unfold(-1, size, stride)
+    return seen.unflatten(1, (groups, -1))
 
 
 def overlapped(spread: Tensor, shape: torch.Size, stride: int, padding: int) -> Tensor:

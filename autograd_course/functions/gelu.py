@@ -28,10 +28,10 @@ class GELU(torch.autograd.Function):
         """Return ``(Φ(x) + x · φ(x)) · grad_output``."""
         (x,) = ctx.saved_tensors
         density = torch.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
-        return (normal_cdf(x) + x * density) * grad_output
+        gradient: Tensor = (normal_cdf(x) + x * density) * grad_output
+        return gradient
 
 
 def normal_cdf(x: Tensor) -> Tensor:
     """Return ``Φ(x)``, the share of a standard normal distribution below ``x``."""
-    share: Tensor = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-    return share
+    return 0.5 * (1 + torch.erf(x / math.sqrt(2)))
