@@ -51,8 +51,9 @@ class Conv1d(torch.autograd.Function):
 
 def windows(x: Tensor, size: int, stride: int, padding: int, groups: int) -> Tensor:
     """Return all windows that the kernel sees: ``(N, groups, C / groups, T, size)``."""
-    seen: Tensor = pad(x, (padding, padding)).unfold(-1, size, stride)
-    return seen.unflatten(1, (groups, -1))
+    padded = pad(x, (padding, padding))
+    seen: Tensor = padded.unfold(-1, size, stride).unflatten(1, (groups, -1))
+    return seen
 
 
 def overlapped(spread: Tensor, shape: torch.Size, stride: int, padding: int) -> Tensor:

@@ -16,9 +16,10 @@ class LogSumExp(torch.autograd.Function):
     exponent is above 0. Backward: ``∂L/∂x = exp(x - y) · ∂L/∂y``; the factor is the softmax.
 
     An element ``-∞`` adds nothing and has gradient 0. A row of nothing but ``-∞`` (all masked) has
-    ``y = -∞`` and gradient 0, as in ``torch.logsumexp``; there ``m`` would be ``-∞`` and ``x - m``
-    nan, so ``m`` is replaced by 0. Shapes: ``x`` any; ``y`` is ``x`` without ``dim``, or with
-    length 1 there if ``keepdim``. ``dim`` is one axis or several, not empty. Real floating dtypes.
+    ``y = -∞``, as in ``torch.logsumexp``, and gradient 0, where that has nan. There ``m`` would be
+    ``-∞`` and ``x - m`` nan, so ``m`` is replaced by 0; likewise ``y`` in backward. Shapes: ``x``
+    any; ``y`` is ``x`` without ``dim``, or with length 1 there if ``keepdim``. ``dim`` is one axis
+    or several, not empty. Real floating dtypes.
 
     Twice differentiable: the softmax is rebuilt from input and output. Saved from forward it would
     be a constant, and the second derivative 0 without a word.
