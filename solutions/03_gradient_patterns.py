@@ -33,7 +33,7 @@ from autograd_course import grade, hint, progress
 #
 # **Write** both methods, with `torch.erf`: the exact GELU, not its approximation by tanh.
 #
-# **Bound:** no built-in `gelu`. Your result is compared with PyTorch's.
+# **Bound:** no built-in `gelu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gelu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -430,7 +430,7 @@ grade("conv1d", Conv1d)
 #
 # **Write** both methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$: the direction in which $L$ grows fastest. With $g$ in the same sense for $y$, the one for $z$ follows.
 #
-# **Bound:** the gradient of a real input is real. The engine would throw away an imaginary part, but by itself `backward` should not return one.
+# **Bound:** the gradient of a real input is real. Given a complex one, the engine stops with an error that does not say so.
 
 
 # %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}

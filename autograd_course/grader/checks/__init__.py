@@ -1,17 +1,16 @@
 """What single exercises ask beyond right gradients: ``(Function, inputs) -> Finding | None``."""
 
 from autograd_course.grader.checks.conduct import backward_is_a_formula, no_tensor_on_ctx, without
-from autograd_course.grader.checks.dtypes import gradient_dtypes
-from autograd_course.grader.checks.kinks import gradient_at, slope_within
+from autograd_course.grader.checks.kinks import gradient_at, slope_within, ties_as
 from autograd_course.grader.checks.memory import keeps_at_most, saves_only_outputs
 
 __all__ = [
     "backward_is_a_formula",
     "gradient_at",
-    "gradient_dtypes",
     "keeps_at_most",
     "no_tensor_on_ctx",
     "saves_only_outputs",
     "slope_within",
+    "ties_as",
     "without",
 ]

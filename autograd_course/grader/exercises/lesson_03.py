@@ -2,6 +2,7 @@
 
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.exercises.lesson_03_activations import ACTIVATIONS
+from autograd_course.grader.exercises.lesson_03_couplings import COUPLINGS
 from autograd_course.grader.exercises.lesson_03_indices import INDICES
 from autograd_course.grader.exercises.lesson_03_others import OTHERS
 from autograd_course.grader.exercises.lesson_03_reductions import REDUCTIONS
@@ -9,4 +10,10 @@ from autograd_course.grader.exercises.lesson_03_reductions import REDUCTIONS
 LESSON = "03_gradient_patterns"
 TITLE = "Gradient patterns"
 
-EXERCISES: tuple[FunctionExercise, ...] = (*ACTIVATIONS, *REDUCTIONS, *INDICES, *OTHERS)
+EXERCISES: tuple[FunctionExercise, ...] = (
+    *ACTIVATIONS,
+    *REDUCTIONS,
+    *COUPLINGS,
+    *INDICES,
+    *OTHERS,
+)

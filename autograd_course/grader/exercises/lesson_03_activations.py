@@ -1,8 +1,9 @@
 """Lesson 03, element by element and broadcast: three activations and a product."""
 
+import math
+
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from autograd_course.grader.checks import (
     backward_is_a_formula,
@@ -16,12 +17,12 @@ from autograd_course.grader.sampling import normal, positive, shaped
 
 def gelu(x: Tensor) -> Tensor:
     """Return ``x Φ(x)``, Φ the normal distribution function."""
-    return functional.gelu(x)
+    return 0.5 * x * torch.erfc(-x / math.sqrt(2))
 
 
 def swish(x: Tensor) -> Tensor:
     """Return ``x σ(x)``."""
-    return functional.silu(x)
+    return x * torch.sigmoid(x)
 
 
 def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
@@ -114,8 +115,8 @@ ACTIVATIONS: tuple[FunctionExercise, ...] = (
         points=3,
         reference=broadcast_multiply,
         samplers={
-            "a 3×5 matrix and a vector": lambda rng: (normal(rng, 3, 5), normal(rng, 5)),
             "two of the same shape": lambda rng: (normal(rng, 2, 3), normal(rng, 2, 3)),
+            "a 3×5 matrix and a vector": lambda rng: (normal(rng, 3, 5), normal(rng, 5)),
             "a column and a row": lambda rng: (normal(rng, 3, 1), normal(rng, 1, 4)),
             "a vector and three axes": lambda rng: (normal(rng, 4), normal(rng, 2, 3, 1)),
             "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),

@@ -68,8 +68,14 @@ INDICES: tuple[FunctionExercise, ...] = (
         points=4,
         reference=conv1d,
         samplers={
-            "stride 1": lambda rng: (normal(rng, 2, 3, 6), normal(rng, 2, 3, 3), 1, 0, 1),
-            "padding 2": lambda rng: (normal(rng, 2, 1, 4), normal(rng, 2, 1, 3), 1, 2, 1),
+            "one output channel": lambda rng: (normal(rng, 2, 3, 6), normal(rng, 1, 3, 3), 1, 0, 1),
+            "two output channels, padding 2": lambda rng: (
+                normal(rng, 2, 1, 4),
+                normal(rng, 2, 1, 3),
+                1,
+                2,
+                1,
+            ),
             "stride 2, the last element unused": lambda rng: (
                 normal(rng, 1, 2, 8),
                 normal(rng, 3, 2, 3),
