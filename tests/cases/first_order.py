@@ -232,6 +232,8 @@ WITNESSES = [
     Case("gradient-dtype", "scatter into float32 zeros crashes",
          saving(lambda x, i: x[i], lambda x, i, g:
                 (torch.zeros(x.shape, device=x.device).index_add(0, i, g), None)), (TABLE, IDX)),
+    Case("gradient-dtype", "a complex gradient for a real gain",
+         saving(lambda z, a: z * a, lambda z, a, g: (g * a, g * z.conj())), (CPLX, X)),
     Case("gradient-device", "zeros on the CPU",
          saving(lambda x: 0 * x + 1, lambda x, g: torch.zeros(x.shape, dtype=x.dtype)), (X,)),
     Case("gradient-device", "ones on the CPU in the middle",
