@@ -139,18 +139,6 @@ grade("learnable-swish", LearnableSwish)
 
 # %% nbgrader={"grade": false, "grade_id": "broadcast-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class BroadcastMultiply(torch.autograd.Function):
-    ### BEGIN SOLUTION
-    @staticmethod
-    def reduced(grad: Tensor, shape: torch.Size) -> Tensor:
-        """Return ``grad``, summed over the axes along which ``shape`` was copied."""
-        while grad.dim() > len(shape):
-            grad = grad.sum(0)
-        for axis, length in enumerate(shape):
-            if length == 1:
-                grad = grad.sum(axis, keepdim=True)
-        return grad
-
-    ### END SOLUTION
     @staticmethod
     def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -161,8 +149,15 @@ class BroadcastMultiply(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
+        def reduced(grad: Tensor, shape: torch.Size) -> Tensor:
+            while grad.dim() > len(shape):  # axes that the input lacks
+                grad = grad.sum(0)
+            for axis, length in enumerate(shape):
+                if length == 1:  # axes along which it was copied
+                    grad = grad.sum(axis, keepdim=True)
+            return grad
+
         x, y = ctx.saved_tensors
-        reduced = BroadcastMultiply.reduced
         return reduced(y * grad_output, x.shape), reduced(x * grad_output, y.shape)
         ### END SOLUTION
 
@@ -384,20 +379,13 @@ grade("gather-rows", GatherRows)
 
 # %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Conv1d(torch.autograd.Function):
-    ### BEGIN SOLUTION
-    @staticmethod
-    def windows(x: Tensor, taps: int, stride: int, padding: int, groups: int) -> Tensor:
-        """Return the windows of the padded input, of shape (N, G, C / G, T, K)."""
-        padded = torch.nn.functional.pad(x, (padding, padding))
-        return padded.unfold(-1, taps, stride).unflatten(1, (groups, -1))
-
-    ### END SOLUTION
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
         ### BEGIN SOLUTION
         ctx.save_for_backward(x, weight)
         ctx.geometry = stride, padding, groups
-        windows = Conv1d.windows(x, weight.shape[-1], stride, padding, groups)
+        padded = torch.nn.functional.pad(x, (padding, padding))
+        windows = padded.unfold(-1, weight.shape[-1], stride).unflatten(1, (groups, -1))
         kernels = weight.unflatten(0, (groups, -1))
         return torch.einsum("ngctk,gock->ngot", windows, kernels).flatten(1, 2)
         ### END SOLUTION
@@ -408,11 +396,12 @@ class Conv1d(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         stride, padding, groups = ctx.geometry
         (length, taps), steps = (x.shape[-1], weight.shape[-1]), grad_output.shape[-1]
-        windows = Conv1d.windows(x, taps, stride, padding, groups)
+        padded = torch.nn.functional.pad(x, (padding, padding))
+        windows = padded.unfold(-1, taps, stride).unflatten(1, (groups, -1))
         kernels, g = weight.unflatten(0, (groups, -1)), grad_output.unflatten(1, (groups, -1))
         grad_weight = torch.einsum("ngctk,ngot->gock", windows, g).flatten(0, 1)
         grad_windows = torch.einsum("ngot,gock->ngctk", g, kernels).flatten(1, 2)
-        grad_padded = x.new_zeros(*x.shape[:-1], length + 2 * padding)
+        grad_padded = padded.new_zeros(padded.shape)
         for k in range(taps):
             reached = slice(k, k + stride * (steps - 1) + 1, stride)
             grad_padded[..., reached] += grad_windows[..., k]

@@ -11,6 +11,8 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from answers.making import Spoiling, Wrong, solved
+from autograd_course import functions
+from autograd_course.functions.conv1d import windows
 
 SOLVED = solved("03_gradient_patterns")
 RIGHT = {
@@ -319,9 +321,9 @@ def convolution(**other: Any) -> Any:
     def backward(ctx: Any, x: Tensor, weight: Tensor, g: Tensor) -> Any:
         stride, padding, groups = ctx.geometry
         taps, steps = weight.shape[-1], g.shape[-1]
-        windows = SOLVED["Conv1d"].windows(x, taps, stride, padding, groups)
+        seen = windows(x, taps, stride, padding, groups)
         kernels, g = weight.unflatten(0, (groups, -1)), g.unflatten(1, (groups, -1))
-        grad_weight = torch.einsum("ngctk,ngot->gock", windows, g).flatten(0, 1)
+        grad_weight = torch.einsum("ngctk,ngot->gock", seen, g).flatten(0, 1)
         grad_windows = torch.einsum("ngot,gock->ngctk", g, kernels).flatten(1, 2)
         padded = x.new_zeros(*x.shape[:-1], x.shape[-1] + 2 * padding)
         for t in range(steps):
@@ -434,6 +436,16 @@ def reversal_forward_too(ctx: Any, x: Tensor, strength: float) -> Tensor:
 
 
 ALSO_RIGHT = {
+    "GELU of the package": ("gelu", functions.GELU),
+    "Swish of the package": ("swish", functions.Swish),
+    "learned Swish of the package": ("learnable-swish", functions.LearnedSwish),
+    "product of the package": ("broadcast-multiply", functions.Multiply),
+    "log-sum-exp of the package": ("log-sum-exp", functions.LogSumExp),
+    "maximum of the package": ("max-with-ties", functions.Max),
+    "soft rank of the package": ("soft-rank", functions.SoftRank),
+    "lookup of the package": ("gather-rows", functions.Lookup),
+    "convolution of the package": ("conv1d", functions.Conv1d),
+    "gradient reversal of the package": ("gradient-reversal", functions.GradientReversal),
     "GELU by the normal distribution function": (
         "gelu",
         made(gelu_by_normal, lambda ctx, x, cdf, g: g.mul(cdf + x * gelu_density(x))),
