@@ -119,11 +119,8 @@ INDICES: tuple[FunctionExercise, ...] = (
             without(
                 "convolution",
                 "_convolution",
-                "convolution_overrideable",
                 "convolution_backward",
                 "mkldnn_convolution",
-                "_slow_conv2d_forward",
-                "slow_conv3d_forward",
                 use="windows of the padded input (Tensor.unfold) and products",
             ),
         ),
