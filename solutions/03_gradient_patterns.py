@@ -1,9 +1,11 @@
 # %% [markdown]
+# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/solutions/03_gradient_patterns.ipynb)
+#
 # # 03 · Gradient patterns: exercises
 #
 # Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum, a norm, a window, an index. Here you write them: twelve Functions, each with the one place in it where people go wrong.
 #
-# **Given:** forward's formula and signature, and where it is not plain which gradient is asked for.
+# **Given:** forward's formula and signature and, where that is not plain, which gradient is asked for.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
@@ -14,7 +16,22 @@
 # - A gradient has the shape and the dtype of its input, already when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
 #
-# 29 points, about 100 minutes. The exercises do not build on one another; take first what you need.
+# 29 points, about 100 minutes. The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
+
+# %% tags=["setup"]
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "git+https://github.com/autograd-course/autograd_course@main"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()
 
 # %%
 import math
@@ -26,6 +43,8 @@ from autograd_course import grade, hint, progress
 
 # %% [markdown]
 # ## 1 · GELU (1 point)
+#
+# The activation of most transformers: every number is weighed by the share of a normal distribution that lies below it.
 #
 # $$y = x \, \Phi(x), \qquad \Phi(x) = \tfrac12 \left(1 + \operatorname{erf}\frac{x}{\sqrt 2}\right)$$
 #
@@ -63,7 +82,7 @@ grade("gelu", GELU)
 #
 # $$y = x \, \sigma(x)$$
 #
-# The sigmoid of lesson 01 was content with its output. Is Swish? The derivative can be written with $x$, with $\sigma(x)$, with $y$, or with any two of them. One tensor of the size of $x$ is enough; which?
+# The sigmoid of lesson 01 was content with its output. Is Swish? The derivative can be written with $x$ alone, with $x$ and $\sigma(x)$, or with $y$ and $\sigma(x)$. One tensor of the size of $x$ is enough, if it is the right one: which?
 #
 # **Write** both methods.
 #
@@ -292,7 +311,7 @@ grade("batch-norm", BatchNorm)
 #
 # The rank of a number is one plus how many are smaller: a step function, without a useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
 #
-# $$r_i = \tfrac12 + \sum_j \sigma\!\left(\frac{x_i - x_j}{\tau}\right)$$
+# $$r_i = \tfrac12 + \sum_j \sigma\left(\frac{x_i - x_j}{\tau}\right)$$
 #
 # The sum includes $j = i$, which gives the second half. For small $\tau$ these are the ranks 1 to $n$. $x$ has any number of axes; ranked is along the last.
 #
@@ -362,7 +381,7 @@ grade("gather-rows", GatherRows)
 #
 # What networks call a convolution, with stride $s$, padding $p$ (zeros on both sides) and $G$ groups:
 #
-# $$y_{n o t} = \sum_{c} \sum_{k} w_{o c k} \; \tilde x_{n,\, c',\, s t + k}$$
+# $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; \tilde x_{n,\, c',\, s t + k}$$
 #
 # | tensor | shape |
 # | --- | --- |

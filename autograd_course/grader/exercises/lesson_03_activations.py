@@ -81,7 +81,7 @@ ACTIVATIONS: tuple[FunctionExercise, ...] = (
             keeps_at_most(lambda x: x.numel() * x.element_size(), "one tensor of the size of x"),
             without("silu", "silu_backward", use="torch.sigmoid and a product"),
         ),
-        bounds="one tensor of the size of x is kept for backward",
+        bounds="no more than one tensor of the size of x is kept for backward",
     ),
     FunctionExercise(
         id="learnable-swish",

@@ -34,7 +34,7 @@ INDICES: tuple[FunctionExercise, ...] = (
         points=2,
         reference=gather_rows,
         samplers={
-            "5 of 4 rows": lambda rng: (normal(rng, 4, 3), repeating(rng, 4, 5)),
+            "5 rows picked from 4": lambda rng: (normal(rng, 4, 3), repeating(rng, 4, 5)),
             "a 2×3 matrix of indices": lambda rng: (normal(rng, 5, 2), repeating(rng, 5, 2, 3)),
             "a single index (0-dim)": lambda rng: (normal(rng, 3, 2), torch.tensor(1)),
             "rows of one number": lambda rng: (normal(rng, 6, 1), repeating(rng, 6, 4)),
