@@ -192,9 +192,11 @@ grade("log-sum-exp", LogSumExp)
 #
 # along `dim`, with or without `keepdim`. Where several elements of a slice share the maximum, no derivative exists there, and a convention is needed. PyTorch itself has two: `torch.max(x, dim)` gives everything to the one whose index it returns, `torch.amax` shares.
 #
-# **Bound:** $c$ equal maxima get $1/c$ of the gradient each, as with `torch.amax`.
+# After a ReLU, or among small integers, ties are the rule.
 #
-# **Write** both methods. Forward may call `amax`. After a ReLU, or with small integers, ties are the rule.
+# **Write** both methods. Forward may call `amax`.
+#
+# **Bound:** $c$ equal maxima get $1/c$ of the gradient each, as with `torch.amax`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "max-with-ties", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -80,6 +80,12 @@ def swish_by_steps(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
     return g * (y + x.sigmoid() * (1 - y))
 
 
+def swish_saving_its_derivative(ctx: Any, x: Tensor) -> Tensor:
+    s = torch.sigmoid(x)
+    ctx.save_for_backward(s * (1 + x * (1 - s)))
+    return x * s
+
+
 # Learnable Swish and the broadcast product
 
 
@@ -180,6 +186,20 @@ def without_axis(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
     return g * x.softmax(ctx.dim).nan_to_num(0.0), None, None
 
 
+def log_sum_exp_saving_softmax(ctx: Any, x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    top = x.amax(dim, keepdim=True).clamp_min(torch.finfo(x.dtype).min)
+    e = (x - top).exp()
+    total = e.sum(dim, keepdim=True)
+    ctx.save_for_backward(torch.where(total > 0, e / total, 0.0))
+    ctx.dim, ctx.keepdim = dim, keepdim
+    y = total.log() + top
+    return y if keepdim else y.squeeze(dim)
+
+
+def from_softmax(ctx: Any, p: Tensor, g: Tensor) -> Any:
+    return (g if ctx.keepdim else g.unsqueeze(ctx.dim)) * p, None, None
+
+
 def winners(share: Any) -> Any:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         if not ctx.keepdim:
@@ -239,6 +259,21 @@ def batch_norm_built_in(ctx: Any, x: Tensor, eps: float) -> Tensor:
     y = F.batch_norm(x, None, None, training=True, eps=eps)
     ctx.save_for_backward(x, y)
     return y
+
+
+def batch_norm_saving_the_scale(ctx: Any, x: Tensor, eps: float) -> Tensor:
+    ctx.axes = [axis for axis in range(x.dim()) if axis != 1]
+    centered = x - x.mean(ctx.axes, keepdim=True)
+    scale = 1 / ((centered**2).mean(ctx.axes, keepdim=True) + eps).sqrt()
+    y = centered * scale
+    ctx.save_for_backward(y, scale)
+    return y
+
+
+def from_the_scale(ctx: Any, y: Tensor, scale: Tensor, g: Tensor) -> Any:
+    m = y.numel() // y.shape[1]
+    total, along = g.sum(ctx.axes, keepdim=True), (g * y).sum(ctx.axes, keepdim=True)
+    return scale / m * (m * g - total - y * along), None
 
 
 def step_by_step(
@@ -415,6 +450,19 @@ def complex_by_parts(z: Tensor, w: Tensor, g: Tensor) -> Any:
     return back(w), back(z)
 
 
+def product_saving_conjugates(ctx: Any, z: Tensor, w: Tensor) -> Tensor:
+    ctx.save_for_backward(z.conj(), w.conj())
+    ctx.real = not z.is_complex(), not w.is_complex()
+    return z * w
+
+
+def from_conjugates(ctx: Any, z: Tensor, w: Tensor, g: Tensor) -> Any:
+    return tuple(
+        (g * other).real if real else g * other
+        for other, real in zip((w, z), ctx.real, strict=True)
+    )
+
+
 def reversal_as_given(ctx: Any, x: Tensor, strength: float) -> Tensor:
     ctx.strength = strength
     return x
@@ -451,6 +499,22 @@ ALSO_RIGHT = {
         made(gelu_by_normal, lambda ctx, x, cdf, g: g.mul(cdf + x * gelu_density(x))),
     ),
     "Swish's derivative by its own value": ("swish", made(swish_saving("x"), swish_by_steps)),
+    "Swish that saves its derivative": (
+        "swish",
+        made(swish_saving_its_derivative, lambda ctx, slope, g: g * slope),
+    ),
+    "log-sum-exp that saves the softmax": (
+        "log-sum-exp",
+        made(log_sum_exp_saving_softmax, from_softmax),
+    ),
+    "batch norm that saves output and scale": (
+        "batch-norm",
+        made(batch_norm_saving_the_scale, from_the_scale),
+    ),
+    "complex product that saves conjugates": (
+        "complex-multiply",
+        made(product_saving_conjugates, from_conjugates),
+    ),
     "β's gradient by sum_to_size": (
         "learnable-swish",
         made(
