@@ -230,6 +230,13 @@ def test_the_gradient_of_a_complex_number_points_uphill() -> None:
     assert z.grad.item() == 6 + 8j  # ∂L/∂Re z + i ∂L/∂Im z, for L = |z|²
 
 
+def test_a_complex_gradient_for_a_real_input_is_refused_without_naming_it() -> None:
+    function = keeping(lambda z, a: z * a, lambda g, z, a: (g * a, g * z.conj()))
+    z, gain = torch.tensor(3 + 4j, requires_grad=True), leaf(2.0)
+    with pytest.raises(RuntimeError, match="input_is_complex == grad_is_complex"):
+        function.apply(z, gain).abs().sum().backward()
+
+
 # A gradient of one's own
 
 
