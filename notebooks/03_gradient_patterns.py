@@ -208,10 +208,10 @@ def reused(x):
 gradient_flow(reused, torch.tensor(2.0))
 
 # %% [markdown]
-# Step back from the loss with ←: where two edges leave a node forward, two gradients arrive, and
-# the node does not pass anything on until it has both. Between Functions the engine does this sum
-# for you. *Inside* a Function nobody does: whatever your `forward` uses twice, your `backward`
-# must add up.
+# Click on the picture and step with →. First the values arrive at the loss, then the gradients
+# come back: where two edges left a node, two gradients arrive, and the node passes nothing on
+# until it has both. Between Functions the engine does this sum for you. *Inside* a Function nobody
+# does: whatever your `forward` uses twice, your `backward` must add up.
 #
 # ### Checkpoint 1
 #
@@ -279,7 +279,7 @@ torch.manual_seed(0)
 layers = (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sigmoid()) for _ in range(4))
 net = torch.nn.Sequential(*layers)
 
-gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1)
+gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 
 # %% [markdown]
 # Read the norms of the gradients from right to left: they shrink from 5.66 to 0.0025, and the
