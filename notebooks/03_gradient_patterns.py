@@ -536,8 +536,8 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # return grad_output.sum(1) - grad_output.sum(0)
 # ```
 #
-# The row of $x_k$ is summed along axis 1, its column along axis 0 and negative. With only the
-# first term you have the commonest bug in hand-written ranking losses.
+# The row of $x_k$ is summed along axis 1, its column along axis 0 and negative. Each half alone is
+# a plausible backward, with half of the uses forgotten.
 #
 # </details>
 
@@ -806,9 +806,10 @@ for row in gradient:
 
 # %% [markdown]
 # The loss is finite, the empty row is not in it, and its gradient is `nan` all the same: the
-# upstream 0 was multiplied by $e^{-\infty - (-\infty)}$. One padded row, and after the next step
-# all weights before it are `nan`. Here is a reason for a Function that the built-in does not
-# answer: the same value, with the gradient that is meant.
+# upstream 0 was multiplied by $e^{-\infty - (-\infty)}$. A weight from which this row was computed
+# collects the `nan` together with all its other contributions, and is `nan` after the next step.
+# Here is a reason for a Function that the built-in does not answer: the same value, with the
+# gradient that is meant.
 
 
 # %%
@@ -864,6 +865,8 @@ for function in (LogSumExp, SavedSoftmax):
 # %% [markdown]
 # An intermediate is a constant to whoever differentiates the gradient once more. Keep the rule,
 # *save inputs and outputs, recompute the rest*; lesson 05 has the reasons and the ways around.
+# (Masks, signs and indices, which we saved above, are an exception: their derivative is zero
+# anyway.)
 
 # %% [markdown]
 # ## Normalization is a projection
@@ -1310,8 +1313,8 @@ knowledge_check("03")
 # ## Where next
 #
 # [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) ask for a dozen of these
-# backwards, from GELU to a soft rank, each graded on the spot. The course's own versions stand in
-# `autograd_course/functions`, one a module; look at them after you have written yours.
+# backwards, from GELU to gradient reversal, each graded on the spot. The course's own versions
+# stand in `autograd_course/functions`, one a module; look at them after you have written yours.
 #
 # Lesson 04 goes on from the gradients that are wrong on purpose: what to do where the true
 # derivative is zero everywhere.
