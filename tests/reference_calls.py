@@ -4,18 +4,36 @@ import torch
 from cases.making import CPLX, X, Y, draw
 
 from autograd_course.functions import (
+    GELU,
     ClippedReLU,
+    Conv1d,
+    GradientReversal,
     LeakyReLUInPlace,
+    LearnedSwish,
     Linear,
+    LogSumExp,
+    Lookup,
+    MatMul,
+    Max,
+    Multiply,
     ScaledDotProductAttention,
     ScaledSigmoid,
+    Softmax,
+    SoftRank,
+    SoftThreshold,
     Sort,
     Square,
+    Standardize,
+    Swish,
     TiledAttention,
     ToPolar,
     WeightedSum,
 )
 
+INF = float("inf")
+MASKED = torch.tensor([[0.5, -INF, 2.0], [-INF, -INF, -INF]])
+TIES = torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
+ROWS = torch.tensor([[1, 0, 1], [3, 1, 1]])
 Q, K, V = draw(2, 5, 3), draw(2, 4, 3, seed=1), draw(2, 4, 2, seed=2)
 
 REFERENCE_CALLS = [
@@ -39,4 +57,38 @@ REFERENCE_CALLS = [
     (ScaledDotProductAttention, (Q, K, V, None, True)),
     (ScaledDotProductAttention, (Q, K, V, draw(5, 4, seed=3))),
     (TiledAttention, (Q, K, V, None, True, None, (2, 3))),
+    (Multiply, (draw(2, 1, 4), draw(3, 1, seed=1))),
+    (Multiply, (X, draw(seed=1))),
+    (Multiply, (CPLX, CPLX[:1] + 1)),
+    (MatMul, (X, draw(4, 5))),
+    (MatMul, (draw(2, 1, 3, 4), draw(5, 4, 2, seed=1))),
+    (Max, (X,)),
+    (Max, (draw(2, 3, 4), (0, -1), True)),
+    (Softmax, (X, 0)),
+    (LogSumExp, (X,)),
+    (LogSumExp, (draw(2, 3, 4), (0, -1), True)),
+    (Standardize, (draw(6, 3),)),
+    (Standardize, (draw(3, 2, 4), (0, 2), 0.1)),
+    (Conv1d, (draw(2, 3, 7), draw(4, 3, 3, seed=1))),
+    (Conv1d, (draw(2, 4, 8), draw(6, 2, 3, seed=1), 2, 1, 2)),
+    (Lookup, (draw(4, 3), ROWS)),
+    (Lookup, (draw(4), ROWS)),
+    (Swish, (3 * X,)),
+    (LearnedSwish, (X, draw())),
+    (LearnedSwish, (X, draw(4, seed=1))),
+    (GELU, (2 * X,)),
+    (SoftThreshold, (2 * X, torch.tensor(0.5))),
+    (SoftThreshold, (2 * X, draw(3, 1, seed=1).abs())),
+    (SoftRank, (draw(2, 4), 0.5)),
+]
+
+# Diagnosed only: at a kink, or at an infinity, differences have nothing to say.
+DIAGNOSED_CALLS = [
+    (Max, (TIES,)),
+    (LogSumExp, (MASKED,)),
+]
+
+# Not the forward's gradient, by design, and declared to be so.
+DECLARED_CALLS = [
+    (GradientReversal, (X,), {"intentional": ("flipped-sign",)}),
 ]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from cases import WITNESSES
 from cases.making import X, Y, saving
-from reference_calls import REFERENCE_CALLS
+from reference_calls import DECLARED_CALLS, DIAGNOSED_CALLS, REFERENCE_CALLS
 from torch import Tensor
 from torch.autograd import Function
 
@@ -39,24 +39,41 @@ def only_in_float32(x: Tensor) -> Tensor:
     return 1 * x
 
 
+def cast(values, dtype: torch.dtype) -> tuple:
+    real = [isinstance(v, Tensor) and v.is_floating_point() for v in values]
+    return tuple(v.to(dtype) if is_real else v for v, is_real in zip(values, real, strict=True))
+
+
 @pytest.mark.parametrize(
-    ("function", "inputs"), REFERENCE_CALLS, ids=lambda v: getattr(v, "__name__", "")
+    ("function", "inputs"),
+    [*REFERENCE_CALLS, *DIAGNOSED_CALLS],
+    ids=lambda v: getattr(v, "__name__", ""),
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_reference_functions_are_clean(function, inputs, dtype) -> None:
-    cast = [v.to(dtype) if isinstance(v, Tensor) and not v.is_complex() else v for v in inputs]
-
-    diagnosis = diagnose(function, tuple(cast))
+    diagnosis = diagnose(function, cast(inputs, dtype))
 
     assert diagnosis.findings == (), str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "declared"), DECLARED_CALLS, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_what_is_wrong_by_design_is_clean_once_declared(function, inputs, declared) -> None:
+    diagnosis = diagnose(function, inputs, **declared)
+
+    assert diagnosis.findings == (), str(diagnosis)
+    assert not diagnose(function, inputs).ok
 
 
 @pytest.mark.parametrize(
     ("function", "inputs"), REFERENCE_CALLS, ids=lambda v: getattr(v, "__name__", "")
 )
 def test_the_reference_functions_are_twice_differentiable(function, inputs) -> None:
-    leaves = [v.double() if isinstance(v, Tensor) and not v.is_complex() else v for v in inputs]
-    leaves = [v.clone().requires_grad_() if isinstance(v, Tensor) else v for v in leaves]
+    leaves = list(cast(inputs, torch.float64))
+    for at, value in enumerate(leaves):
+        if isinstance(value, Tensor) and value.dtype.is_floating_point | value.dtype.is_complex:
+            leaves[at] = value.clone().requires_grad_()
     if function is ClippedReLU:
         leaves[0] = (leaves[0].detach() + 0.01).requires_grad_()  # off the kinks
 

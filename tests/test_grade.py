@@ -86,6 +86,19 @@ def test_a_passed_exercise_says_what_was_tried() -> None:
     assert "a negative gain" in text
 
 
+class KeptAxis(SOLVED["BrokenMean"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.mean(-1, keepdim=True)
+
+
+def test_a_forward_of_the_wrong_shape_is_pointed_to_its_shapes() -> None:
+    text = " ".join(str(grade("repair-mean", KeptAxis)).split())
+
+    assert "Forward has shape (2, 1); (2,) is asked for." in text
+    assert "Print the shape after each step of forward" in text
+
+
 # Unfinished answers
 
 
@@ -227,7 +240,7 @@ def test_an_instance_is_not_the_class() -> None:
         ("sqare", 'There is no exercise "sqare": did you mean "square"?'),
         ("scaled sigmod", 'did you mean "scaled-sigmoid"'),
         ("repair_abs", '"repair-absolute"'),
-        ("gleu", 'There is no exercise "gleu": did you mean "linear" or '),
+        ("xyz", 'There is no exercise "xyz": did you mean "'),
         ("", "progress() lists them all."),
         (Square, 'grade("square", Square)'),
     ],

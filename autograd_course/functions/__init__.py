@@ -2,23 +2,50 @@
 
 from autograd_course.functions.attention import ScaledDotProductAttention
 from autograd_course.functions.clipped_relu import ClippedReLU
+from autograd_course.functions.conv1d import Conv1d
+from autograd_course.functions.gelu import GELU
+from autograd_course.functions.gradient_reversal import GradientReversal
 from autograd_course.functions.leaky_relu_in_place import LeakyReLUInPlace
 from autograd_course.functions.linear import Linear
+from autograd_course.functions.logsumexp import LogSumExp
+from autograd_course.functions.lookup import Lookup
+from autograd_course.functions.matmul import MatMul
+from autograd_course.functions.maximum import Max
+from autograd_course.functions.multiply import Multiply
 from autograd_course.functions.polar import ToPolar
 from autograd_course.functions.scaled_sigmoid import ScaledSigmoid
+from autograd_course.functions.soft_rank import SoftRank
+from autograd_course.functions.soft_threshold import SoftThreshold
+from autograd_course.functions.softmax import Softmax
 from autograd_course.functions.sort import Sort
 from autograd_course.functions.square import Square
+from autograd_course.functions.standardize import Standardize
+from autograd_course.functions.swish import LearnedSwish, Swish
 from autograd_course.functions.tiled_attention import TiledAttention
 from autograd_course.functions.weighted_sum import WeightedSum
 
 __all__ = [
+    "GELU",
     "ClippedReLU",
+    "Conv1d",
+    "GradientReversal",
     "LeakyReLUInPlace",
+    "LearnedSwish",
     "Linear",
+    "LogSumExp",
+    "Lookup",
+    "MatMul",
+    "Max",
+    "Multiply",
     "ScaledDotProductAttention",
     "ScaledSigmoid",
+    "SoftRank",
+    "SoftThreshold",
+    "Softmax",
     "Sort",
     "Square",
+    "Standardize",
+    "Swish",
     "TiledAttention",
     "ToPolar",
     "WeightedSum",

@@ -232,6 +232,8 @@ WITNESSES = [
     Case("gradient-dtype", "scatter into float32 zeros crashes",
          saving(lambda x, i: x[i], lambda x, i, g:
                 (torch.zeros(x.shape, device=x.device).index_add(0, i, g), None)), (TABLE, IDX)),
+    Case("gradient-dtype", "a complex gradient for a real gain",
+         saving(lambda z, a: z * a, lambda z, a, g: (g * a, g * z.conj())), (CPLX, draw(5))),
     Case("gradient-device", "zeros on the CPU",
          saving(lambda x: 0 * x + 1, lambda x, g: torch.zeros(x.shape, dtype=x.dtype)), (X,)),
     Case("gradient-device", "ones on the CPU in the middle",
@@ -398,6 +400,9 @@ LOOKALIKES = [
          saving(lambda x, b: x + b, lambda x, b, g: (g, g.sum_to_size(b.shape))), (X, draw(4))),
     Case("gradient-dtype", "a boolean mask times g",
          saving(torch.relu, lambda x, g: g * (x > 0)), (X,)),
+    Case("gradient-dtype", "the real part for a real gain",
+         saving(lambda z, a: z * a, lambda z, a, g: (g * a, (g * z.conj()).real)),
+         (CPLX, draw(5, dtype=torch.float32))),
     Case("gradient-device", "new_zeros", saving(lambda x: 1.0 * x, lambda x, g: g + g.new_zeros(g.shape)),
          (X,)),
     Case("mutates-grad-output", "a copy is changed", square_with(lambda g: g.clone().mul_(1.0)), (X,)),

@@ -21,6 +21,8 @@ UNSUPPORTED = "not implemented for"  # an operation of PyTorch has no kernel for
     lesson="03_gradient_patterns",
 )
 def gradient_dtype(evidence: Evidence) -> Seen | None:
+    if refused := _complex_for_a_real(evidence):
+        return refused
     dtypes = [v for v in evidence.variants if v.name != "meta"]
     crashed = [v for v in dtypes if v.failure and UNSUPPORTED not in v.failure.text]
     if crashed and len(crashed) < len(dtypes):
@@ -40,6 +42,23 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
                 f"for {want} inputs, backward returned a {got} gradient for {name}; the engine "
                 "converts it silently.",
                 {"input": name, "expected": want, "actual": got},
+            )
+    return None
+
+
+def _complex_for_a_real(evidence: Evidence) -> Seen | None:
+    """Say which real input got a complex gradient, which the engine refuses without naming it."""
+    grads = evidence.raw.grads if evidence.raw else ()
+    for position in evidence.wanted:
+        grad = grads[position] if position < len(grads) else None
+        if grad is not None and grad.is_complex() and not evidence.inputs[position].is_complex():
+            name = evidence.name(position)
+            return Seen(
+                f"backward returned a complex gradient for {name}, which is real; the engine "
+                "raises an error that does not say so.",
+                {"input": name, "expected": "real", "actual": "complex"},
+                "error",
+                "A real input cannot move in the imaginary direction: return the real part.",
             )
     return None
 

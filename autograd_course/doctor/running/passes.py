@@ -193,9 +193,11 @@ def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tupl
     if not all(map(is_plain, session.inputs)):
         return (_variant("float64", session, session.inputs, raw, _dtype),)
     dtypes: dict[str, Move] = {
-        "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32),
-        "bfloat16": lambda t: t if t.is_complex() else t.to(torch.bfloat16),
+        "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32)
     }
+    # No complex numbers go with bfloat16: beside others, a real gradient takes their precision.
+    if not any(value.is_complex() for value in (*session.inputs, *grad_outputs) if is_float(value)):
+        dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
     found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
     found += [_moved(name, session, grad_outputs, move, _dtype) for name, move in dtypes.items()]
     if all(is_float(value) for value in session.inputs if isinstance(value, Tensor)):

@@ -1,7 +1,7 @@
 """What single exercises ask beyond right gradients: ``(Function, inputs) -> Finding | None``."""
 
 from autograd_course.grader.checks.conduct import backward_is_a_formula, no_tensor_on_ctx, without
-from autograd_course.grader.checks.kinks import gradient_at, slope_within
+from autograd_course.grader.checks.kinks import gradient_at, slope_within, ties_as
 from autograd_course.grader.checks.memory import keeps_at_most, saves_only_outputs
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "no_tensor_on_ctx",
     "saves_only_outputs",
     "slope_within",
+    "ties_as",
     "without",
 ]

@@ -44,6 +44,34 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
     return check
 
 
+def ties_as(reference: Any, *inputs: Any) -> Check:
+    """Return a check that equal elements of ``inputs`` get the gradients that the reference gives.
+
+    The first of ``inputs`` is a vector with ties, reduced to one number.
+    """
+
+    def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
+        points, expected = _gradient(reference, inputs)
+        actual = _gradient(function.apply, inputs)[1]
+        if torch.allclose(actual, expected):
+            return None
+        at, right, got = (_listed(t) for t in (points, expected, actual))
+        return found(
+            "kink-convention",
+            f"for x = {at} the gradient is {got}; this exercise asks for {right} there. Where no "
+            "two elements tie it is right.",
+            {"at": points.tolist(), "actual": actual.tolist()},
+            "Where elements tie, no derivative exists and a convention decides. How many share "
+            "the value, and what does each of them get from your formula?",
+        )
+
+    return check
+
+
+def _listed(vector: Tensor) -> str:
+    return f"[{', '.join(f'{value:.3g}' for value in vector.tolist())}]"
+
+
 def _off_convention(asked: str, at: float, got: float) -> Finding:
     return found(
         "kink-convention",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 MISSING_RETURN = "Is the return statement missing?"
+SHAPES = "Print the shape after each step of forward: where is an axis lost, or kept, or added?"
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
 
 
@@ -53,7 +54,7 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
     if got.shape != right.shape:
         shapes = {"expected": tuple(right.shape), "actual": tuple(got.shape)}
         message = f"{name} has shape {shapes['actual']}; {shapes['expected']} is asked for."
-        return Difference(message, evidence=shapes)
+        return Difference(message, SHAPES, shapes)
     if got.dtype != right.dtype:
         return Difference(f"{name} has dtype {got.dtype}; {right.dtype} is asked for.")
     return _value_difference(name, got.detach(), right.detach(), rtol, atol)
