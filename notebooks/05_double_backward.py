@@ -126,17 +126,19 @@ with figure(columns=2, height=3.6) as (watched, built):
     for losses, color in ((custom_losses, ORANGE), (true_losses, BLUE)):
         watched.semilogy(losses, color=color)
     watched.set(title="two runs, one architecture", xlabel="step", ylabel="loss")
-    note(watched, "the colleague's softplus", (165, 0.11), ORANGE)
+    note(watched, "the colleague's softplus", (195, 0.12), ORANGE)
     note(watched, "torch's softplus", (205, 0.0075), BLUE)
 
     places = way.cpu().squeeze()
     built.plot(places, height.cpu(), color=GRAY, linewidth=6, alpha=0.45)
     built.plot(places, true_hill.cpu(), color=BLUE)
     built.plot(places, custom_hill.cpu(), color=ORANGE, linestyle="--")
-    note(built, "the hill", (1.45, 0.72), GRAY)
-    note(built, "the colleague's", (0.35, -0.08), ORANGE)
-    note(built, "torch's", (4.95, 0.82), BLUE)
-    built.set(title="what was learned", xlabel="meters driven", ylabel="height [m]", ylim=(-0.5, 1))
+    note(built, "the hill", (0.75, 0.7), GRAY)
+    note(built, "the colleague's", (1.95, 0.62), ORANGE)
+    note(built, "torch's", (4.95, 1.12), BLUE)
+    built.set(
+        title="what was learned", xlabel="meters driven", ylabel="height [m]", ylim=(-0.5, 1.3)
+    )
 
 # %% [markdown]
 # The same values, the same gradients, and another hill. Nothing raised, nothing warned,
@@ -145,7 +147,7 @@ with figure(columns=2, height=3.6) as (watched, built):
 # %% [markdown]
 # ## The whole thing, working
 #
-# The repair is one line: save $x$ in place of $\sigma(x)$, and compute $\sigma$ in `backward`.
+# The repair is small: save $x$ in place of $\sigma(x)$, and compute $\sigma$ in `backward`.
 
 
 # %%
@@ -329,8 +331,9 @@ predict(..., second)
 # ### Compute it again
 #
 # `Recomputed` above: save inputs or outputs, and compute from them what is missing. First see
-# whether the *output* will do, since the next layer keeps it anyway (lesson 01). From $y = \log(1
-# + e^x)$ follows $\sigma(x) = 1 - e^{-y}$:
+# whether the *output* will do, since the next layer keeps it anyway (lesson 01). Since
+# $e^{-y} = 1/(1 + e^x)$, we have $\sigma(x) = 1 - e^{-y}$ (and `expm1` computes $e^t - 1$ without
+# losing digits at small $t$):
 
 
 # %%
@@ -720,10 +723,12 @@ def gradient(x):
 jacobian_view(gradient, torch.tensor([0.0, 1.0, 2.0, 0.5], dtype=torch.float64))
 
 # %% [markdown]
-# On the left the gradient's own differences: the true Hessian. In the middle what autograd makes
-# of it: nothing at all. `torch.autograd.functional.hessian` has a `strict` flag that objects to a
-# gradient without a graph. But it objects to nothing less: let any other path survive, and the
-# incomplete Hessian passes.
+# The function on stage is the gradient, and its Jacobian is the Hessian. On the left by
+# differences: the true one. In the middle what autograd makes of it: nothing at all.
+#
+# `torch.autograd.functional.hessian` has a `strict` flag that objects to a gradient without a
+# graph. But it objects to nothing less: let any other path survive, and the incomplete Hessian
+# passes.
 
 # %%
 x = torch.tensor([0.0, 1.0, 2.0, 0.5], dtype=torch.float64)
@@ -770,7 +775,10 @@ print("H = diag(p) - ppᵀ:", torch.allclose(hessian(SmoothMax.apply, x), p.diag
 # eigenvalue all ask for nothing else.
 #
 # **Reverse over reverse.** Multiply the gradient by $v$, which gives one number, and differentiate
-# that: $\nabla_x (\nabla L \cdot v) = H v$. Two backward passes for any $n$.
+# that: $\nabla_x (\nabla L \cdot v) = H v$. Two backward passes for any $n$. (A backward pass gives
+# $v^\top H$, lesson 01; as $H$ is symmetric, that is $Hv$. And `grad(g, x, grad_outputs=v)` does
+# the multiplication itself. For an input on which the gradient does not depend it raises;
+# `materialize_grads=True` makes it return zeros, which is the truth.)
 #
 # **Forward over reverse.** Push the tangent $v$ through the computation of the gradient: its change
 # *is* $Hv$. `torch.func` composes the two modes. It needs no graph of the gradient, and so less
@@ -879,7 +887,7 @@ with figure(width=6.6, height=3.4) as (axes,):
     axes.axhline(2e-16, color=GRAY, linestyle="--", linewidth=1)
     axes.set(title="Newton's method", xlabel="step", ylabel="size of the gradient")
     note(axes, "a saved softmax: Hessian incomplete", (2.2, 2e-2), ORANGE)
-    note(axes, "repaired", (3.25, 1e-6), BLUE)
+    note(axes, "repaired", (3.55, 2e-7), BLUE)
     note(axes, "float64 has no more digits", (0, 6e-16), GRAY)
 
 # %% [markdown]
@@ -890,10 +898,11 @@ with figure(width=6.6, height=3.4) as (axes,):
 # %% [markdown]
 # ## A gradient penalty
 #
-# Wasserstein critics, energy-based models and others limit how steep a net may become: they add
-# the size of its *input* gradient to the loss. As an example an energy, $E(x) =
-# \log\sum\exp(Wx + b)$ for each row of a batch, and the penalty $\frac1N\sum_i \lVert \nabla_x
-# E(x_i)\rVert^2$. The penalty is worth something only if it reaches $W$ and $b$.
+# Some nets may not become steep: critics, which score samples in a Wasserstein GAN, or energies,
+# which are low where data are likely. So one adds the size of their *input* gradient to the loss.
+# As an example an energy, $E(x) = \log\sum\exp(Wx + b)$ for each row of a batch, and the penalty
+# $\frac1N\sum_i \lVert \nabla_x E(x_i)\rVert^2$. The penalty is worth something only if it reaches
+# $W$ and $b$.
 #
 # Four ways to write it. All give the same value. How much of its gradient arrives?
 
