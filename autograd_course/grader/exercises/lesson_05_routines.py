@@ -29,7 +29,8 @@ def gradient_penalty(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return the mean over the samples of ``(‖∂critic/∂x‖ - 1)²``."""
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
-    return (torch.linalg.vector_norm(gradient.flatten(1), dim=1) - 1).square().mean()
+    norms: Tensor = torch.linalg.vector_norm(gradient.flatten(1), dim=1)
+    return (norms - 1).square().mean()
 
 
 def quadratic(rng: torch.Generator) -> tuple[Any, ...]:
@@ -43,7 +44,7 @@ def quadratic(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def layer(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return the mean squared error of a layer, as a function of weight, bias and offset."""
+    """Return the mean squared error of a layer, as a function of weight and bias."""
     x, target = normal(rng, 6, 3), normal(rng, 6, 2)
 
     def f(weight: Tensor, bias: Tensor) -> Tensor:
@@ -53,7 +54,7 @@ def layer(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def partly_linear(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return a function of two tensors that is linear in the second: its Hessian has a zero row."""
+    """Return a function of two tensors that is linear in the second: its Hessian has rows of zeros."""
 
     def f(x: Tensor, y: Tensor) -> Tensor:
         return x.pow(3).sum() + 2 * y.sum()
