@@ -54,7 +54,7 @@ def layer(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def partly_linear(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return a function of two tensors that is linear in the second: its Hessian has rows of zeros."""
+    """Return a function that is linear in its second tensor: its Hessian has rows of zeros."""
 
     def f(x: Tensor, y: Tensor) -> Tensor:
         return x.pow(3).sum() + 2 * y.sum()
