@@ -55,6 +55,20 @@ def test_an_error_that_one_run_alone_shows_is_not_reported() -> None:
     assert diagnose(first_run_only, (X,)).ok
 
 
+def test_a_wrong_value_stands_though_the_first_run_met_overflow_on_its_random_inputs() -> None:
+    """There backward looks nonlinear, which another run need not show; the example is wrong too."""
+
+    def forward(ctx, x: Tensor) -> Tensor:
+        y = x.sinh()
+        ctx.save_for_backward(y)
+        return y
+
+    steep = raw(forward, lambda ctx, g: ctx.saved_tensors[0].cosh() * g)
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    assert not diagnose(steep, (x,)).ok
+
+
 def test_the_verdict_on_random_inputs_is_preferred_to_that_on_the_example() -> None:
     example, other = (finding("constant-factor"),), (finding("gradient-mismatch"),)
 

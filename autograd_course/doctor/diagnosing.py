@@ -85,7 +85,8 @@ def diagnose(
             verdicts = case.judged(seen, seed)
             found = clearest(verdicts)
             if has_error(found):
-                found = confirmed(found, case.judged(case.examined(seed + 1), seed + 1))
+                again = case.judged(case.examined(seed + 1), seed + 1)
+                found = clearest([confirmed(findings, again) for findings in verdicts])
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
     examined = (*EXAMINED[level], *beside_kinks(seen[0]))

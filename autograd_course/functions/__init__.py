@@ -14,9 +14,11 @@ from autograd_course.functions.maximum import Max
 from autograd_course.functions.multiply import Multiply
 from autograd_course.functions.polar import ToPolar
 from autograd_course.functions.scaled_sigmoid import ScaledSigmoid
+from autograd_course.functions.sinh import Sinh
 from autograd_course.functions.soft_rank import SoftRank
 from autograd_course.functions.soft_threshold import SoftThreshold
 from autograd_course.functions.softmax import Softmax
+from autograd_course.functions.softplus import Softplus
 from autograd_course.functions.sort import Sort
 from autograd_course.functions.square import Square
 from autograd_course.functions.standardize import Standardize
@@ -39,9 +41,11 @@ __all__ = [
     "Multiply",
     "ScaledDotProductAttention",
     "ScaledSigmoid",
+    "Sinh",
     "SoftRank",
     "SoftThreshold",
     "Softmax",
+    "Softplus",
     "Sort",
     "Square",
     "Standardize",

@@ -1,0 +1,134 @@
+"""What the routines of lesson 05 are put to, once their results are right."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
+
+SIZE = 100  # inputs of the function whose Hessian is not to be built
+MOST = 300  # operations: two passes take some 50, forward over reverse 180, a loop over rows 1000
+
+
+class Watch(TorchDispatchMode):
+    """A block in which operations are counted, and the largest tensor is remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations, self.largest = 0, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation and note it."""
+        result = func(*args, **(kwargs or {}))
+        self.operations += 1
+        if isinstance(result, Tensor):
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+def valley(x: Tensor) -> Tensor:
+    """Return Rosenbrock's function of a vector: each element is coupled to its neighbor."""
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask for the product with a Hessian of 100 rows; neither it nor its rows may be made."""
+    rng = torch.Generator().manual_seed(0)
+    with Watch() as watch:
+        routine(valley, (normal(rng, SIZE),), (normal(rng, SIZE),))
+    if watch.largest >= SIZE * SIZE:
+        return wrong(
+            f"right, but for {SIZE} inputs a tensor of {watch.largest:,} elements is built: the "
+            "Hessian. Differentiate one number that holds the vector, not each gradient by itself."
+        )
+    if watch.operations > MOST:
+        return wrong(
+            f"right, but for {SIZE} inputs it takes {watch.operations:,} operations, and two "
+            f"backward passes take fewer than {MOST}. Is there a loop over the elements of the "
+            "gradient?"
+        )
+    return None
+
+
+def critic_net() -> torch.nn.Module:
+    """Return the same small critic each time, without touching the random state."""
+    rng = torch.Generator().manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    net = net.double().cpu()
+    for parameter in net.parameters():
+        parameter.data = normal(rng, *parameter.shape)
+    return net
+
+
+def samples() -> Tensor:
+    """Return a batch for the critic."""
+    return normal(torch.Generator().manual_seed(2), 5, 3)
+
+
+def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that nothing is added to the parameters' ``.grad`` by computing the penalty."""
+    net = critic_net()
+    routine(net, samples())
+    filled = [name for name, parameter in net.named_parameters() if parameter.grad is not None]
+    if not filled:
+        return None
+    return wrong(
+        f"right, but computing the penalty has filled the .grad of the critic's {filled[0]}: "
+        ".backward() adds to the gradients of all leaves. torch.autograd.grad returns the one that "
+        "is asked for, and adds to none."
+    )
+
+
+def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
+    """Differentiate the penalty by the parameters, and compare with differences."""
+    net = critic_net()
+    penalty = routine(net, samples())
+    if not penalty.requires_grad:
+        return wrong(
+            "the value is right, but it is a plain number: it has no graph, so no parameter of the "
+            "critic will feel it. Who records how the gradient was computed?"
+        )
+    penalty.backward()
+    for name, parameter in net.named_parameters():
+        expected = _slope(routine, net, parameter)
+        came = 0.0 if parameter.grad is None else float(parameter.grad.sum())
+        if abs(came - expected) > 1e-5 * max(1.0, abs(expected)):
+            return wrong(
+                f"the value is right, its gradient by the critic's {name} is not: its elements add "
+                f"up to {came:.4g}, should be {expected:.4g}. Is part of the way cut off, by "
+                "detach, .data or .item()?"
+            )
+    return None
+
+
+def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
+    """Return how the penalty changes if all elements of a parameter grow alike."""
+    values, step = [], 1e-5
+    for offset in (step, -2 * step, step):  # there, to the other side, and back
+        parameter.data += offset
+        values.append(float(routine(net, samples()).detach()))
+    return (values[0] - values[1]) / (2 * step)
+
+
+def stays_finite_where_flat(routine: Callable[..., Any]) -> Verdict | None:
+    """Differentiate the penalty of a critic that does not depend on some of its samples."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    net = net.double().cpu()
+    for parameter in net.parameters():
+        parameter.data = torch.ones_like(parameter)
+    x = torch.tensor([[1.0, 1.0, 1.0], [-2.0, -2.0, -2.0]], dtype=torch.float64)
+    routine(net, x).backward()
+    for name, parameter in net.named_parameters():
+        if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
+            return wrong(
+                "where the critic is flat the gradient is 0, and there the penalty's own gradient "
+                f"by {name} is {float(parameter.grad.sum())}: a square root is infinitely steep at "
+                "0. torch's norm is careful there; or add a tiny number under the root."
+            )
+    return None

@@ -1,0 +1,493 @@
+"""Answers to the exercises of lesson 05."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from answers.making import Spoiling, Wrong, solved
+from autograd_course import functions
+
+SOLVED = solved("05_double_backward")
+RIGHT = {
+    "cube-twice": SOLVED["Cube"],
+    "exp-twice": SOLVED["Exp"],
+    "sinh-by-output": SOLVED["Sinh"],
+    "logsumexp-hessian": SOLVED["LogSumExp"],
+    "hessian-vector-product": SOLVED["hvp"],
+    "gradient-penalty": SOLVED["gradient_penalty"],
+    "repair-hessian": SOLVED["CrossEntropy"],
+}
+
+
+class LogSumExpFromInput(Function):
+    """The softmax once more in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.logsumexp(-1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return torch.softmax(x, -1) * g[..., None]
+
+
+class CubeBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, g: Any, x: Any) -> Any:
+        ctx.save_for_backward(g, x)
+        return 3 * x * x * g
+
+    @staticmethod
+    def backward(ctx: Any, h: Any) -> Any:
+        g, x = ctx.saved_tensors
+        return 3 * x * x * h, 6 * x * g * h
+
+
+class CubeByTwoFunctions(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return CubeBackward.apply(g, x)
+
+
+class CrossEntropyByScatter(SOLVED["BrokenCrossEntropy"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, logits: Any, target: Any) -> Any:
+        ctx.save_for_backward(logits, target)
+        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        logits, target = ctx.saved_tensors
+        minus = torch.full_like(target, -1, dtype=logits.dtype)[:, None]
+        p = torch.softmax(logits, -1).scatter_add(1, target[:, None], minus)
+        return p * g[:, None], None
+
+
+def hvp_of_the_manual(f: Any, inputs: Any, vectors: Any) -> Any:
+    return torch.autograd.functional.hvp(f, inputs, vectors)[1]
+
+
+def hvp_forward_over_reverse(f: Any, inputs: Any, vectors: Any) -> Any:
+    gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
+    return torch.func.jvp(gradient, tuple(inputs), tuple(vectors))[1]
+
+
+def hvp_in_place_leaves(f: Any, inputs: Any, vectors: Any) -> Any:
+    for x in inputs:
+        x.requires_grad_()
+    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
+    used = [(g, v) for g, v in zip(grads, vectors, strict=True) if g.requires_grad]
+    products = torch.autograd.grad(
+        [g for g, _ in used], inputs, grad_outputs=[v for _, v in used], allow_unused=True
+    )
+    pairs = zip(products, inputs, strict=True)
+    return [torch.zeros_like(x) if p is None else p for p, x in pairs]
+
+
+def penalty_with_epsilon(critic: Any, x: Any) -> Any:
+    x = x.clone().requires_grad_(True)
+    scores = critic(x)
+    gradient = torch.autograd.grad(
+        scores, x, grad_outputs=torch.ones_like(scores), create_graph=True, retain_graph=True
+    )[0].view(x.size(0), -1)
+    return (((gradient**2).sum(1) + 1e-12).sqrt() - 1).pow(2).mean()
+
+
+ALSO_RIGHT = {
+    "cube, backward a Function of its own": ("cube-twice", CubeByTwoFunctions),
+    "hyperbolic sine of the package": ("sinh-by-output", functions.Sinh),
+    "log-sum-exp from the input alone": ("logsumexp-hessian", LogSumExpFromInput),
+    "Hessian-vector product of the library": ("hessian-vector-product", hvp_of_the_manual),
+    "forward over reverse": ("hessian-vector-product", hvp_forward_over_reverse),
+    "product by grad_outputs": ("hessian-vector-product", hvp_in_place_leaves),
+    "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
+    "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
+}
+
+
+spoiling = Spoiling(RIGHT)
+backward, forward = spoiling.backward, spoiling.forward
+
+
+class CubeOfIntermediate(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        square = x * x
+        ctx.save_for_backward(square)
+        return square * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (square,) = ctx.saved_tensors
+        return 3 * square * g
+
+
+class CubeOnce(SOLVED["Cube"]):  # type: ignore[misc]
+    backward = staticmethod(once_differentiable(SOLVED["Cube"].backward))
+
+
+class CubeWithoutGradMode(SOLVED["Cube"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        with torch.no_grad():
+            return 3 * x * x * g
+
+
+class CubeByAutograd(SOLVED["Cube"]):  # type: ignore[misc]
+    """Right once, right twice, and not a formula."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            return torch.autograd.grad(x**3, x, g, create_graph=True)[0]
+
+
+class CubeOnCtx(SOLVED["Cube"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.x = x
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 3 * ctx.x**2 * g
+
+
+class ExpOfACopy(SOLVED["Exp"]):  # type: ignore[misc]
+    """Saves the right numbers in the wrong tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x.exp())
+        return x.exp()
+
+
+class ExpOfInput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return x.exp() * g
+
+
+class SinhOfInput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.sinh()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return x.cosh() * g
+
+
+class SinhOfSlope(SinhOfInput):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x.cosh())
+        return x.sinh()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (slope,) = ctx.saved_tensors
+        return slope * g
+
+
+class SavedSoftmax(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(torch.softmax(x, -1))
+        return torch.logsumexp(x, -1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (p,) = ctx.saved_tensors
+        return p * g.unsqueeze(-1)
+
+
+class NaiveLogSumExp(LogSumExpFromInput):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.exp().sum(-1).log()
+
+
+class KeptAxis(LogSumExpFromInput):
+    """Saves the output with its axis kept: the right numbers, and not the tensor returned."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = torch.logsumexp(x, -1, keepdim=True)
+        ctx.save_for_backward(x, y)
+        return y.squeeze(-1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return torch.exp(x - y) * g.unsqueeze(-1)
+
+
+def _leaves(inputs: Any) -> Any:
+    return tuple(x.detach().clone().requires_grad_() for x in inputs)
+
+
+def hvp_by_matrix(f: Any, inputs: Any, vectors: Any) -> Any:
+    blocks = torch.autograd.functional.hessian(f, inputs)
+    return tuple(
+        sum(torch.tensordot(block, v, v.dim()) for block, v in zip(row, vectors, strict=True))
+        for row in blocks
+    )
+
+
+def hvp_by_rows(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    products = [torch.zeros_like(x) for x in inputs]
+    for g, v in zip(grads, vectors, strict=True):
+        for element, weight in zip(g.reshape(-1), v.reshape(-1), strict=True):
+            if element.requires_grad:
+                rows = torch.autograd.grad(
+                    element, leaves, retain_graph=True, materialize_grads=True
+                )
+                products = [p + weight * row for p, row in zip(products, rows, strict=True)]
+    return tuple(products)
+
+
+def hvp_without_create_graph(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, leaves)
+
+
+def hvp_of_ones(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    return torch.autograd.grad(sum(g.sum() for g in grads), leaves, materialize_grads=True)
+
+
+def hvp_that_trips_over_zero(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, leaves)
+
+
+def hvp_with_none(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, leaves, allow_unused=True)
+
+
+def _input_gradient(critic: Any, x: Any, **options: Any) -> Any:
+    x = x.detach().clone().requires_grad_()
+    return torch.autograd.grad(critic(x).sum(), x, **options)[0]
+
+
+def penalty_without_create_graph(critic: Any, x: Any) -> Any:
+    return (_input_gradient(critic, x).flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_with_retain_graph(critic: Any, x: Any) -> Any:
+    g = _input_gradient(critic, x, retain_graph=True)
+    return (g.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_of_the_batch(critic: Any, x: Any) -> Any:
+    return (_input_gradient(critic, x, create_graph=True).norm() - 1).square()
+
+
+def penalty_of_rows_of_images(critic: Any, x: Any) -> Any:
+    return (_input_gradient(critic, x, create_graph=True).norm(dim=1) - 1).square().mean()
+
+
+def penalty_without_leaf(critic: Any, x: Any) -> Any:
+    (g,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+    return (g.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_of_a_steep_root(critic: Any, x: Any) -> Any:
+    g = _input_gradient(critic, x, create_graph=True)
+    return (g.flatten(1).square().sum(1).sqrt() - 1).square().mean()
+
+
+def penalty_by_backward(critic: Any, x: Any) -> Any:
+    x = x.detach().clone().requires_grad_()
+    critic(x).sum().backward(create_graph=True)
+    return (x.grad.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_half_detached(critic: Any, x: Any) -> Any:
+    """Detaches the norm that it multiplies by."""
+    norm = _input_gradient(critic, x, create_graph=True).flatten(1).norm(dim=1)
+    return (norm * norm.detach() - 2 * norm + 1).mean()
+
+
+def _repaired_by(method: Any) -> Any:
+    class Repaired(CrossEntropyByScatter):
+        backward = staticmethod(method)
+
+    return Repaired
+
+
+def _one_hot(ctx: Any) -> Any:
+    logits, target = ctx.saved_tensors
+    return torch.nn.functional.one_hot(target, logits.shape[-1])
+
+
+WRONG = [
+    Wrong("cube-twice", "keeps an intermediate", "silent-double-backward", CubeOfIntermediate),
+    Wrong("cube-twice", "once differentiable", "once-differentiable-leak", CubeOnce),
+    Wrong("cube-twice", "under no_grad", "silent-double-backward", CubeWithoutGradMode),
+    Wrong("cube-twice", "lets autograd differentiate", "unneeded-function", CubeByAutograd),
+    Wrong("cube-twice", "keeps x on ctx", "tensor-on-ctx", CubeOnCtx),
+    backward(
+        "cube-twice",
+        "detaches",
+        "silent-double-backward",
+        lambda ctx, x, g: 3 * x.detach() ** 2 * g,
+    ),
+    backward(
+        "cube-twice",
+        "writes the second derivative",
+        "gradient-mismatch",
+        lambda ctx, x, g: 6 * x * g,
+    ),
+    Wrong("exp-twice", "saves a second exponential", "silent-double-backward", ExpOfACopy),
+    Wrong("exp-twice", "saves the input", "oversaved", ExpOfInput),
+    backward("exp-twice", "uses .data", "silent-double-backward", lambda ctx, y, g: y.data * g),
+    backward("exp-twice", "works in place", "mutates-grad-output", lambda ctx, y, g: g.mul_(y)),
+    Wrong("sinh-by-output", "saves the input", "oversaved", SinhOfInput),
+    Wrong("sinh-by-output", "saves cosh", "silent-double-backward", SinhOfSlope),
+    backward(
+        "sinh-by-output",
+        "the identity of the circle",
+        "gradient-mismatch",
+        lambda ctx, y, g: (1 - y**2).abs().sqrt() * g,
+    ),
+    backward(
+        "sinh-by-output",
+        "takes it for its own derivative",
+        "gradient-mismatch",
+        lambda ctx, y, g: y * g,
+    ),
+    backward(
+        "sinh-by-output",
+        "forgets the root",
+        "gradient-mismatch",
+        lambda ctx, y, g: (1 + y**2) * g,
+    ),
+    Wrong("logsumexp-hessian", "saves the softmax", "silent-double-backward", SavedSoftmax),
+    Wrong("logsumexp-hessian", "keeps the axis", "silent-double-backward", KeptAxis),
+    Wrong("logsumexp-hessian", "overflows", "overflow", NaiveLogSumExp),
+    backward(
+        "logsumexp-hessian",
+        "detaches the output",
+        "silent-double-backward",
+        lambda ctx, x, y, g: torch.exp(x - y.detach().unsqueeze(-1)) * g.unsqueeze(-1),
+    ),
+    backward(
+        "logsumexp-hessian",
+        "forgets the lost axis",
+        "backward-raises",
+        lambda ctx, x, y, g: torch.softmax(x, -1) * g,
+    ),
+    Wrong("hessian-vector-product", "builds the matrix", "the Hessian", hvp_by_matrix),
+    Wrong("hessian-vector-product", "goes by rows", "a loop over", hvp_by_rows),
+    Wrong(
+        "hessian-vector-product",
+        "forgets create_graph",
+        "does not require grad",
+        hvp_without_create_graph,
+    ),
+    Wrong("hessian-vector-product", "forgets the vectors", "is wrong at", hvp_of_ones),
+    Wrong(
+        "hessian-vector-product",
+        "trips over a zero",
+        "appears to not have been used",
+        hvp_that_trips_over_zero,
+    ),
+    Wrong("hessian-vector-product", "returns None for zero", "is None", hvp_with_none),
+    Wrong("gradient-penalty", "forgets create_graph", "has no graph", penalty_without_create_graph),
+    Wrong("gradient-penalty", "retains only", "has no graph", penalty_with_retain_graph),
+    Wrong("gradient-penalty", "one norm for all", "is wrong at", penalty_of_the_batch),
+    Wrong("gradient-penalty", "rows of images", "is wrong at", penalty_of_rows_of_images),
+    Wrong("gradient-penalty", "x asks for nothing", "require grad", penalty_without_leaf),
+    Wrong("gradient-penalty", "a steep root", "infinitely steep", penalty_of_a_steep_root),
+    Wrong("gradient-penalty", "by backward", "has filled the .grad", penalty_by_backward),
+    Wrong("gradient-penalty", "detaches a factor", "cut off", penalty_half_detached),
+    Wrong("repair-hessian", "unrepaired", "silent-double-backward", SOLVED["BrokenCrossEntropy"]),
+    Wrong(
+        "repair-hessian",
+        "computes it from a detached input",
+        "silent-double-backward",
+        _repaired_by(
+            lambda ctx, g: (
+                (torch.softmax(ctx.saved_tensors[0].detach(), -1) - _one_hot(ctx)) * g[:, None],
+                None,
+            )
+        ),
+    ),
+    Wrong(
+        "repair-hessian",
+        "forgets the target's place",
+        "wrong-arity",
+        _repaired_by(
+            lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) - _one_hot(ctx)) * g[:, None]
+        ),
+    ),
+    Wrong(
+        "repair-hessian",
+        "forgets the label",
+        "gradient-mismatch",
+        _repaired_by(lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) * g[:, None], None)),
+    ),
+]
+
+
+def double(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+KNOWN = [
+    ("cube-twice", (double(-2, 0.5),), double(-8, 0.125)),
+    ("exp-twice", (double(0, math.log(3)),), double(1, 3)),
+    ("sinh-by-output", (double(0, math.log(2)),), double(0, 0.75)),
+    ("logsumexp-hessian", (double(0, 0, math.log(2)),), double(math.log(4))[0]),
+    (
+        "hessian-vector-product",
+        (lambda x, y: (x**2 * y).sum(), (double(1), double(2)), (double(1), double(1))),
+        (double(6), double(2)),
+    ),
+    (
+        "gradient-penalty",
+        (lambda x: x @ double(3, 4), double(1, 2, 3, 4).reshape(2, 2)),
+        double(16)[0],
+    ),
+    (
+        "repair-hessian",
+        (double(0, math.log(3)).reshape(1, 2), torch.tensor([1])),
+        double(math.log(4 / 3)),
+    ),
+]
