@@ -1,18 +1,46 @@
 """Calls of every reference Function, in the ways that its docstring allows."""
 
+from typing import Any
+
 import torch
 from cases.making import CPLX, X, Y, draw
+from torch import Tensor
 
 from autograd_course.functions import (
     ClippedReLU,
+    ClippedSTE,
+    FakeQuantize,
+    GumbelSoftmax,
     Linear,
+    ReinMax,
+    RoundSTE,
     ScaledDotProductAttention,
     ScaledSigmoid,
+    SignSTE,
     Square,
     TiledAttention,
     ToPolar,
     WeightedSum,
 )
+
+
+def on_the_grid(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """The step's multiples, with the rounding error as a constant."""
+    v = (x / step).clamp(low, high)
+    return step * (v + (v.round() - v).detach())
+
+
+def soft_sample(logits: Tensor, noise: Tensor, temperature: float, hard: bool) -> Tensor:
+    return ((logits + noise) / temperature).softmax(-1)
+
+
+def second_order(logits: Tensor, noise: Tensor) -> Tensor:
+    """ReinMax, as a difference of two softmaxes; the first is moved to the middle of p and y."""
+    p = logits.softmax(-1)
+    y = (logits + noise) == (logits + noise).amax(-1, keepdim=True)
+    moved = (((p + y) / 2).log() - logits).detach()
+    return 2 * (logits + moved).softmax(-1) - p / 2
+
 
 Q, K, V = draw(2, 5, 3), draw(2, 4, 3, seed=1), draw(2, 4, 2, seed=2)
 
@@ -25,6 +53,8 @@ REFERENCE_CALLS = [
     (WeightedSum, (X, Y, draw(3, 4, seed=9))),
     (ClippedReLU, (5 * X, 2.0)),
     (ClippedReLU, (torch.tensor([0.0, 6.0, 3.0]),)),
+    (GumbelSoftmax, (X, Y, 0.7)),
+    (GumbelSoftmax, (draw(4), draw(4, seed=1))),
     (Linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
     (Linear, (X, draw(5, 4))),
     (Linear, (X, draw(5, 4), None)),
@@ -33,4 +63,17 @@ REFERENCE_CALLS = [
     (ScaledDotProductAttention, (Q, K, V, None, True)),
     (ScaledDotProductAttention, (Q, K, V, draw(5, 4, seed=3))),
     (TiledAttention, (Q, K, V, None, True, None, (2, 3))),
+]
+
+# Functions whose backward is not forward's derivative, with what declares it.
+DECLARED_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (SignSTE, (X,), {"surrogate": lambda x: 1 * x}),
+    (ClippedSTE, (X,), {"surrogate": lambda x: x.clamp(-1, 1)}),
+    (ClippedSTE, (X, 0.5), {"surrogate": lambda x, bound: x.clamp(-bound, bound)}),
+    (ClippedSTE, (torch.tensor([-1.0, 0.0, 1.0]),), {"surrogate": lambda x: x.clamp(-1, 1)}),
+    (RoundSTE, (3 * X,), {"surrogate": lambda x: 1 * x}),
+    (FakeQuantize, (2 * X, torch.tensor(0.3), -4, 3), {"surrogate": on_the_grid}),
+    (FakeQuantize, (X, torch.tensor([0.5]), 0, 3), {"surrogate": on_the_grid}),
+    (GumbelSoftmax, (X, Y, 0.7, True), {"surrogate": soft_sample}),
+    (ReinMax, (X, Y), {"surrogate": second_order}),
 ]

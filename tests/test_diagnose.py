@@ -12,7 +12,7 @@ import pytest
 import torch
 from cases import WITNESSES
 from cases.making import X, Y, saving
-from reference_calls import REFERENCE_CALLS
+from reference_calls import DECLARED_CALLS, REFERENCE_CALLS
 from torch import Tensor
 from torch.autograd import Function
 
@@ -62,6 +62,20 @@ def test_the_reference_functions_are_twice_differentiable(function, inputs) -> N
 
     assert torch.autograd.gradcheck(function.apply, leaves)
     assert torch.autograd.gradgradcheck(function.apply, leaves)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "declared"), DECLARED_CALLS, ids=lambda v: getattr(v, "__name__", "")
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_reference_functions_that_differ_by_design_are_clean(
+    function, inputs, declared, dtype
+) -> None:
+    cast = tuple(v.to(dtype) if isinstance(v, Tensor) else v for v in inputs)
+
+    diagnosis = diagnose(function, cast, double_backward=True, **declared)
+
+    assert diagnosis.findings == (), str(diagnosis)
 
 
 # Reports
