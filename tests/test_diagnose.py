@@ -229,6 +229,21 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
     assert diagnose(straight, (2 * X,), surrogate=declared).findings[0].rule == "wrong-region"
 
 
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (lambda g: 0 * g, "is zero everywhere, but the declared surrogate depends on it."),
+        (lambda g: None, "returned None, but the declared surrogate depends on"),
+    ],
+)
+def test_no_gradient_is_told_beside_the_surrogate(returned, says) -> None:
+    rounding = saving(torch.round, lambda x, g: returned(g))
+    finding = diagnose(rounding, (X,), surrogate=torch.clone).findings[0]
+
+    assert finding.rule == "missing-gradient"
+    assert says in finding.message
+
+
 # Refusals
 
 
