@@ -8,8 +8,12 @@ from torch.nn.functional import one_hot
 
 
 def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Return standard Gumbel noise ``-log E`` of the shape and dtype of ``like``, E exponential."""
-    return -torch.empty_like(like).exponential_(generator=generator).log()
+    """Return standard Gumbel noise ``-log(-log u)`` of the shape and dtype of ``like``.
+
+    ``u`` is uniform in [0, 1). Where it is 0 the noise is -inf, and that entry is not drawn.
+    """
+    u = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+    return -(-u.log()).log()
 
 
 def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
