@@ -239,21 +239,22 @@ grade("gumbel-hard", HardGumbelSoftmax)
 # %% [markdown]
 # ## 7 · A binary net on real digits (4 points)
 #
-# scikit-learn brings 1797 handwritten digits, scanned at 8×8 pixels. The pixels come as numbers from 0 to 16; below they are moved to −1 … 1.
+# scikit-learn brings 1797 handwritten digits, scanned at 8×8 pixels. The pixels come as numbers from 0 to 16; below they are moved to −1 … 1, and the images are shuffled, because neighbors in the file are by the same hand.
 
 # %%
 images, labels = load_digits(return_X_y=True)
-images = torch.tensor(images, dtype=torch.float32) / 8 - 1
-labels = torch.tensor(labels)
+order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+images = torch.tensor(images, dtype=torch.float32)[order] / 8 - 1
+labels = torch.tensor(labels)[order]
 print("images:", tuple(images.shape), " labels:", tuple(labels.shape))
 
 # %% [markdown]
-# The layer is given. It owns real-valued weights, which the optimizer changes in small steps; what forward multiplies with are their signs. It has no bias, and it uses *your* `ClippedSignSTE`: solve exercise 2 first.
+# The layer is given. It owns real-valued, *latent* weights, which the optimizer changes in small steps; what forward multiplies with are their signs. It has no bias, and it uses *your* `ClippedSignSTE`: solve exercise 2 first.
 
 
 # %%
 class BinaryLinear(nn.Module):
-    """y = x sign(W)ᵀ; W holds the real numbers whose signs are the weights."""
+    """y = x sign(W)ᵀ, where W holds the latent weights."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -270,9 +271,9 @@ class BinaryLinear(nn.Module):
 #
 # - Every matrix product of the net's forward uses weights of −1 and +1 only. The grader looks at the products that really run, not at your parameters; normalization layers may have real-valued parameters.
 # - The weights were learned: gradients other than zero arrived at them.
-# - 93 % of 400 digits that it has not seen are right. (Guessing gives 10 %.)
+# - At least 90% of 400 digits that it has not seen are right. (Guessing gives 10%.)
 #
-# It has 30 seconds on the CPU; two or three are plenty. A net that is an `nn.Module` is put into `eval()` mode before it is asked.
+# It has 30 seconds on the CPU; a net of the lesson's size takes about one. A net that is an `nn.Module` is put into `eval()` mode before it is asked.
 #
 # Before you grade, try it in a cell of your own, on a split of your own:
 #

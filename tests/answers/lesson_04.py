@@ -112,6 +112,7 @@ ALSO_RIGHT = {
     "hard Gumbel-softmax of the package": ("gumbel-hard", HardOfThePackage),
     "digits without the clip": ("binary-digits", digits.trains_without_the_clip),
     "digits without a Function": ("binary-digits", digits.trains_by_detaching),
+    "digits as in the lesson": ("binary-digits", digits.trains_as_the_lesson),
     "digits in small batches": ("binary-digits", digits.trains_in_small_batches),
     "digits with binary activations": ("binary-digits", digits.trains_binary_activations),
 }
