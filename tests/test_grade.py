@@ -227,7 +227,7 @@ def test_an_instance_is_not_the_class() -> None:
         ("sqare", 'There is no exercise "sqare": did you mean "square"?'),
         ("scaled sigmod", 'did you mean "scaled-sigmoid"'),
         ("repair_abs", '"repair-absolute"'),
-        ("gleu", 'There is no exercise "gleu": did you mean "linear" or '),
+        ("xyz", 'There is no exercise "xyz": did you mean "'),
         ("", "progress() lists them all."),
         (Square, 'grade("square", Square)'),
     ],
