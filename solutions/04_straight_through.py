@@ -1,4 +1,6 @@
 # %% [markdown]
+# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/solutions/04_straight_through.ipynb)
+#
 # # 04 · The straight-through estimator: exercises
 #
 # Lesson 04 gave quantizers a gradient that is wrong on purpose, and said out loud which one. Here you write the common ones, and then train a net with one of them.
@@ -14,6 +16,21 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers are attributes of `ctx`.
 #
 # 18 points, about 60 minutes.
+
+# %% tags=["setup"]
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "git+https://github.com/autograd-course/autograd_course@main"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()
 
 # %%
 import torch
