@@ -25,6 +25,7 @@ NETS = {
     "einsum": lambda x: torch.einsum("bi,oi->bo", x, WEIGHT),
     "more axes": lambda x: linear(x[:, None], WEIGHT, torch.ones(2)),
     "convolution": lambda x: conv1d(x[:, None], WEIGHT[:, None]),
+    "after dead values": lambda x: linear(0 * linear(x, WEIGHT), torch.ones(3, 2)),
     "between data": lambda x: linear(x @ x.t() @ x, WEIGHT),
 }
 
