@@ -322,12 +322,12 @@ def train_binary_net(images: Tensor, labels: Tensor) -> nn.Module:
 grade("binary-digits", train_binary_net)
 
 # %% [markdown]
-# Two experiments for when it has passed. Return `grad_output * 0` from the backward of `ClippedSignSTE`, which is the true gradient, and grade the net again: what is left of the accuracy, and who earned it?
+# Two experiments for when it has passed (points once earned stay). Return `grad_output * 0` from the backward of `ClippedSignSTE`, which is the true gradient, and grade the net again: what is left of the accuracy, and who earned it?
 # Then try `SignSTE` in the layer. On this small problem, does the clip make a difference?
 #
 # ## In words
 #
-# The gradients that you wrote are biased: they point where the surrogate falls, not where the loss falls. That this trains at all is the subject of the essay at the end of lesson 04's knowledge check: when does a biased estimator still train, and when does the bias hurt?
+# Of the gradients that you wrote, only that of the soft sample is true. The others are biased: they point where the surrogate falls, not where the loss falls. That this trains at all is the subject of the essay at the end of lesson 04's knowledge check: when does a biased estimator still train, and when does the bias hurt?
 # The essay is not graded. `knowledge_check("04")` in the lesson opens it, with a rubric to compare your answer with.
 
 # %% [markdown]
@@ -342,3 +342,4 @@ progress()
 # ## Where next
 #
 # When all seven are passed, you can give any step function a gradient, say which one it is, and test it. Lesson 05 differentiates twice: what backward itself must look like so that a gradient of the gradient comes out right.
+# (If your hard Gumbel-softmax saves the soft sample, a penalty on its gradient would be dropped in silence. Why, you will see there.)
