@@ -1,13 +1,19 @@
 """Calls of every reference Function, in the ways that its docstring allows."""
 
+from typing import Any
+
 import torch
 from cases.making import CPLX, X, Y, draw
+from torch import Tensor
 
 from autograd_course.functions import (
     GELU,
     ClippedReLU,
+    ClippedSTE,
     Conv1d,
+    FakeQuantize,
     GradientReversal,
+    GumbelSoftmax,
     LeakyReLUInPlace,
     LearnedSwish,
     Linear,
@@ -16,8 +22,11 @@ from autograd_course.functions import (
     MatMul,
     Max,
     Multiply,
+    ReinMax,
+    RoundSTE,
     ScaledDotProductAttention,
     ScaledSigmoid,
+    SignSTE,
     Sinh,
     Softmax,
     Softplus,
@@ -36,6 +45,26 @@ INF = float("inf")
 MASKED = torch.tensor([[0.5, -INF, 2.0], [-INF, -INF, -INF]])
 TIES = torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
 ROWS = torch.tensor([[1, 0, 1], [3, 1, 1]])
+
+
+def on_the_grid(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """The step's multiples, with the rounding error as a constant."""
+    v = (x / step).clamp(low, high)
+    return step * (v + (v.round() - v).detach())
+
+
+def soft_sample(logits: Tensor, noise: Tensor, temperature: float, hard: bool) -> Tensor:
+    return ((logits + noise) / temperature).softmax(-1)
+
+
+def second_order(logits: Tensor, noise: Tensor) -> Tensor:
+    """ReinMax, as a difference of two softmaxes; the first is moved to the middle of p and y."""
+    p = logits.softmax(-1)
+    y = (logits + noise) == (logits + noise).amax(-1, keepdim=True)
+    moved = (((p + y) / 2).log() - logits).detach()
+    return 2 * (logits + moved).softmax(-1) - p / 2
+
+
 Q, K, V = draw(2, 5, 3), draw(2, 4, 3, seed=1), draw(2, 4, 2, seed=2)
 
 REFERENCE_CALLS = [
@@ -51,6 +80,8 @@ REFERENCE_CALLS = [
     (LeakyReLUInPlace, (draw(), 2.0)),
     (Sort, (draw(3, 5),)),
     (Sort, (draw(2, 1, 4), True)),
+    (GumbelSoftmax, (X, Y, 0.7)),
+    (GumbelSoftmax, (draw(4), draw(4, seed=1))),
     (Linear, (draw(2, 3, 4), draw(5, 4), draw(5))),
     (Linear, (X, draw(5, 4))),
     (Linear, (X, draw(5, 4), None)),
@@ -94,7 +125,16 @@ DIAGNOSED_CALLS = [
     (LogSumExp, (MASKED,)),
 ]
 
-# Not the forward's gradient, by design, and declared to be so.
-DECLARED_CALLS = [
+# Functions whose backward is not forward's derivative, with what declares it.
+DECLARED_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (GradientReversal, (X,), {"intentional": ("flipped-sign",)}),
+    (SignSTE, (X,), {"surrogate": lambda x: 1 * x}),
+    (ClippedSTE, (X,), {"surrogate": lambda x: x.clamp(-1, 1)}),
+    (ClippedSTE, (X, 0.5), {"surrogate": lambda x, bound: x.clamp(-bound, bound)}),
+    (ClippedSTE, (torch.tensor([-1.0, 0.0, 1.0]),), {"surrogate": lambda x: x.clamp(-1, 1)}),
+    (RoundSTE, (3 * X,), {"surrogate": lambda x: 1 * x}),
+    (FakeQuantize, (2 * X, torch.tensor(0.3), -4, 3), {"surrogate": on_the_grid}),
+    (FakeQuantize, (X, torch.tensor([0.5]), 0, 3), {"surrogate": on_the_grid}),
+    (GumbelSoftmax, (X, Y, 0.7, True), {"surrogate": soft_sample}),
+    (ReinMax, (X, Y), {"surrogate": second_order}),
 ]

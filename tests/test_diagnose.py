@@ -59,8 +59,9 @@ def test_the_reference_functions_are_clean(function, inputs, dtype) -> None:
 @pytest.mark.parametrize(
     ("function", "inputs", "declared"), DECLARED_CALLS, ids=lambda v: getattr(v, "__name__", "")
 )
-def test_what_is_wrong_by_design_is_clean_once_declared(function, inputs, declared) -> None:
-    diagnosis = diagnose(function, inputs, **declared)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_wrong_by_design_is_clean_once_declared(function, inputs, declared, dtype) -> None:
+    diagnosis = diagnose(function, cast(inputs, dtype), double_backward=True, **declared)
 
     assert diagnosis.findings == (), str(diagnosis)
     assert not diagnose(function, inputs).ok

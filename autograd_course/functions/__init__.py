@@ -2,9 +2,12 @@
 
 from autograd_course.functions.attention import ScaledDotProductAttention
 from autograd_course.functions.clipped_relu import ClippedReLU
+from autograd_course.functions.clipped_ste import ClippedSTE
 from autograd_course.functions.conv1d import Conv1d
+from autograd_course.functions.fake_quantize import FakeQuantize
 from autograd_course.functions.gelu import GELU
 from autograd_course.functions.gradient_reversal import GradientReversal
+from autograd_course.functions.gumbel_softmax import GumbelSoftmax
 from autograd_course.functions.leaky_relu_in_place import LeakyReLUInPlace
 from autograd_course.functions.linear import Linear
 from autograd_course.functions.logsumexp import LogSumExp
@@ -13,7 +16,10 @@ from autograd_course.functions.matmul import MatMul
 from autograd_course.functions.maximum import Max
 from autograd_course.functions.multiply import Multiply
 from autograd_course.functions.polar import ToPolar
+from autograd_course.functions.reinmax import ReinMax
+from autograd_course.functions.round_ste import RoundSTE
 from autograd_course.functions.scaled_sigmoid import ScaledSigmoid
+from autograd_course.functions.sign_ste import SignSTE
 from autograd_course.functions.sinh import Sinh
 from autograd_course.functions.soft_rank import SoftRank
 from autograd_course.functions.soft_threshold import SoftThreshold
@@ -29,8 +35,11 @@ from autograd_course.functions.weighted_sum import WeightedSum
 __all__ = [
     "GELU",
     "ClippedReLU",
+    "ClippedSTE",
     "Conv1d",
+    "FakeQuantize",
     "GradientReversal",
+    "GumbelSoftmax",
     "LeakyReLUInPlace",
     "LearnedSwish",
     "Linear",
@@ -39,8 +48,11 @@ __all__ = [
     "MatMul",
     "Max",
     "Multiply",
+    "ReinMax",
+    "RoundSTE",
     "ScaledDotProductAttention",
     "ScaledSigmoid",
+    "SignSTE",
     "Sinh",
     "SoftRank",
     "SoftThreshold",

@@ -52,13 +52,15 @@ def _shaped(candidate: Tensor, like: Mismatch) -> Tensor | None:
 
 def missing_gradient(m: Mismatch) -> str | None:
     """Nothing, or zeros, where the truth is not zero."""
-    raw = m.evidence.raw
+    raw, depends = m.evidence.raw, "the output depends on"
+    if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
+        depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
-        return f"backward returned None, but the output depends on {m.name}: is a return missing?"
+        return f"backward returned None, but {depends} {m.name}; a return may be missing"
     if not m.returned:
-        return f"no gradient arrives at {m.name}, but the output depends on it"
+        return f"no gradient arrives at {m.name}, but {depends} it"
     if not bool(m.actual.any()):
-        return f"the gradient of {m.name} is zero everywhere, but the output depends on it"
+        return f"the gradient of {m.name} is zero everywhere, but {depends} it"
     return None
 
 

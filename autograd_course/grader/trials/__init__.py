@@ -1,0 +1,1 @@
+"""Experiments with a learner's routine: ``routine -> Verdict | None``."""

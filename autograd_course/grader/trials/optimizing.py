@@ -1,0 +1,75 @@
+"""What an optimizer does to weight matrices while a training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook as after_each_step
+from torch.optim.optimizer import register_optimizer_step_pre_hook as before_each_step
+
+
+@dataclass
+class Watched:
+    """One weight matrix: its signs at first, whether a gradient came, whether a sign changed."""
+
+    tensor: Tensor
+    signs: Tensor
+    taught: bool = False
+    flipped: bool = False
+
+    def look(self) -> None:
+        """Note what the gradient and the signs are now."""
+        gradient = self.tensor.grad
+        self.taught = self.taught or (gradient is not None and bool(gradient.any()))
+        self.flipped = self.flipped or bool((self.tensor.detach().sign() != self.signs).any())
+
+
+@dataclass
+class Training:
+    """All that was seen of a training: the number of steps, and every weight matrix."""
+
+    steps: int = 0
+    weights: dict[int, Watched] = field(default_factory=dict)
+
+    def untaught(self) -> list[Tensor]:
+        """Return the matrices at which no gradient other than zero arrived."""
+        return [weight.tensor for weight in self.weights.values() if not weight.taught]
+
+    def unflipped(self) -> list[Tensor]:
+        """Return the matrices of which no element ever changed its sign."""
+        return [weight.tensor for weight in self.weights.values() if not weight.flipped]
+
+    def look(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look at each parameter of two or more axes."""
+        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+            if parameter.dim() > 1:
+                self._watched(parameter).look()
+
+    def _watched(self, parameter: Tensor) -> Watched:
+        new = Watched(parameter, parameter.detach().sign())
+        return self.weights.setdefault(id(parameter), new)
+
+
+@contextmanager
+def watched() -> Iterator[Training]:
+    """Watch every step that an optimizer of ``torch.optim`` does in a block."""
+    training = Training()
+
+    def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        training.look(optimizer)
+
+    def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        training.steps += 1
+        training.look(optimizer)
+
+    handles = before_each_step(before), after_each_step(after)
+    try:
+        yield training
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,48 @@
+"""Which weights a net multiplies with, found in the products that really run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# Where the two factors begin among the arguments of PyTorch's own operations.
+_FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
+
+
+class Products(TorchDispatchMode):
+    """A block in which both factors of every matrix product and convolution are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.factors: list[tuple[Tensor, Tensor]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation; keep its factors if it is a product."""
+        first = _FACTORS.get(func.overloadpacket.__name__)
+        if first is not None:
+            left, right = args[first : first + 2]
+            self.factors.append((left.clone(), right.clone()))
+        return func(*args, **(kwargs or {}))
+
+
+def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
+    """Yield the weights of each product that a net runs, in their order.
+
+    A weight is the one factor that stays the same when the data change: ``one`` and ``other`` are
+    two batches of one shape. Where both stay, no data arrive, and nothing is told apart.
+    """
+    runs = []
+    for batch in (one, other):
+        with torch.no_grad(), Products() as products:
+            net(batch)
+        runs.append(products.factors)
+    for once, again in zip(*runs, strict=False):
+        same = [a for a, b in zip(once, again, strict=True) if torch.equal(a, b)]
+        if len(same) == 1:
+            yield same[0]
