@@ -153,10 +153,10 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # | --- | --- | --- | --- |
 # | 00 | Start here | set-up, grader, visualizer | you are here |
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without | ready |
-# | 02 | ctx rules | what is kept, how long, and what goes wrong otherwise | planned |
-# | 03 | Gradient patterns | products, broadcasting, reductions, softmax, gather | planned |
-# | 04 | Straight-through | training through a step that has no gradient | planned |
-# | 05 | Double backward | gradients of gradients, and how they vanish in silence | planned |
+# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong | ready |
+# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax | ready |
+# | 04 | [The straight-through estimator](04_straight_through.ipynb) | train without a gradient | ready |
+# | 05 | [Gradients of gradients](05_double_backward.ipynb) | derivatives lost in silence | ready |
 # | 06 | Memory patterns | keep less, recompute, stay correct | planned |
 # | 07 | The attention challenge | from the formula to tiles, tier by tier | planned |
 # | 08 | Debugging clinic | finding what is wrong in code that you did not write | planned |
@@ -164,7 +164,7 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # | 10 | External code | NumPy and SciPy, solvers, C++, Triton | planned |
 # | 11 | Ship it | export, ONNX, quantization | planned |
 #
-# Today 00 and 01 exist; a *planned* lesson has a place and no notebook yet. Each lesson is
+# Today 00 to 05 exist; a *planned* lesson has a place and no notebook yet. Each lesson is
 # followed by an exercise notebook of the same number. Lessons run from top to bottom; their
 # outputs are saved, so you can also just read.
 #

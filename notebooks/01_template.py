@@ -1159,5 +1159,5 @@ knowledge_check("01")
 # broken ones to repair, each graded on the spot. If you are stuck, `hint("square")` gives the first
 # of three hints.
 #
-# Lesson 02, planned, opens `ctx`: what it keeps alive and for how long, and what happens to those
-# who put their tensors in the wrong place.
+# [Lesson 02](02_ctx_rules.ipynb) opens `ctx`: what it keeps alive and for how long, and what
+# happens to those who put their tensors in the wrong place.

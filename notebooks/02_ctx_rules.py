@@ -1,9 +1,6 @@
 # %% [markdown]
 # [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
 #
-# [![Open In
-# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
-#
 # # 02 · The rules of ctx
 #
 # **You will** break each rule of `ctx` once, on purpose, and watch what it costs: a wrong gradient,
@@ -1195,5 +1192,5 @@ knowledge_check("02")
 # rules, and four cards on which a broken one is to be named. If you are stuck,
 # `hint("strided-gain")` gives the first of three hints.
 #
-# Lesson 03, planned, goes through the patterns of gradients: products, broadcasting, reductions,
-# softmax, gather.
+# [Lesson 03](03_gradient_patterns.ipynb) goes through the patterns of gradients: products,
+# broadcasting, reductions, softmax, gather.

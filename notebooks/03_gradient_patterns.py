@@ -1316,5 +1316,5 @@ knowledge_check("03")
 # backwards, from GELU to gradient reversal, each graded on the spot. The course's own versions
 # stand in `autograd_course/functions`, one a module; look at them after you have written yours.
 #
-# Lesson 04 goes on from the gradients that are wrong on purpose: what to do where the true
-# derivative is zero everywhere.
+# [Lesson 04](04_straight_through.ipynb) goes on from the gradients that are wrong on purpose: what
+# to do where the true derivative is zero everywhere.

@@ -999,5 +999,5 @@ knowledge_check("04")
 # [The exercises of this lesson](../exercises/04_straight_through.ipynb): six estimators to write,
 # each tested against its surrogate, and a binary net to train on the digits.
 #
-# Lesson 05, planned, differentiates a gradient once more, and shows how a saved intermediate makes
-# the second derivative vanish in silence.
+# [Lesson 05](05_double_backward.ipynb) differentiates a gradient once more, and shows how a saved
+# intermediate makes the second derivative vanish in silence.

@@ -464,5 +464,5 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When all eleven are passed, you can write and check any Function whose backward is a formula. Lesson 02 is about `ctx`: what it is, how long it lives, and what goes wrong when its rules are broken.
-# Until then, a good use of ten minutes: run `diagnose` on a Function of your own.
+# When all eleven are passed, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong when its rules are broken.
+# A good use of ten minutes before it: run `diagnose` on a Function of your own.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercise import Exercise, FunctionExercise
 from autograd_course.grader.exercises import UnknownExerciseError, find
 from autograd_course.grader.judge import judge
 from autograd_course.grader.result import Result
@@ -36,6 +36,11 @@ def _keep(exercise: Exercise, verdict: Verdict) -> str:
     return update(lambda state: state.graded(exercise.id, status, rule)).note
 
 
+def _not_judged(exercise: Exercise, verdict: Verdict) -> bool:
+    """Whether a Function was refused as it stands: no lesson says more than the sentence does."""
+    return isinstance(exercise, FunctionExercise) and verdict.finding is None
+
+
 def _result(exercise: Exercise, verdict: Verdict, note: str) -> Result:
     return Result(
         exercise=exercise.id,
@@ -46,6 +51,6 @@ def _result(exercise: Exercise, verdict: Verdict, note: str) -> Result:
         possible=exercise.points,
         finding=verdict.finding,
         sample=verdict.sample,
-        read=exercise.read,
+        read="" if _not_judged(exercise, verdict) else exercise.read,
         note=note,
     )

@@ -70,7 +70,7 @@ class Result:
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
-            yield "read", SECTION.get(self.finding.rule, self.read) if self.finding else ""
+            yield "read", SECTION.get(self.finding.rule, self.read) if self.finding else self.read
         if self.status in ("wrong", "not attempted") and self.possible:
             yield "next", f'hint("{self.exercise}") gives the next hint'
         if self.status == "grader failed":

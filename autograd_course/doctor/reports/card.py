@@ -88,9 +88,10 @@ def _html_row(label: str, text: str) -> str:
         return f"<div><code>{escape(label)}</code> – {escape(text)}</div>"
     if not label:
         return f"<div>{escape(text)}</div>"
+    style = f"flex: 0 0 5em; margin-right: 0.8em; color: {_FAINT}"
     return (
-        f'<div style="display: flex"><span style="flex: 0 0 5em; color: {_FAINT}">'
-        f"{escape(label)}</span>{_value(label, text)}</div>"
+        f'<div style="display: flex"><span style="{style}">{escape(label)}</span>'
+        f"{_value(label, text)}</div>"
     )
 
 

@@ -68,7 +68,8 @@ def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
             and not isinstance(value, bool)
             and abs(value) not in (0, 1)
         ):
-            yield abs(float(value)), f"the value of {m.evidence.name(i)}"
+            what = "value" if value > 0 else "absolute value"
+            yield abs(float(value)), f"the {what} of {m.evidence.name(i)}"
     shapes = {m.name: m.input.shape, "the output": m.evidence.forward.outputs[0].shape}
     for owner, shape in shapes.items():
         for axis, length in enumerate(shape):
