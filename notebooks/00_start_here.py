@@ -155,7 +155,7 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without | ready |
 # | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong | ready |
 # | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax | ready |
-# | 04 | [The straight-through estimator](04_straight_through.ipynb) | train without a gradient | ready |
+# | 04 | [The straight-through estimator](04_straight_through.ipynb) | steps without slope | ready |
 # | 05 | [Gradients of gradients](05_double_backward.ipynb) | derivatives lost in silence | ready |
 # | 06 | Memory patterns | keep less, recompute, stay correct | planned |
 # | 07 | The attention challenge | from the formula to tiles, tier by tier | planned |
