@@ -12,7 +12,8 @@ from types import FrameType
 
 DEFAULT_SECONDS = 5.0
 VARIABLE = "AUTOGRAD_COURSE_TIME_LIMIT"
-_running = threading.local()  # .limited: this thread is inside a limit already
+# .limited: this thread is inside a limit already; .listening: it has the signal handler set.
+_running = threading.local()
 _AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
 
 
@@ -50,7 +51,7 @@ def time_limit(seconds: float) -> Iterator[bool]:
 
 @contextmanager
 def _interrupting(seconds: float) -> Iterator[None]:
-    if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
+    if _has_signal():
         with _by_signal(seconds):
             yield
     else:
@@ -60,19 +61,48 @@ def _interrupting(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _by_signal(seconds: float) -> Iterator[None]:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise TimeUp
-
-    handler = signal.signal(signal.SIGALRM, interrupt)
-    timer = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
-    try:
+    with _listening():
+        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def many_limits() -> Iterator[None]:
+    """Make the limits in the block cheap: the signal handler is set once for all of them."""
+    if _has_signal():
+        with _listening():
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Set the signal handler, unless it is set; put back what was there, with its timer."""
+    if getattr(_running, "listening", False):
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, _interrupt)
+    timer = signal.setitimer(signal.ITIMER_REAL, 0)
+    _running.listening = True
+    try:
+        yield
     finally:  # also where the signal came in the very moment of leaving the block
+        _running.listening = False
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise TimeUp
+
+
+def _has_signal() -> bool:
+    main = threading.current_thread() is threading.main_thread()
+    return main and hasattr(signal, "setitimer")
 
 
 @contextmanager
