@@ -39,7 +39,10 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Let PyTorch import what its meta device needs: seconds, once, that no limit should count."""
+    """Let PyTorch import what backward and its meta device need.
+
+    That takes seconds, once, which no time limit should count, or stop in the middle.
+    """
     torch.empty(1, device="meta") * 2
 
 

@@ -22,6 +22,7 @@ def judged(exercise: FunctionExercise, answer: Any) -> Verdict:
 
 
 def _judged_class(exercise: FunctionExercise, answer: type[Function]) -> Verdict:
+    prepare()  # before the clock starts: an import that is stopped halfway stays broken
     samples = exercise.samples()
     plainest = {"": next(iter(samples.values()))}
     return (
@@ -58,7 +59,6 @@ def _explained(
 def _diagnosed(
     exercise: FunctionExercise, answer: type[Function], samples: Samples
 ) -> Verdict | None:
-    prepare()
     return first_fault(samples, lambda inputs: _examined(exercise, answer, inputs))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import tree_map
 
-from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.doctor.running.calls import as_tuple, prepare
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.differing import difference
 from autograd_course.grader.judging.limits import first_fault, seconds_for
@@ -22,14 +22,15 @@ Routine = Callable[..., Any]
 
 def judged(exercise: RoutineExercise, answer: Any) -> Verdict:
     """Return the verdict on an answer, which should be a plain function."""
+    return _submission_problem(exercise, answer) or _judged_routine(exercise, answer)
+
+
+def _judged_routine(exercise: RoutineExercise, answer: Routine) -> Verdict:
+    prepare()  # before the clock starts: an import that is stopped halfway stays broken
+    seconds = seconds_for(exercise)
     return (
-        _submission_problem(exercise, answer)
-        or first_fault(
-            exercise.samples(),
-            lambda inputs: _called(exercise, answer, inputs),
-            seconds_for(exercise),
-        )
-        or first_fault({"": ()}, lambda _: _tried(exercise, answer), seconds_for(exercise))
+        first_fault(exercise.samples(), lambda inputs: _called(exercise, answer, inputs), seconds)
+        or first_fault({"": ()}, lambda _: _tried(exercise, answer), seconds)
         or Verdict("passed", _told(exercise))
     )
 
