@@ -1,6 +1,7 @@
-"""Reference Functions: correct, twice differentiable, one idea a module."""
+"""Reference Functions, and callables built on them: correct, twice differentiable."""
 
 from autograd_course.functions.attention import ScaledDotProductAttention
+from autograd_course.functions.checkpoint import Checkpoint, checkpoint
 from autograd_course.functions.clipped_relu import ClippedReLU
 from autograd_course.functions.linear import Linear
 from autograd_course.functions.polar import ToPolar
@@ -10,6 +11,7 @@ from autograd_course.functions.tiled_attention import TiledAttention
 from autograd_course.functions.weighted_sum import WeightedSum
 
 __all__ = [
+    "Checkpoint",
     "ClippedReLU",
     "Linear",
     "ScaledDotProductAttention",
@@ -18,4 +20,5 @@ __all__ = [
     "TiledAttention",
     "ToPolar",
     "WeightedSum",
+    "checkpoint",
 ]

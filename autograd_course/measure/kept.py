@@ -57,7 +57,7 @@ def kept_tensors(fn: Any, *inputs: Any) -> tuple[Kept, ...]:
 
     leaves = fresh_leaves(inputs)
     with random_states_kept(), saved_tensors_hooks(pack, lambda tensor: tensor), alive:
-        anchor = _Anchor.apply(*called(fn, leaves))
+        anchor = _Anchor.apply(*called(fn, leaves))  # type: ignore[no-untyped-call]
     kept = [*_made_before(alive, saved), *_still_alive(alive, saved)]
     del anchor
     return tuple(sorted(kept, key=lambda item: -item.bytes))
