@@ -4,6 +4,7 @@ from autograd_course.functions.attention import ScaledDotProductAttention
 from autograd_course.functions.checkpoint import Checkpoint, checkpoint
 from autograd_course.functions.clipped_relu import ClippedReLU
 from autograd_course.functions.linear import Linear
+from autograd_course.functions.linear_cross_entropy import LinearCrossEntropy, linear_cross_entropy
 from autograd_course.functions.polar import ToPolar
 from autograd_course.functions.scaled_sigmoid import ScaledSigmoid
 from autograd_course.functions.square import Square
@@ -14,6 +15,7 @@ __all__ = [
     "Checkpoint",
     "ClippedReLU",
     "Linear",
+    "LinearCrossEntropy",
     "ScaledDotProductAttention",
     "ScaledSigmoid",
     "Square",
@@ -21,4 +23,5 @@ __all__ = [
     "ToPolar",
     "WeightedSum",
     "checkpoint",
+    "linear_cross_entropy",
 ]
