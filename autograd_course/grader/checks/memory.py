@@ -49,8 +49,9 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
             "oversaved",
             f"{total:,} bytes are kept for backward; this exercise allows {allowed:,}: {told}.",
             {"bytes": total, "budget": allowed, "largest": largest.shape},
-            f"The largest saved tensor has shape {largest.shape} and {largest.bytes:,} "
-            "bytes. Can backward do without it, or rebuild it from something smaller?",
+            f"The largest saved tensor has shape {largest.shape}, dtype {largest.dtype} and "
+            f"{largest.bytes:,} bytes. Can backward do without it, or rebuild it from something "
+            "smaller?",
         )
 
     return check
