@@ -202,16 +202,20 @@ def test_parameters_train_though_no_argument_asks_for_a_gradient() -> None:
         assert not reentrant(module, batch()).requires_grad
 
 
-def test_tensors_that_a_function_reaches_by_itself_are_to_be_named() -> None:
-    w, x = torch.randn(WIDTH, 2, requires_grad=True), batch().requires_grad_()
+def test_what_a_function_reaches_by_itself_is_to_be_given() -> None:
+    layer, x = nn.Linear(WIDTH, 2, bias=False), batch().requires_grad_()
 
-    def fn(x: Tensor) -> Tensor:
-        return x @ w
+    def fn(x: Tensor, w: Tensor = layer.weight) -> Tensor:
+        return x @ w.t()
 
-    with pytest.raises(RuntimeError, match=r"shape \(8, 2\) .* name it, or its module, in uses"):
+    with pytest.raises(RuntimeError, match=r"shape \(2, 8\) .* an argument, or name its module"):
         checkpoint(fn, x).sum().backward()
-    checkpoint(fn, x, uses=[w]).sum().backward()
-    assert torch.equal(w.grad, torch.autograd.grad(fn(x).sum(), w)[0])
+    with pytest.raises(TypeError, match=r"uses names modules; give tensors .* as arguments"):
+        checkpoint(fn, x, uses=[layer.weight])
+    for call in (lambda: checkpoint(lambda x: layer(x), x, uses=[layer]),
+                 lambda: checkpoint(fn, x, layer.weight)):  # fmt: skip
+        (found,) = torch.autograd.grad(call().sum(), layer.weight)
+        assert torch.equal(found, torch.autograd.grad(fn(x).sum(), layer.weight)[0])
 
 
 def test_a_bound_method_brings_its_module() -> None:
@@ -311,20 +315,32 @@ def test_checkpoints_go_into_each_other(outer: Callable[..., Any]) -> None:
     assert torch.equal(x.grad, expected)
 
 
-def test_it_is_twice_differentiable_also_in_the_parameters() -> None:
+def test_it_is_twice_differentiable_in_arguments() -> None:
+    x, w = batch(3).double().requires_grad_(), torch.randn(WIDTH, 2).double().requires_grad_()
+
+    def call(x: Tensor, w: Tensor) -> Tensor:
+        return checkpoint(lambda x, w: torch.tanh(x @ w), x, w)
+
+    assert torch.autograd.gradcheck(call, (x, w))
+    assert torch.autograd.gradgradcheck(call, (x, w))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_it_is_twice_differentiable_in_parameters_also_where_what_comes_before_uses_them(
+    times: int,
+) -> None:
     module, x = mlp(2).double(), batch(3).double().requires_grad_()
-    weights = tuple(p.detach().clone().requires_grad_() for p in module.parameters())
-    names = [name for name, _ in module.named_parameters()]
+    wanted = (x, *module.parameters())
 
-    def call(x: Tensor, *weights: Tensor) -> Tensor:
-        def fn(x: Tensor) -> Tensor:
-            named = dict(zip(names, weights, strict=True))
-            return torch.func.functional_call(module, named, (x,))
+    def second(kind: Callable[..., Any]) -> tuple[Tensor, ...]:
+        y = x
+        for _ in range(times):
+            y = kind(module, y)
+        first = torch.autograd.grad(y.square().sum(), wanted, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), wanted)
 
-        return checkpoint(fn, x, uses=weights)
-
-    assert torch.autograd.gradcheck(call, (x, *weights))
-    assert torch.autograd.gradgradcheck(call, (x, *weights))
+    for found, expected in zip(second(ours), second(plain), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_without_grad_nothing_is_recorded() -> None:

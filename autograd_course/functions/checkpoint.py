@@ -7,11 +7,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from autograd_course.functions.recorded import entered, not_given, vector_jacobian_product
+from autograd_course.functions.recorded import (
+    entered,
+    not_given,
+    own_parameters,
+    vector_jacobian_product,
+)
 from autograd_course.functions.replay import Replay
 
 
-def checkpoint(fn: Callable[..., Any], *args: Any, uses: Sequence[Any] = (), **kwargs: Any) -> Any:
+def checkpoint(
+    fn: Callable[..., Any], *args: Any, uses: Sequence[nn.Module] = (), **kwargs: Any
+) -> Any:
     """Return ``fn(*args, **kwargs)``, keeping of it for backward only what it was given.
 
     With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward computes ``y`` a second time, recording its
@@ -19,9 +26,9 @@ def checkpoint(fn: Callable[..., Any], *args: Any, uses: Sequence[Any] = (), **k
     of ``fn`` does not exist: memory for one more forward.
 
     Arguments and result are trees of tensors and other values (lists, tuples, dictionaries). A
-    module's parameters are found, as those of a module's bound method. Of any other callable,
-    ``uses`` names the modules and tensors that it reaches besides its arguments. The parameters are
-    inputs of the Function, so that their gradients come as all others do: into ``.grad``, out of
+    module's parameters are found, and those of a bound method's module. ``uses`` names the modules
+    that any other callable reaches; tensors are to be arguments. All of them are inputs of the
+    Function, so that their gradients come as all others do: into ``.grad``, out of
     ``torch.autograd.grad``, through hooks.
 
     The second run draws the same random numbers (CPU and CUDA), under the same autocast, and leaves
@@ -35,12 +42,13 @@ def checkpoint(fn: Callable[..., Any], *args: Any, uses: Sequence[Any] = (), **k
     ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``, which needs no ``uses``: it
     keeps the graph and drops what the graph has saved. Source: Chen et al. 2016 (sublinear memory).
     """
-    modules, extra = modules_of(fn, *uses), [it for it in uses if isinstance(it, Tensor)]
-    own = [parameter for module in modules for parameter in module.parameters()]
-    parameters = [p for p in dict.fromkeys([*own, *extra]) if p.requires_grad]
+    if not all(isinstance(used, nn.Module) for used in uses):
+        raise TypeError("uses names modules; give tensors that need a gradient as arguments")
+    owner = getattr(fn, "__self__", fn)
+    modules = [owner, *uses] if isinstance(owner, nn.Module) else list(uses)
     leaves, spec = tree_flatten((args, kwargs))
-    call = _Call(Replay(fn, modules), spec, len(leaves))
-    outputs = Checkpoint.apply(call, *leaves, *parameters)  # type: ignore[no-untyped-call]
+    call = _Call(Replay(fn, modules), modules, spec, len(leaves))
+    outputs = Checkpoint.apply(call, *leaves, *call.parameters)  # type: ignore[no-untyped-call]
     return tree_unflatten(outputs, call.result)
 
 
@@ -49,8 +57,12 @@ class _Call:
 
     result: TreeSpec
 
-    def __init__(self, replay: Replay, arguments: TreeSpec, number: int) -> None:
-        self.replay, self.arguments, self.number = replay, arguments, number
+    def __init__(
+        self, replay: Replay, modules: Sequence[nn.Module], arguments: TreeSpec, number: int
+    ) -> None:
+        self.replay, self.modules, self.arguments, self.number = replay, modules, arguments, number
+        own = (parameter for module in modules for parameter in module.parameters())
+        self.parameters = [p for p in dict.fromkeys(own) if p.requires_grad]
 
     def run(self, how: Callable[..., Any], flat: Sequence[Any]) -> tuple[Any, ...]:
         """Call with ``how``: the replay's first run, or another one."""
@@ -81,22 +93,14 @@ class Checkpoint(torch.autograd.Function):
         call, needs = ctx.call, ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, ctx.others, strict=True)
         inputs = [other if saved is None else saved for saved, other in pairs]
-        # Arguments are cut off; parameters fn reaches by itself, so that they stay what they are.
-        arguments = zip(inputs[: call.number], needs, strict=False)
-        given = [entered(it, need) for it, need in arguments] + inputs[call.number :]
-        with torch.enable_grad():
+        given = [entered(it, need) for it, need in zip(inputs, needs, strict=True)][: call.number]
+        with own_parameters(call.modules, call.parameters) as own, torch.enable_grad():
             outputs = call.run(call.replay.again, given)
-        wanted = [it for it, need in zip(given, needs, strict=True) if need]
+        wanted = [it for it, need in zip([*given, *own], needs, strict=True) if need]
         if (lost := not_given(outputs, wanted)) is not None:
             raise RuntimeError(
                 f"checkpoint: the function reaches a tensor of shape {tuple(lost.shape)} that asks "
-                "for a gradient and is not among its arguments; name it, or its module, in uses=..."
+                "for a gradient; make it an argument, or name its module in uses=[...]"
             )
         found = iter(vector_jacobian_product(outputs, wanted, grad_outputs))
         return None, *(next(found) if need else None for need in needs)
-
-
-def modules_of(*reached: Any) -> list[nn.Module]:
-    """Return the modules among some values: themselves, or the owners of bound methods."""
-    owners = [getattr(it, "__self__", it) for it in reached]
-    return [owner for owner in owners if isinstance(owner, nn.Module)]

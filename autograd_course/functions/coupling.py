@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from autograd_course.functions.recorded import entered, vector_jacobian_product
+from autograd_course.functions.recorded import entered, own_parameters, vector_jacobian_product
 from autograd_course.functions.replay import Replay
 
 Block = tuple[nn.Module, nn.Module]
@@ -99,7 +99,7 @@ class _Half:
     """The ``f`` or the ``g`` of a block, in one call."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.replay = Replay(module, [module])
+        self.module, self.replay = module, Replay(module, [module])
         self.parameters = [p for p in module.parameters() if p.requires_grad]
 
     def backward(
@@ -107,9 +107,9 @@ class _Half:
     ) -> tuple[Tensor, Tensor | float]:
         """Return value and vector-Jacobian product at a point; collect the parameters'."""
         at = entered(at, True)
-        with torch.enable_grad():
+        with own_parameters([self.module], self.parameters) as own, torch.enable_grad():
             value = self.replay.again(at)
-        through, *found = vector_jacobian_product([value], [at, *self.parameters], [grad_output])
+        through, *found = vector_jacobian_product([value], [at, *own], [grad_output])
         for parameter, gradient in zip(self.parameters, found, strict=True):
             if gradient is not None:
                 before = collected.get(parameter)

@@ -1,10 +1,11 @@
 """What a backward needs that runs something again and lets autograd differentiate that."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 
@@ -12,14 +13,39 @@ def entered(value: Any, needs_gradient: bool) -> Any:
     """Return an argument for a second run, from which a gradient can be asked.
 
     In an ordinary backward it is cut off from what lies before it. Under ``create_graph`` (grad
-    mode is on then) it stays connected, as the gradient itself is to be differentiated; a view of
-    it still tells this run's use of it from all others.
+    mode is on then) it stays connected, as the gradient itself is to be differentiated. It is a
+    view of its own, so that a gradient with respect to it is that of this run alone.
     """
     if not needs_gradient:
         return value
     if not torch.is_grad_enabled():
         return value.detach().requires_grad_()
     return value.view_as(value)
+
+
+@contextmanager
+def own_parameters(
+    modules: Iterable[nn.Module], parameters: Iterable[Tensor]
+) -> Iterator[list[Tensor]]:
+    """Give modules, for a second run, parameters from which a gradient can be asked.
+
+    In an ordinary backward these are the parameters themselves. Under ``create_graph`` what lies
+    before the arguments may use the same parameters, and a gradient with respect to them would run
+    on into that: the modules hold views of them for the time.
+    """
+    if not torch.is_grad_enabled():
+        yield list(parameters)
+        return
+    views: dict[Tensor, Any] = {parameter: parameter.view_as(parameter) for parameter in parameters}
+    inner = {module for outer in modules for module in outer.modules()}
+    held = [(m, name, p) for m in inner for name, p in m._parameters.items() if p in views]
+    for module, name, parameter in held:
+        module._parameters[name] = views[parameter]
+    try:
+        yield list(views.values())
+    finally:
+        for module, name, parameter in held:
+            module._parameters[name] = parameter
 
 
 def vector_jacobian_product(
