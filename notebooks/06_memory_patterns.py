@@ -1,9 +1,6 @@
 # %% [markdown]
 # [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/06_memory_patterns.ipynb)
 #
-# [![Open In
-# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/06_memory_patterns.ipynb)
-#
 # # 06 · The same gradient in less memory
 #
 # **You will** take a training step that needs 132 MiB, and bring it under 16 MiB without changing
@@ -35,13 +32,14 @@ if "google.colab" in sys.modules:
 # %%
 import torch
 from torch import nn
-from torch.autograd import Function, grad
+from torch.autograd import Function, grad, gradcheck
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.functional import cross_entropy
-from torch.utils import checkpoint as in_practice
+from torch.nn.functional import cross_entropy, linear
+from torch.utils import checkpoint as torch_checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose
-from autograd_course.functions import checkpoint
+from autograd_course.functions import AddReLU, LinearReLU, checkpoint
 from autograd_course.grader.predict import predict
 from autograd_course.measure import kept_bytes, kept_tensors, peak_bytes
 from autograd_course.visualize import knowledge_check, memory_timeline
@@ -230,11 +228,13 @@ y.sum().backward()
 # The linear layer keeps $x$ and, transposed, its weight; both exist anyway. The sigmoid keeps its
 # output, the product both factors. Read closely: five are kept, but the sigmoid's output is two of
 # them, one tensor kept by two nodes. So what swish costs is $h$ and $\sigma(h)$, 256 KiB each.
-# Honest counting takes each *storage* once.
+# Honest counting goes by *storages*, the blocks of memory that tensors look at, and takes each
+# once.
 #
-# *Until when:* each is released as backward has passed its node. (With `retain_graph=True` it is
-# not, and a loss that you append to a list for plotting, without `.item()`, keeps the whole
-# graph alive.)
+# *Until when:* each is released as backward has passed its node; with `retain_graph=True` it is
+# not. And a graph through which no backward ever goes keeps everything as long as its result lives:
+# a list of validation losses, computed without `no_grad` and never reduced by `.item()`, fills any
+# card.
 #
 # **Common belief: "`del h` frees the memory."** It takes away your name for it; the graph keeps its
 # own.
@@ -291,7 +291,7 @@ print("elements:", mask.numel(), " bytes:", mask.nbytes)
 
 # %%
 class FirstColumn(Function):
-    """y = e^{2 x₀}: 2x₀ for each row; saves the column of an intermediate that backward needs."""
+    """y = exp(2·x₀), with x₀ the first of 64 columns; saves a column of an intermediate."""
 
     @staticmethod
     def forward(ctx, x, copy):
@@ -373,8 +373,9 @@ def powers(device):
 
 
 # %% [markdown]
-# Measured between two linear layers, as a ReLU stands in a network. That matters: the next layer
-# keeps its input, which *is* the ReLU's output.
+# Measured twice: alone, behind a doubling whose result nobody else keeps; and between two linear
+# layers, as a ReLU stands in a network. That makes a difference, because the next layer keeps its
+# input, and its input *is* the ReLU's output.
 
 # %%
 down = nn.Linear(256, 64)
@@ -441,9 +442,27 @@ predict(..., pack(mask).nbytes)
 #
 # Two neighbors in one Function can share. In `relu(a + b)` the addition keeps nothing and the ReLU
 # its output; fused, a bit an element is enough, whoever comes next. `relu(linear(x))` fused can
-# work *in place* on the linear layer's result, so that forward allocates one tensor in place of
-# two. That is allowed inside a Function, where the tensor is its own and nobody else has seen it.
+# work *in place* on the linear layer's result, so that forward makes one tensor in place of two.
+# That is allowed inside a Function: the tensor is its own, and nobody else has seen it. (Changing
+# an *input* in place is another matter, with rules of its own: lesson 02.)
 #
+# The course's package has both; you will write the second in the exercises.
+
+# %%
+a, b = torch.randn(2, 256, 256)
+h, weight, bias = torch.randn(256, 64), torch.randn(256, 64), torch.randn(256)
+
+
+def linear_then_relu(x, weight, bias):
+    return torch.relu(linear(x, weight, bias))
+
+
+print(f"relu(a + b)     {kept_bytes(lambda a, b: torch.relu(a + b), a, b) // KiB:4} KiB kept")
+print(f"AddReLU         {kept_bytes(AddReLU, a, b) // KiB:4} KiB kept")
+for name, f in (("relu(linear(x))", linear_then_relu), ("LinearReLU", LinearReLU)):
+    print(f"{name:15} {peak_bytes(f, h, weight, bias, backward=False) // KiB:4} KiB in forward")
+
+# %% [markdown]
 # And a batch norm in eval mode is no layer at all: its mean $\mu$ and deviation $s$ are fixed, so
 # it multiplies and adds, which the convolution before it can do as well:
 #
@@ -482,7 +501,7 @@ print(f"folded:          {kept_bytes(folded, images) // KiB:4} KiB kept")
 
 # %%
 class Again(Function):
-    """y = block(x); backward computes it once more. A first attempt, with three faults."""
+    """y = block(x); backward computes it once more. A first attempt, with four faults."""
 
     @staticmethod
     def forward(ctx, x, block):
@@ -503,11 +522,13 @@ block = Block().eval()
 x = torch.randn(TOKENS, 64, requires_grad=True)
 (one,), (two,) = grad(block(x).sum(), x), grad(Again.apply(x, block).sum(), x)
 print("same gradient for x:", torch.allclose(one, two, atol=1e-6))
+small, row = nn.Linear(3, 2).double(), torch.randn(3, dtype=torch.float64, requires_grad=True)
+print("gradcheck:", gradcheck(Again.apply, (row, small)))
 print(f"block: {kept_bytes(block, x) / MiB:.1f} MiB kept")
 print(f"Again: {kept_bytes(Again, x, block) / MiB:.1f} MiB kept")
 
 # %% [markdown]
-# From 3.3 MiB to nothing, and `gradcheck` would pass. The three faults are elsewhere.
+# From 3.3 MiB to nothing, and `gradcheck` passes. The four faults are elsewhere.
 #
 # **Common belief: "the parameters get their gradients inside."** `grad(y, x, …)` asks for $x$
 # alone. And were they asked for, backward would have nowhere to return them: to the engine, this
@@ -535,7 +556,7 @@ print("backward multiplied by", ones.grad.tolist())
 
 # %% [markdown]
 # The second run draws a mask of its own, and the gradient belongs to a network that was never run.
-# The loss still falls, more slowly. So the state of the random number generator must be kept
+# Nothing is raised. So the state of the random number generator must be kept
 # (`torch.get_rng_state()`), and put in force for the second run (inside `torch.random.fork_rng()`,
 # which gives the present state back afterwards).
 #
@@ -547,21 +568,24 @@ Again.apply(x, norm).sum().backward()
 print("one batch, counted", norm.num_batches_tracked.item(), "times")
 
 norm = nn.BatchNorm1d(64)
-in_practice.checkpoint(norm, x, use_reentrant=False).sum().backward()
+torch_checkpoint.checkpoint(norm, x, use_reentrant=False).sum().backward()
 print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "times")
 
 # %% [markdown]
 # The running mean moves twice as far as `momentum` says. PyTorch's own checkpoint leaves that to
-# you as well; the course's, `autograd_course.functions.checkpoint`, puts buffers back. It puts
-# back *autocast* too, which decides in which precision the second run computes: backward mostly
-# runs outside of the `with` block that forward ran in.
+# you as well; the course's, `autograd_course.functions.checkpoint`, puts buffers back.
+#
+# **Common belief: "backward runs under the same settings as forward."** *Autocast*, which lets
+# matrix products compute in half precision, is such a setting: it holds inside a `with` block, and
+# backward mostly runs outside of it. Then the second run computes in float32 what the first
+# computed in bfloat16. All four faults, of the three ways side by side:
 
 
 # %%
 def trains(run):
-    linear = nn.Linear(64, 1)
-    run(linear, x).sum().backward()
-    return linear.weight.grad is not None
+    layer = nn.Linear(64, 1)
+    run(layer, x).sum().backward()
+    return layer.weight.grad is not None
 
 
 def same_mask(run):
@@ -576,14 +600,25 @@ def batches_counted(run):
     return norm.num_batches_tracked.item()
 
 
+def same_precision(run):
+    layer, seen = nn.Linear(64, 1), []
+    layer.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = run(nn.Sequential(layer, nn.Sigmoid()), x)
+    y.sum().backward()
+    return seen == [torch.bfloat16, torch.bfloat16]  # of the first run and of the second
+
+
+# %%
 ways = {
     "a first attempt": lambda module, x: Again.apply(x, module),
-    "torch's checkpoint": lambda m, x: in_practice.checkpoint(m, x, use_reentrant=False),
+    "torch's checkpoint": lambda m, x: torch_checkpoint.checkpoint(m, x, use_reentrant=False),
     "course's checkpoint": checkpoint,
 }
-print(f"{'':20} trains   same mask   batches counted")
+print(f"{'':20} trains   same mask   batches counted   same precision")
 for name, run in ways.items():
-    print(f"{name:20} {trains(run)!s:8} {same_mask(run)!s:11} {batches_counted(run)}")
+    told = f"{trains(run)!s:8} {same_mask(run)!s:11} {batches_counted(run):<17}"
+    print(f"{name:20} {told} {same_precision(run)}")
 
 # %% [markdown]
 # ## How many segments
@@ -600,21 +635,21 @@ layers = [nn.Linear(128, 128) for _ in range(4)]
 
 
 def composed(x, part=slice(0, 4)):
-    for linear in layers[part]:
-        h = linear(x)
+    for layer in layers[part]:
+        h = layer(x)
         x = h * torch.sigmoid(h)
     return x
 
 
 def keeps_h(x):
-    for linear in layers:
-        x = Swish.apply(linear(x))
+    for layer in layers:
+        x = Swish.apply(layer(x))
     return x
 
 
 def four_segments(x):
-    for i, linear in enumerate(layers):
-        x = checkpoint(composed, x, part=slice(i, i + 1), uses=[linear])
+    for i, layer in enumerate(layers):
+        x = checkpoint(composed, x, part=slice(i, i + 1), uses=[layer])
     return x
 
 
@@ -680,13 +715,39 @@ with figure(width=6.6, height=3.4) as (axes,):
     axes.set_xticks(counts, [str(k) for k in counts])
     axes.minorticks_off()
     note(axes, "no checkpoint", (9, 10.1), GRAY)
-    note(axes, "√36 = 6", (5.3, 1.9), BLUE)
-    note(axes, "long segments run again", (1.02, 7.6), BLUE)
-    note(axes, "many inputs kept", (17, 5.6), BLUE)
+    note(axes, "√36 = 6", (5.3, 2.3), BLUE)
+    note(axes, "long segments run again", (1.45, 8.3), BLUE)
+    note(axes, "many inputs kept", (10.8, 7.2), BLUE)
 
 # %% [markdown]
-# The price is the same for every $k$: one more forward, about a third of a step. (Backward costs
-# about two forwards.)
+# And the price? Count multiplications. (PyTorch's counter puts hooks on modules, which do not go
+# together with a backward inside of a Function. So here it is PyTorch's checkpoint that is
+# counted.)
+
+
+# %%
+def segmented(x):
+    for begin in range(0, len(deep), 6):
+        part = nn.Sequential(*deep[begin : begin + 6])
+        x = torch_checkpoint.checkpoint(part, x, use_reentrant=False)
+    return x
+
+
+def work(run):
+    with FlopCounterMode(display=False) as counter:
+        y = run(x)
+        forward = counter.get_total_flops()
+        y.sum().backward()
+    return counter.get_total_flops() / forward
+
+
+x.requires_grad_()
+print(f"no checkpoint: {work(nn.Sequential(*deep)):.1f} forwards")
+print(f"6 segments:    {work(segmented):.1f} forwards")
+
+# %% [markdown]
+# Backward costs two forwards, so the second run makes four out of three: a third more work, for any
+# $k$.
 #
 # ### Checkpoint 2
 #
@@ -735,7 +796,7 @@ class Reversible(Function):
         for f, g in pairs:
             x1 = x1 + f(x2)
             x2 = x2 + g(x1)
-        ctx.pairs = pairs
+        ctx.pairs = pairs  # holds the parameters; they are arguments so that gradients reach them
         ctx.save_for_backward(x1, x2)
         return x1, x2
 
@@ -780,6 +841,13 @@ def parameters_of(pairs):
 
 
 x1, x2 = torch.randn(2, 512, 32)
+pairs = pairs_of(4)
+one, two = (
+    grad(sum(y.sum() for y in f(pairs, x1, x2)), parameters_of(pairs))
+    for f in (ordinary, reversible)
+)
+close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(one, two, strict=True))
+print("same gradients:", all(close))
 for depth in (1, 4, 16):
     pairs = pairs_of(depth)
     kept = [kept_bytes(f, pairs, x1, x2) // KiB for f in (ordinary, reversible)]
@@ -818,9 +886,9 @@ for dtype, scale, bound in (
 with figure(width=6.6, height=3.4) as (axes,):
     depths = (1, 2, 4, 8, 16, 32, 64)
     for dtype, scale, color, name, at in (
-        (torch.float64, 1, GREEN, "float64", (20, 3e-15)),
-        (torch.float32, 1, BLUE, "float32", (20, 1.2e-6)),
-        (torch.float32, 4, ORANGE, "float32, weights four times as large", (2.2, 4e-4)),
+        (torch.float64, 1, GREEN, "float64", (20, 3e-14)),
+        (torch.float32, 1, BLUE, "float32", (20, 5e-6)),
+        (torch.float32, 4, ORANGE, "float32, weights four times as large", (1, 1e-2)),
     ):
         axes.loglog(depths, [drift(d, dtype, scale) for d in depths], color=color, marker="o")
         note(axes, name, at, color)
@@ -959,20 +1027,21 @@ class ReadsTwice(Function):
 x = torch.ones(3, requires_grad=True)
 print("alone:           ", grad(ReadsTwice.apply(x).sum(), x)[0].tolist())
 try:
-    y = in_practice.checkpoint(ReadsTwice.apply, x, use_reentrant=False)
+    y = torch_checkpoint.checkpoint(ReadsTwice.apply, x, use_reentrant=False)
     grad(y.sum(), x)
-except in_practice.CheckpointError as error:
+except torch_checkpoint.CheckpointError as error:
     print("under checkpoint:", str(error).split(". ")[0].removeprefix("torch.utils.checkpoint: "))
 
 # %% [markdown]
 # So unpack once, on the first line: `x, slope = ctx.saved_tensors`.
 #
 # *Selective* checkpointing chooses by operation: keep the results of what is expensive (matrix
-# products), compute again what is cheap (everything element by element).
+# products; `addmm` is that of a linear layer), compute again what is cheap (everything element by
+# element).
 
 # %%
-KEEP = in_practice.CheckpointPolicy.MUST_SAVE
-AGAIN = in_practice.CheckpointPolicy.PREFER_RECOMPUTE
+KEEP = torch_checkpoint.CheckpointPolicy.MUST_SAVE
+AGAIN = torch_checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def policy(ctx, operation, *args, **kwargs):
@@ -980,15 +1049,15 @@ def policy(ctx, operation, *args, **kwargs):
 
 
 def contexts():
-    return in_practice.create_selective_checkpoint_contexts(policy)
+    return torch_checkpoint.create_selective_checkpoint_contexts(policy)
 
 
 def full(x):
-    return in_practice.checkpoint(block, x, use_reentrant=False)
+    return torch_checkpoint.checkpoint(block, x, use_reentrant=False)
 
 
 def selective(x):
-    return in_practice.checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+    return torch_checkpoint.checkpoint(block, x, use_reentrant=False, context_fn=contexts)
 
 
 block, x = Block(), torch.randn(TOKENS, 64)
@@ -998,9 +1067,8 @@ for name, f in (("no checkpoint", block), ("selective", selective), ("checkpoint
 # %% [markdown]
 # ## The step, once more
 #
-# All of it together. First only the block's swish and the chunked head; then a checkpoint around
-# each block as well. (Residual blocks with few rows are short segments already, so one block is
-# one segment.)
+# All of it together: the chunked head, a swish that keeps one tensor, and a checkpoint around each
+# block. (One block is one segment here: inside it are half a dozen tensors, at its entrance one.)
 
 
 # %%
@@ -1020,29 +1088,29 @@ def step_lean(words, target):
 def step_checkpointed(words, target):
     x = embedding(words)
     for block in lean:
-        x = in_practice.checkpoint(block, x, use_reentrant=False)
+        x = torch_checkpoint.checkpoint(block, x, use_reentrant=False)
     return ChunkedLoss.apply(x, head.weight, target)
 
 
-for name in (step, step_chunked, step_lean, step_checkpointed):
-    fits(name)
-
-# %% jupyter={"source_hidden": true}
-stages = {
+steps = {
     "plain": step,
     "+ chunked head": step_chunked,
     "+ swish keeps h": step_lean,
     "+ checkpoints": step_checkpointed,
 }
+at_most = {name: peak_bytes(f, words, target) / MiB for name, f in steps.items()}
+for name, peak in at_most.items():
+    print(f"{name:15} {peak:6.1f} MiB")
+
+# %% jupyter={"source_hidden": true}
 with figure(width=6.6, height=2.9) as (axes,):
-    for place, f in enumerate(stages.values()):
-        peak = peak_bytes(f, words, target)
-        color = GREEN if peak <= CARD else ORANGE
-        axes.barh(-place, peak / MiB, color=color, height=0.6)
-        note(axes, f"{peak / MiB:.0f} MiB", (peak / MiB + 1.5, -place - 0.1), color)
+    for place, peak in enumerate(at_most.values()):
+        color = GREEN if peak <= CARD / MiB else ORANGE
+        axes.barh(-place, peak, color=color, height=0.6)
+        note(axes, f"{peak:.0f} MiB", (max(peak, CARD / MiB) + 1.5, -place - 0.1), color)
     axes.axvline(CARD / MiB, color=GRAY, linestyle="--", linewidth=1)
-    note(axes, "the card", (18, -2.75), GRAY)
-    axes.set_yticks([0, -1, -2, -3], list(stages))
+    note(axes, "the card", (17.5, -2.58), GRAY)
+    axes.set_yticks([0, -1, -2, -3], list(at_most))
     axes.set(title="one training step", xlabel="peak [MiB]", xlim=(0, 150))
 
 # %% [markdown]
