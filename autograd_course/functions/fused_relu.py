@@ -34,7 +34,6 @@ class LinearReLU(torch.autograd.Function):
         if keep not in ("output", "sign"):
             raise ValueError(f"LinearReLU keeps 'output' or 'sign', not {keep!r}")
         y = torch.nn.functional.linear(x, weight, bias).clamp_(min=0)
-        ctx.keep = keep
         ctx.save_for_backward(x, weight, y if keep == "output" else pack_bits(y > 0))
         return y
 
@@ -42,9 +41,8 @@ class LinearReLU(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of ``x``, ``weight`` and ``bias``."""
         x, weight, kept = ctx.saved_tensors
-        positive = kept > 0 if ctx.keep == "output" else unpack_bits(kept, grad_output.shape)
         needs_x, needs_weight, *needs_rest = ctx.needs_input_grad
-        g = torch.where(positive, grad_output, 0)
+        g = _where_positive(kept, grad_output)
         rows = g.reshape(-1, weight.shape[0])
         found = (
             g @ weight if needs_x else None,
@@ -79,6 +77,13 @@ class AddReLU(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of ``a`` and ``b``: the same, but for broadcast axes."""
         (packed,) = ctx.saved_tensors
-        g = torch.where(unpack_bits(packed, grad_output.shape), grad_output, 0)
+        g = _where_positive(packed, grad_output)
         needs = zip(ctx.shapes, ctx.needs_input_grad, strict=True)
         return tuple(g.sum_to_size(shape) if need else None for shape, need in needs)
+
+
+def _where_positive(kept: Tensor, grad_output: Tensor) -> Tensor:
+    """Return ``g ∘ [y > 0]``, from ``y`` or from its packed signs."""
+    packed = kept.dtype == torch.uint8
+    positive = unpack_bits(kept, grad_output.shape) if packed else kept > 0
+    return torch.where(positive, grad_output, 0)

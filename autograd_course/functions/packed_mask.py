@@ -8,6 +8,11 @@ import torch
 from torch import Tensor
 
 BITS = 8
+# A word is eight bytes of a mask, each 0 or 1. The product moves the bit of byte k to bit 56 + k of
+# the word, and no two of its terms meet.
+_GATHER = sum(1 << (56 - 7 * k) for k in range(BITS))
+_REPEAT = sum(1 << (8 * k) for k in range(BITS))  # one byte, eight times
+_EACH = sum(1 << (9 * k) for k in range(BITS)) - (1 << 64)  # bit k of byte k, as a signed number
 
 
 def pack_bits(mask: Tensor) -> Tensor:
@@ -17,16 +22,14 @@ def pack_bits(mask: Tensor) -> Tensor:
     are 0. ``torch.bool`` spends a byte on each element. Any shape; the result is a ``uint8`` vector
     on the mask's device. Nothing larger than the mask is made on the way.
 
-    Raises ``TypeError`` if the mask is not boolean.
+    Raises ``TypeError`` if the mask is not boolean. Source: Warren, Hacker's Delight (the product).
     """
     if mask.dtype != torch.bool:
         raise TypeError(f"pack_bits packs a boolean mask, not {mask.dtype}")
-    flat = mask.reshape(-1)
-    packed = torch.zeros(math.ceil(flat.numel() / BITS), dtype=torch.uint8, device=mask.device)
-    for bit in range(BITS):
-        column = flat[bit::BITS]
-        packed[: column.numel()] |= column.to(torch.uint8) << bit
-    return packed
+    padded = mask.new_zeros(BITS * math.ceil(mask.numel() / BITS))
+    padded[: mask.numel()].view(mask.shape).copy_(mask)
+    words = padded.view(torch.int64).mul_(_GATHER)
+    return words.bitwise_right_shift_(56).bitwise_and_(255).to(torch.uint8)
 
 
 def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
@@ -40,11 +43,8 @@ def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
             f"a mask of shape {tuple(shape)} has {math.ceil(number / BITS)} bytes, "
             f"not {packed.numel()}"
         )
-    flat = torch.empty(number, dtype=torch.bool, device=packed.device)
-    for bit in range(BITS):
-        column = flat[bit::BITS]
-        column.copy_(packed[: column.numel()] >> bit & 1)
-    return flat.reshape(shape)
+    words = packed.to(torch.int64).mul_(_REPEAT).bitwise_and_(_EACH)
+    return words.view(torch.uint8)[:number].ne(0).view(shape)
 
 
 class PackedReLU(torch.autograd.Function):
