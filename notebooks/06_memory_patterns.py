@@ -39,7 +39,7 @@ from torch.utils import checkpoint as torch_checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose
-from autograd_course.functions import AddReLU, LinearReLU, checkpoint
+from autograd_course.functions import AddReLU, LinearReLU, checkpoint, linear_cross_entropy
 from autograd_course.grader.predict import predict
 from autograd_course.measure import kept_bytes, kept_tensors, peak_bytes
 from autograd_course.visualize import knowledge_check, memory_timeline
@@ -81,8 +81,8 @@ words, target = torch.randint(WORDS, (2, TOKENS))
 # %% [markdown]
 # Our card has 16 MiB beside the weights (let it be a card from a museum; a real one has five
 # thousand times as much, and a real model too). `peak_bytes` runs forward and backward once and
-# says the most that was in use at any moment. It counts the storages of tensors, so the number is
-# the same on every machine.
+# says the most that was in use at any moment. It counts the storages of tensors, so the number
+# does not depend on the machine.
 
 # %%
 CARD = 16 * MiB
@@ -623,12 +623,13 @@ for name, run in ways.items():
 # %% [markdown]
 # ## How many segments
 #
-# **Common belief: "checkpoint as much as possible, so that nothing is kept."** Then nothing is kept
-# *between* the passes. But backward begins by running the whole segment again, and at that moment
-# the whole graph of it exists after all.
+# A network can be checkpointed as a whole, or cut into *segments*, each with a checkpoint of its own.
+# **Common belief: "best as a whole, then nothing is kept."** Nothing is kept *between* the passes.
+# But backward begins by running the whole segment again, and at that moment all of its graph exists
+# after all.
 #
 # Four layers of linear and swish, kept in four ways. Play it: forward fills, backward drains, and
-# the tooth of a checkpoint is its second run. The dashed line is a budget of 768 KiB.
+# the tooth of a checkpoint is its second run. The dashed line is a budget of 384 KiB.
 
 # %%
 layers = [nn.Linear(128, 128) for _ in range(4)]
@@ -663,7 +664,7 @@ variants = {
     "4 segments": four_segments,
     "1 segment": one_segment,
 }
-memory_timeline(variants, torch.randn(256, 128), budget=768 * KiB)
+memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 
 # %% [markdown]
 # (`composed` is no module, so the course's `checkpoint` must be told by `uses` which parameters it
@@ -717,7 +718,7 @@ with figure(width=6.6, height=3.4) as (axes,):
     note(axes, "no checkpoint", (9, 10.1), GRAY)
     note(axes, "√36 = 6", (5.3, 2.3), BLUE)
     note(axes, "long segments run again", (1.45, 8.3), BLUE)
-    note(axes, "many inputs kept", (10.8, 7.2), BLUE)
+    note(axes, "many inputs kept", (10, 7.4), BLUE)
 
 # %% [markdown]
 # And the price? Count multiplications. (PyTorch's counter puts hooks on modules, which do not go
@@ -898,8 +899,8 @@ with figure(width=6.6, height=3.4) as (axes,):
 
 # %% [markdown]
 # Well-behaved weights: nothing to fear. Large ones amplify whatever error there is, at each
-# coupling anew. And as everywhere where something runs again: no dropout without its state, no
-# batch norm that counts twice.
+# coupling anew. And as everywhere where something runs again: no dropout without its state, no batch
+# norm that counts twice. `Reversible` cares for neither; `autograd_course.functions.coupled` does.
 
 # %% [markdown]
 # ## Never build it, and the price of being early
@@ -1007,6 +1008,30 @@ diagnose(Absolute, (torch.tensor([-2.0, -0.5, 0.5, 1.0], dtype=torch.float64),))
 # of each saved tensor. The first that backward asks for makes it run the block again, which fills
 # all of them. So it finds the parameters by itself, and restores random state and autocast.
 #
+# For heads with large vocabularies the course's package has `linear_cross_entropy`: chunks of rows,
+# any reduction, ignored targets, label smoothing. It computes early where the loss is one number,
+# and again in backward where it is one a row.
+
+# %%
+x, row_weights = torch.randn(TOKENS, 64, requires_grad=True), torch.rand(TOKENS)
+
+
+def weighted(losses):
+    return (row_weights * losses).sum()
+
+
+def plain_rows(x, weight):
+    return weighted(cross_entropy(linear(x, weight), target, reduction="none"))
+
+
+def chunked_rows(x, weight):
+    return weighted(linear_cross_entropy(x, weight, target, reduction="none", chunk=64))
+
+
+for name, f in (("cross_entropy(linear(…))", plain_rows), ("linear_cross_entropy", chunked_rows)):
+    print(f"{name:24} {peak_bytes(f, x, head.weight) / MiB:5.1f} MiB at most")
+
+# %% [markdown]
 # It asks one thing of *your* Functions. **Common belief: "`ctx.saved_tensors` is an attribute like
 # any other."** Each reading unpacks anew, and a placeholder can be redeemed once:
 
@@ -1175,7 +1200,8 @@ knowledge_check("06")
 # | invertible | the last output, at any depth | one more forward, rounding drift |
 # | chunks, gradients in forward | the gradients | scalar $g$ only; no second derivative |
 # | chunks, again in backward | inputs and one number a row | the logits twice |
-#
+
+# %% [markdown]
 # | running twice | must restore or avoid |
 # | --- | --- |
 # | parameters | are inputs of the Function |
