@@ -10,6 +10,7 @@ from torch.autograd import Function
 from autograd_course.doctor import Finding
 from autograd_course.grader.checks.calling import applied, found, storage
 from autograd_course.grader.exercise import Check
+from autograd_course.grader.judging.passes import differentiable
 from autograd_course.measure import kept_tensors, peak_bytes
 
 
@@ -40,7 +41,7 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        kept = kept_tensors(function, *inputs)
+        kept = kept_tensors(function, *differentiable(inputs))
         total, allowed = sum(item.bytes for item in kept), budget(*inputs)
         if total <= allowed:
             return None
@@ -66,7 +67,8 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        peak, allowed = peak_bytes(function, *inputs, backward=backward), budget(*inputs)
+        peak = peak_bytes(function, *differentiable(inputs), backward=backward)
+        allowed = budget(*inputs)
         if peak <= allowed:
             return None
         passes = "forward and backward need" if backward else "forward needs"
