@@ -623,10 +623,10 @@ for name, run in ways.items():
 # %% [markdown]
 # ## How many segments
 #
-# A network can be checkpointed as a whole, or cut into *segments*, each with a checkpoint of its own.
-# **Common belief: "best as a whole, then nothing is kept."** Nothing is kept *between* the passes.
-# But backward begins by running the whole segment again, and at that moment all of its graph exists
-# after all.
+# A network can be checkpointed as a whole, or cut into *segments*, each with a checkpoint of its
+# own. **Common belief: "best as a whole, then nothing is kept."** Nothing is kept *between* the
+# passes. But backward begins by running the whole segment again, and at that moment all of its
+# graph exists after all.
 #
 # Four layers of linear and swish, kept in four ways. Play it: forward fills, backward drains, and
 # the tooth of a checkpoint is its second run. The dashed line is a budget of 384 KiB.
@@ -899,8 +899,9 @@ with figure(width=6.6, height=3.4) as (axes,):
 
 # %% [markdown]
 # Well-behaved weights: nothing to fear. Large ones amplify whatever error there is, at each
-# coupling anew. And as everywhere where something runs again: no dropout without its state, no batch
-# norm that counts twice. `Reversible` cares for neither; `autograd_course.functions.coupled` does.
+# coupling anew. And as everywhere where something runs again: no dropout without its state, no
+# batch norm that counts twice. `Reversible` cares for neither; `autograd_course.functions.coupled`
+# does.
 
 # %% [markdown]
 # ## Never build it, and the price of being early
