@@ -8,6 +8,7 @@ from torch import Tensor
 
 from autograd_course.functions import (
     GELU,
+    AddReLU,
     ClippedReLU,
     ClippedSTE,
     Conv1d,
@@ -17,11 +18,13 @@ from autograd_course.functions import (
     LeakyReLUInPlace,
     LearnedSwish,
     Linear,
+    LinearReLU,
     LogSumExp,
     Lookup,
     MatMul,
     Max,
     Multiply,
+    PackedReLU,
     ReinMax,
     RoundSTE,
     ScaledDotProductAttention,
@@ -39,6 +42,9 @@ from autograd_course.functions import (
     TiledAttention,
     ToPolar,
     WeightedSum,
+    checkpoint,
+    coupled,
+    linear_cross_entropy,
 )
 
 INF = float("inf")
@@ -66,6 +72,25 @@ def second_order(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 Q, K, V = draw(2, 5, 3), draw(2, 4, 3, seed=1), draw(2, 4, 2, seed=2)
+
+CLASSES = torch.tensor([0, 4, -100])
+
+
+def checkpointed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return checkpoint(lambda x, w: torch.tanh(x @ w), x, w)
+
+
+def tanh_blocks(x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return coupled([(torch.nn.Tanh(), torch.nn.Tanh())] * 3, x1, x2)
+
+
+def smoothed(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return linear_cross_entropy(x, w, CLASSES, b, label_smoothing=0.1, chunk=2)
+
+
+def row_losses(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return linear_cross_entropy(x, w, CLASSES, reduction="none", chunk=2)
+
 
 REFERENCE_CALLS = [
     (Square, (X,)),
@@ -137,4 +162,13 @@ DECLARED_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (FakeQuantize, (X, torch.tensor([0.5]), 0, 3), {"surrogate": on_the_grid}),
     (GumbelSoftmax, (X, Y, 0.7, True), {"surrogate": soft_sample}),
     (ReinMax, (X, Y), {"surrogate": second_order}),
+    (PackedReLU, (X,)),
+    (LinearReLU, (draw(2, 3, 4), draw(5, 4), draw(5))),
+    (LinearReLU, (X, draw(5, 4), None, "sign")),
+    (AddReLU, (X, Y)),
+    (AddReLU, (X, draw(3, 1, seed=9))),
+    (checkpointed, (X, draw(4, 2, seed=9))),
+    (tanh_blocks, (X, Y)),
+    (smoothed, (X, draw(5, 4), draw(5))),
+    (row_losses, (X, draw(5, 4))),
 ]

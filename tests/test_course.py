@@ -220,10 +220,11 @@ def test_no_cell_is_longer_than_a_screen(path: Path) -> None:
 
 MAY_IMPORT = {
     "functions": set(),
-    "doctor": {"functions"},
+    "measure": set(),
+    "doctor": {"functions", "measure"},
     "quizzes": set(),
-    "visualize": {"doctor", "functions", "grader", "quizzes"},
-    "grader": {"doctor", "functions", "quizzes"},
+    "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
+    "grader": {"doctor", "functions", "measure", "quizzes"},
     "classroom": {"grader", "doctor", "functions"},
     "authoring": {"doctor", "grader"},
     "lab": set(),

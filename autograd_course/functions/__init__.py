@@ -1,20 +1,25 @@
-"""Reference Functions: correct, twice differentiable, one idea a module."""
+"""Reference Functions, and callables built on them: correct, twice differentiable."""
 
 from autograd_course.functions.attention import ScaledDotProductAttention
+from autograd_course.functions.checkpoint import Checkpoint, checkpoint
 from autograd_course.functions.clipped_relu import ClippedReLU
 from autograd_course.functions.clipped_ste import ClippedSTE
 from autograd_course.functions.conv1d import Conv1d
+from autograd_course.functions.coupling import AdditiveCoupling, coupled, uncoupled
 from autograd_course.functions.fake_quantize import FakeQuantize
+from autograd_course.functions.fused_relu import AddReLU, LinearReLU
 from autograd_course.functions.gelu import GELU
 from autograd_course.functions.gradient_reversal import GradientReversal
 from autograd_course.functions.gumbel_softmax import GumbelSoftmax
 from autograd_course.functions.leaky_relu_in_place import LeakyReLUInPlace
 from autograd_course.functions.linear import Linear
+from autograd_course.functions.linear_cross_entropy import LinearCrossEntropy, linear_cross_entropy
 from autograd_course.functions.logsumexp import LogSumExp
 from autograd_course.functions.lookup import Lookup
 from autograd_course.functions.matmul import MatMul
 from autograd_course.functions.maximum import Max
 from autograd_course.functions.multiply import Multiply
+from autograd_course.functions.packed_mask import PackedDropout, PackedReLU, pack_bits, unpack_bits
 from autograd_course.functions.polar import ToPolar
 from autograd_course.functions.reinmax import ReinMax
 from autograd_course.functions.round_ste import RoundSTE
@@ -34,6 +39,9 @@ from autograd_course.functions.weighted_sum import WeightedSum
 
 __all__ = [
     "GELU",
+    "AddReLU",
+    "AdditiveCoupling",
+    "Checkpoint",
     "ClippedReLU",
     "ClippedSTE",
     "Conv1d",
@@ -43,11 +51,15 @@ __all__ = [
     "LeakyReLUInPlace",
     "LearnedSwish",
     "Linear",
+    "LinearCrossEntropy",
+    "LinearReLU",
     "LogSumExp",
     "Lookup",
     "MatMul",
     "Max",
     "Multiply",
+    "PackedDropout",
+    "PackedReLU",
     "ReinMax",
     "RoundSTE",
     "ScaledDotProductAttention",
@@ -65,4 +77,10 @@ __all__ = [
     "TiledAttention",
     "ToPolar",
     "WeightedSum",
+    "checkpoint",
+    "coupled",
+    "linear_cross_entropy",
+    "pack_bits",
+    "uncoupled",
+    "unpack_bits",
 ]

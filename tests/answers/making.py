@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from torch.autograd import Function
 from autograd_course.authoring.percent import read
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
-DEFINING = ("import", "from", "class", "def")
+DEFINING = ("import", "from", "class", "def", "@")
 
 
 class Wrong(NamedTuple):
@@ -34,11 +35,17 @@ def solved(lesson: str) -> dict[str, Any]:
     defined: dict[str, Any] = {}
     for cell in read(SOLUTIONS / f"{lesson}.py").cells:
         if cell.is_code and cell.source.startswith(DEFINING):
-            definitions, filename = cell.source.partition("\n\n\n")[0], f"<{lesson}:{cell.line}>"
+            definitions, filename = _definitions(cell.source), f"<{lesson}:{cell.line}>"
             lines = definitions.splitlines(keepends=True)
             linecache.cache[filename] = (len(definitions), None, lines, filename)
             exec(compile(definitions, filename, "exec"), defined)
     return defined
+
+
+def _definitions(source: str) -> str:
+    """Return the definitions that a cell begins with; two blank lines stand between them."""
+    parts = source.split("\n\n\n")
+    return "\n\n\n".join(takewhile(lambda part: part.startswith(DEFINING), parts))
 
 
 def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Function]:

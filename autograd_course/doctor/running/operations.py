@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.running.dispatch import Watching
+from autograd_course.measure.dispatch import Watching
 
 Memory = frozenset[torch.UntypedStorage]  # told apart by identity; held, so that none is reused
 

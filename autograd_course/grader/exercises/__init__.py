@@ -6,9 +6,16 @@ from types import MappingProxyType
 from typing import Any
 
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import lesson_01, lesson_02, lesson_03, lesson_04, lesson_05
+from autograd_course.grader.exercises import (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+)
 
-MODULES = (lesson_01, lesson_02, lesson_03, lesson_04, lesson_05)
+MODULES = (lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06)
 LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.measure import leaves
+from autograd_course.measure.leaves import differentiable
 from autograd_course.visualize.kit.errors import TraceError
 
 
@@ -32,29 +34,17 @@ def title(fn: Any) -> str:
 
 
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Copy the arguments: tensors that can have a gradient become new leaves that ask for one.
+    """Copy the arguments as ``measure.leaves.fresh_leaves`` does.
 
-    Where the caller's own tensors say which of them need a gradient, that choice is kept. A tensor
-    that is given twice is copied once: its gradient collects from both uses.
+    Raises :class:`TraceError` if no argument can have a gradient.
     """
-    eligible = [x for x in inputs if isinstance(x, Tensor) and _differentiable(x)]
-    if not eligible:
+    if not any(isinstance(x, Tensor) and differentiable(x) for x in inputs):
         given = ", ".join(_kind(x) for x in inputs) or "no arguments"
         raise TraceError(
             f"No input can have a gradient (given: {given}); "
             "pass a floating-point tensor such as torch.tensor(2.0)."
         )
-    chosen = [x for x in eligible if x.requires_grad] or eligible
-    copies = {id(x): _copy(x, any(x is c for c in chosen)) for x in inputs if isinstance(x, Tensor)}
-    return [copies.get(id(x), x) for x in inputs]
-
-
-def _copy(tensor: Tensor, differentiable: bool) -> Tensor:
-    return tensor.detach().clone().requires_grad_(differentiable)
-
-
-def _differentiable(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
+    return leaves.fresh_leaves(inputs)
 
 
 def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from autograd_course.measure.storages import keyed
 from autograd_course.visualize.kit.graph import GraphNode, is_custom, is_leaf, operation
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Moment, Owner
-from autograd_course.visualize.memory.storages import keyed
 
 
 def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:

@@ -20,9 +20,9 @@ from torch._C._autograd import (
 )
 from torch.autograd.graph import saved_tensors_hooks
 
+from autograd_course.measure.storages import keyed, keys
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Owner
 from autograd_course.visualize.memory.modules import Modules
-from autograd_course.visualize.memory.storages import keyed, keys
 from autograd_course.visualize.memory.watch import Watch
 
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]

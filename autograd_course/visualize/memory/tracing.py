@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.measure.storages import keyed, keys
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, fresh_leaves, input_names, title
 from autograd_course.visualize.kit.words import raised
@@ -16,7 +17,6 @@ from autograd_course.visualize.memory.graph import Graph, nodes_behind
 from autograd_course.visualize.memory.hooks import SavedTensors
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
-from autograd_course.visualize.memory.storages import keyed, keys
 from autograd_course.visualize.memory.trace import MemoryTrace
 from autograd_course.visualize.memory.watch import Watch
 from autograd_course.visualize.memory.world import Gradients, Reach, as_it_was

@@ -1,32 +1,28 @@
 """Watching the dispatcher: which tensors live, which operation runs, how many there were."""
 
 import re
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
 from torch._C._autograd import _get_sequence_nr
 
-from autograd_course.doctor.running.dispatch import Watching
+from autograd_course.measure.alive import Alive
+from autograd_course.measure.storages import keys
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
-from autograd_course.visualize.memory.storages import keyed, keys
 
 
-class Watch(Watching):
+class Watch(Alive):
     """Notes of every operation its name, its arguments' and its results' storages.
 
     A node takes its number in the graph before its operation is dispatched, so that the first
     operation under a number is the node's own.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, ledger: Ledger, modules: Modules) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(ledger.known)
         self.ledger = ledger
         self.modules = modules
         self.names: dict[int, str] = {}
@@ -36,8 +32,6 @@ class Watch(Watching):
         self.counts = {"forward": 0, "backward": 0, "again": 0}
         self.born_in_backward: set[int] = set()
         self._aside = False
-        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._older: dict[int, weakref.ref[torch.UntypedStorage]] = {}  # not made by this call
         self.tick = 0
         self.last_read: dict[int, int] = {}  # by a forward, in ticks
 
@@ -52,8 +46,7 @@ class Watch(Watching):
         if number not in self.names and not self._aside:
             self.names[number], self.paths[number] = _camel(func), self.modules.path
             self.reads[number], self.makes[number] = read, keys(result)
-        for key, storage, _ in keyed(result):
-            self._note(key, storage)
+        self.note(result)
         return result
 
     @contextmanager
@@ -74,28 +67,19 @@ class Watch(Watching):
 
     def _reading(self, arguments: Any) -> set[int]:
         self.tick += 1
-        found = {key: storage for key, storage, _ in keyed(arguments)}
-        for key, storage in found.items():
-            if key not in self._alive and key not in self._older:
-                self._older[key] = weakref.ref(storage, partial(self._forget, key))
+        found = self.read(arguments)
         if self.ledger.phase == "forward" or torch.is_grad_enabled():
             self.last_read |= dict.fromkeys(found, self.tick)
-        return set(found)
+        return found
 
-    def _forget(self, key: int, _: Any) -> None:
-        self._older.pop(key, None)
-
-    def _note(self, key: int, storage: torch.UntypedStorage) -> None:
-        if key in self._alive or key in self._older or key in self.ledger.known:
-            return
-        size = storage.nbytes()
-        self._alive[key] = weakref.ref(storage, partial(self._gone, key, size))
+    def born(self, key: int, size: int) -> None:
+        """Tell the ledger of a storage that was made."""
         self.ledger.lived(size)
         if self.ledger.phase == "backward":
             self.born_in_backward.add(key)
 
-    def _gone(self, key: int, size: int, _: Any) -> None:
-        self._alive.pop(key, None)
+    def died(self, key: int, size: int) -> None:
+        """Tell the ledger of a storage that is gone."""
         self.born_in_backward.discard(key)
         self.ledger.lived(-size)
 

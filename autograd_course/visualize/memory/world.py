@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from autograd_course.doctor.world.reach import reached
+from autograd_course.measure.storages import keyed
 from autograd_course.visualize.kit.inputs import captured_names
-from autograd_course.visualize.memory.storages import keyed
 
 
 @dataclass(frozen=True)

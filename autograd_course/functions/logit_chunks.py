@@ -1,0 +1,145 @@
+"""Cross entropy of a linear layer's logits, a chunk of rows at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Which loss of the logits it is; ``chunk`` rows are looked at in one go."""
+
+    ignore_index: int
+    smoothing: float
+    reduction: str
+    chunk: int
+
+    def reduced(self, losses: Tensor, target: Tensor) -> Tensor:
+        """Return the mean over the rows that count, the sum, or the rows' losses as they are."""
+        if self.reduction == "none":
+            return losses
+        total = losses.sum()
+        return total / self._number(target) if self.reduction == "mean" else total
+
+    def factors(self, grad_output: Tensor, target: Tensor) -> Tensor:
+        """Return what arrives for each row's loss: for a mean, ``g`` by the number of rows."""
+        if self.reduction == "mean":
+            # Where no row counts, all gradients are 0.
+            grad_output = grad_output / self._number(target).clamp(min=1)
+        return grad_output.expand(target.shape)
+
+    def _number(self, target: Tensor) -> Tensor:
+        return (target != self.ignore_index).sum()
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Dtypes: of matrix products, of exponentials and sums, and of the loss."""
+
+    products: torch.dtype
+    sums: torch.dtype
+    loss: torch.dtype
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Precision":
+        """Return what PyTorch uses here, but for sums, which have float32 at least."""
+        kind = x.device.type
+        cast = torch.is_autocast_enabled(kind) and x.dtype != torch.float64
+        products = torch.get_autocast_dtype(kind) if cast else x.dtype
+        sums = torch.promote_types(products, torch.float32)
+        return cls(products, sums, sums if cast else x.dtype)
+
+
+class Layer:
+    """``Z = X Wᵀ + b``, and the gradients of ``X``, ``W`` and ``b`` that are asked for."""
+
+    def __init__(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Sequence[bool], how: Precision
+    ) -> None:
+        self.how, self.x, self.dtypes = how, x, (x.dtype, weight.dtype, weight.dtype)
+        self.weight = weight.to(how.products)
+        self.bias = None if bias is None else bias.to(how.products)
+        self.to_x = torch.zeros_like(x) if needs[0] else None
+        self.to_weight = torch.zeros_like(weight, dtype=how.sums) if needs[1] else None
+        self.to_bias = weight.new_zeros(len(weight), dtype=how.sums) if needs[2] else None
+
+    def logits(self, part: slice) -> Tensor:
+        """Return the logits of some rows, a tensor to be overwritten."""
+        return linear(self.x[part].to(self.how.products), self.weight, self.bias).to(self.how.sums)
+
+    def add(self, part: slice, to_logits: Tensor) -> None:
+        """Add what some rows contribute to the gradients."""
+        if self.to_bias is not None:
+            self.to_bias += to_logits.sum(0)
+        to_logits = to_logits.to(self.how.products)
+        if self.to_x is not None:
+            self.to_x[part] = to_logits @ self.weight
+        if self.to_weight is not None and self.to_weight.dtype == to_logits.dtype:
+            self.to_weight.addmm_(to_logits.t(), self.x[part])  # no second tensor of its size
+        elif self.to_weight is not None:
+            self.to_weight += to_logits.t() @ self.x[part].to(to_logits.dtype)
+
+    def gradients(self) -> Gradients:
+        """Return the gradients in the dtypes of their inputs."""
+        found = zip((self.to_x, self.to_weight, self.to_bias), self.dtypes, strict=True)
+        to_x, to_weight, to_bias = (None if g is None else g.to(dtype) for g, dtype in found)
+        return to_x, to_weight, to_bias
+
+
+def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> Tensor:
+    """Return the rows' losses; with ``factors``, add up the layer's gradients on the way."""
+    losses = target.new_zeros(len(target), dtype=layer.how.sums)
+    for start in range(0, len(target), loss.chunk):
+        part = slice(start, start + loss.chunk)
+        losses[part] = _chunk(loss, layer, target, factors, part)
+    return losses
+
+
+def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, part: slice) -> Tensor:
+    """One chunk: its logits are gone on return, before those of the next are made."""
+    losses, to_logits = _opened(layer.logits(part), target[part], loss)
+    if factors is not None:
+        layer.add(part, to_logits.mul_(factors[part, None]))
+    return losses
+
+
+def _opened(logits: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """Return the rows' losses and their derivatives by the logits, in the place of the logits."""
+    smoothing = loss.smoothing
+    ignored = target == loss.ignore_index
+    classes = target.masked_fill(ignored, 0)[:, None]
+    ideal = (1 - smoothing) * logits.gather(1, classes)
+    if smoothing:  # else 0 · ∞ could make nan of a class that is ruled out
+        ideal += smoothing * logits.mean(1, keepdim=True)
+    highest = logits.amax(1, keepdim=True)
+    weights = logits.sub_(highest).exp_()
+    total = weights.sum(1, keepdim=True)
+    losses = (highest + total.log() - ideal).squeeze(1)
+    to_logits = weights.div_(total).sub_(smoothing / logits.shape[1])
+    to_logits.scatter_add_(1, classes, torch.full_like(ideal, smoothing - 1))
+    return losses.masked_fill_(ignored, 0), to_logits.masked_fill_(ignored[:, None], 0)
+
+
+def differentiable_gradients(
+    loss: Loss, how: Precision, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
+    grad_output: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the three gradients, by operations on all rows that autograd can follow."""
+    own = None if bias is None else bias.to(how.products)
+    logits = linear(x.to(how.products), weight.to(how.products), own)
+    ignored = target == loss.ignore_index
+    classes = target.masked_fill(ignored, 0)[:, None]
+    ideal = torch.full_like(logits, loss.smoothing / logits.shape[1], dtype=how.sums)
+    ideal.scatter_add_(1, classes, torch.full_like(classes, 1, dtype=how.sums) - loss.smoothing)
+    factors = loss.factors(grad_output, target).masked_fill(ignored, 0)[:, None]
+    to_logits = (factors * (logits.to(how.sums).softmax(1) - ideal)).to(how.products)
+    return (
+        (to_logits @ weight.to(how.products)).to(x.dtype),
+        (to_logits.t() @ x.to(how.products)).to(weight.dtype),
+        to_logits.sum(0).to(weight.dtype),
+    )

@@ -1,0 +1,83 @@
+"""What a backward needs that runs something again and lets autograd differentiate that."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+
+
+def entered(value: Any, needs_gradient: bool) -> Any:
+    """Return an argument for a second run, from which a gradient can be asked.
+
+    In an ordinary backward it is cut off from what lies before it. Under ``create_graph`` (grad
+    mode is on then) it stays connected, as the gradient itself is to be differentiated. It is a
+    view of its own, so that a gradient with respect to it is that of this run alone.
+    """
+    if not needs_gradient:
+        return value
+    if not torch.is_grad_enabled():
+        return value.detach().requires_grad_()
+    return value.view_as(value)
+
+
+@contextmanager
+def own_parameters(
+    modules: Iterable[nn.Module], parameters: Iterable[Tensor]
+) -> Iterator[list[Tensor]]:
+    """Give modules, for a second run, parameters from which a gradient can be asked.
+
+    In an ordinary backward these are the parameters themselves. Under ``create_graph`` what lies
+    before the arguments may use the same parameters, and a gradient with respect to them would run
+    on into that: the modules hold views of them for the time.
+    """
+    if not torch.is_grad_enabled():
+        yield list(parameters)
+        return
+    views: dict[Tensor, Any] = {parameter: parameter.view_as(parameter) for parameter in parameters}
+    inner = {module for outer in modules for module in outer.modules()}
+    held = [(m, name, p) for m in inner for name, p in m._parameters.items() if p in views]
+    for module, name, parameter in held:
+        module._parameters[name] = views[parameter]
+    try:
+        yield list(views.values())
+    finally:
+        for module, name, parameter in held:
+            module._parameters[name] = parameter
+
+
+def vector_jacobian_product(
+    outputs: Iterable[Any], inputs: Sequence[Tensor], grad_outputs: Iterable[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """Return ``Σ gᵀ ∂output/∂input`` for each input, ``None`` where no output depends on it.
+
+    Outputs without a graph, and those whose ``g`` is ``None``, take no part.
+    """
+    pairs = [
+        (output, g)
+        for output, g in zip(outputs, grad_outputs, strict=True)
+        if g is not None and isinstance(output, Tensor) and output.requires_grad
+    ]
+    if not pairs or not inputs:
+        return (None,) * len(inputs)
+    ys, gs = zip(*pairs, strict=True)
+    again = torch.is_grad_enabled()
+    return torch.autograd.grad(ys, inputs, gs, create_graph=again, allow_unused=True)
+
+
+def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
+    """Return a leaf that outputs depend on, not through ``inputs`` nor as one of them."""
+    # Nodes are compared, not tensors: saved-tensor hooks may hand back another tensor.
+    seen = {get_gradient_edge(it).node for it in inputs}
+    nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "AccumulateGrad":
+            return node.variable  # type: ignore[attr-defined, no-any-return]
+        nodes += [behind for behind, _ in node.next_functions if behind is not None]
+    return None

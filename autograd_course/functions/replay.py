@@ -1,0 +1,111 @@
+"""Running a callable a second time exactly as the first time, and without a trace."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+
+class Replay:
+    """Runs ``fn`` once, and again in backward with the same result.
+
+    ``first`` runs it and notes what a second run would find changed: the random states of the CPU
+    and of the GPUs that the arguments lie on, where ``fn`` drew numbers; autocast, on or off, and
+    its dtypes; and those buffers of ``modules`` that ``fn`` wrote (the running mean and variance of
+    a batch norm). ``again`` runs it as it was then. The caller's random states and the modules'
+    buffers are afterwards what they were before: what a forward counts is counted once.
+
+    What is not put back: Python's and NumPy's random states, and all other state that ``fn`` keeps.
+    """
+
+    def __init__(self, fn: Callable[..., Any], modules: Iterable[nn.Module] = ()) -> None:
+        self.fn = fn
+        # In eval mode no module is expected to write its buffers, and none is copied.
+        inner = {m for module in modules for m in module.modules() if m.training}
+        self._slots = [(m, name) for m in inner for name, b in m._buffers.items() if b is not None]
+        self._buffers: list[tuple[nn.Module, str, Tensor]] = []
+        self._states: list[tuple[torch.device, Tensor]] = []
+        self._autocasts: list[dict[str, Any]] = []
+
+    def first(self, *args: Any, **kwargs: Any) -> Any:
+        """Return ``fn(*args, **kwargs)``, and note how it was run."""
+        devices = _devices((args, kwargs))
+        self._autocasts = [_autocast(kind) for kind in {device.type for device in devices}]
+        states = [(device, _random_state(device)) for device in devices]
+        before = [_buffer(slot).detach().clone() for slot in self._slots]
+        with self._autocast():
+            result = self.fn(*args, **kwargs)
+        self._states = [(d, s) for d, s in states if not torch.equal(s, _random_state(d))]
+        # Values are compared, as the version counter does not move: batch_norm's kernel writes the
+        # running statistics unseen.
+        pairs = zip(self._slots, before, strict=True)
+        self._buffers = [(*slot, old) for slot, old in pairs if not torch.equal(old, _buffer(slot))]
+        return result
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        """Return ``fn(*args, **kwargs)`` as it was run first."""
+        with self._autocast(), _randomness(self._states), _lent(self._buffers):
+            return self.fn(*args, **kwargs)
+
+    def _autocast(self) -> ExitStack:
+        with ExitStack() as stack:
+            for autocast in self._autocasts:
+                stack.enter_context(torch.autocast(**autocast))
+            return stack.pop_all()
+
+
+def _devices(values: Any) -> list[torch.device]:
+    """Return the CPU and the GPUs that tensors among ``values`` lie on."""
+    tensors = (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+    return [torch.device("cpu"), *{tensor.device for tensor in tensors if tensor.is_cuda}]
+
+
+def _autocast(kind: str) -> dict[str, Any]:
+    return {
+        "device_type": kind,
+        "enabled": torch.is_autocast_enabled(kind),
+        "dtype": torch.get_autocast_dtype(kind),
+        # A weight's cast that is cached while no graph is recorded would be found by the run that
+        # records one, and the weight's gradient would be lost.
+        "cache_enabled": False,
+    }
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+@contextmanager
+def _randomness(states: Sequence[tuple[torch.device, Tensor]]) -> Iterator[None]:
+    """Put random states in force for a block."""
+    gpus = [device for device, _ in states if device.type == "cuda"]
+    with torch.random.fork_rng(devices=gpus, enabled=bool(states)):
+        for device, state in states:
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(state, device)
+            else:
+                torch.set_rng_state(state)
+        yield
+
+
+def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
+    module, name = slot
+    found = module._buffers[name]
+    assert found is not None
+    return found
+
+
+@contextmanager
+def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
+    """Give modules copies of earlier values as buffers for a block, then their own back."""
+    own = [_buffer((module, name)) for module, name, _ in buffers]
+    for module, name, value in buffers:
+        module._buffers[name] = value.clone()
+    try:
+        yield
+    finally:
+        for (module, name, _), buffer in zip(buffers, own, strict=True):
+            module._buffers[name] = buffer

@@ -1,0 +1,199 @@
+"""Bytes kept and bytes at once are what autograd really keeps and what really lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import memory_variants as variants
+import pytest
+import torch
+from made import make
+from memory_variants import FULL, SWISHES, Normed, W, b, batch
+from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import checkpoint
+
+from autograd_course.grader.checks import keeps_at_most, peaks_at_most
+from autograd_course.measure import Kept, kept_bytes, kept_tensors, peak_bytes
+from autograd_course.visualize.memory.tracing import trace_memory
+
+VARIANTS = {
+    **SWISHES,
+    "by hand": variants.by_hand,
+    "cycle": variants.in_cycle,
+    "on ctx": variants.ReLUOnCtx,
+    "bits": variants.ReLUByBits,
+    "module": Normed(),
+    "view": lambda x: (x + 1)[:1].exp().square(),
+}
+
+
+# Kept
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_is_kept_is_what_the_timeline_shows_between_the_passes(name: str) -> None:
+    assert kept_bytes(VARIANTS[name], batch()) == trace_memory(VARIANTS[name], batch()).between
+
+
+def test_inputs_and_parameters_cost_nothing_unless_asked_for() -> None:
+    layer = (variants.LinearReLU, batch(), W, b)
+
+    assert kept_bytes(*layer) == FULL  # the output
+    assert kept_bytes(*layer, anyway=True) == 2 * FULL + W.nbytes
+
+
+@pytest.mark.parametrize(
+    ("function", "kept"),
+    [
+        (variants.ReLUByInput, FULL),
+        (variants.ReLUByOutput, FULL),
+        (variants.ReLUByMask, FULL // 4),
+        (variants.ReLUOnCtx, FULL // 4),
+        (variants.ReLUByBits, FULL // 32),
+    ],
+)
+def test_a_mask_costs_a_byte_an_element_and_a_bit_where_it_is_packed(function, kept: int) -> None:
+    inside: Callable[[Tensor], Tensor] = lambda x: function.apply(x + 1) + 1  # noqa: E731
+
+    assert kept_bytes(inside, batch()) == kept
+
+
+def test_a_storage_counts_once_and_whole() -> None:
+    x = torch.randn(100)
+
+    assert kept_bytes(lambda x: (x + 1)[:1].exp(), x) == 4  # exp keeps its output
+    assert kept_bytes(lambda x: (x + 1)[:1].square(), x) == 400  # square its input: a slice
+    assert kept_bytes(lambda x: (y := x + 1).square() + y[3:].square().sum(), x) == 400
+
+
+def test_an_output_counts_only_if_backward_needs_it() -> None:
+    assert kept_bytes(torch.exp, torch.randn(100)) == 400
+    assert kept_bytes(torch.neg, torch.randn(100)) == 0
+
+
+def test_what_other_hooks_keep_counts() -> None:
+    def packed(x: Tensor) -> Tensor:
+        with save_on_cpu():
+            return (x + 1).square().square()
+
+    assert kept_bytes(packed, torch.randn(100)) == 800
+
+
+def test_every_storage_is_listed_the_largest_first() -> None:
+    assert kept_tensors(lambda x, w: (x + 1) @ w, torch.randn(8, 4), torch.randn(4, 2)) == (
+        Kept(128, (8, 4), torch.float32, anyway=False),
+        Kept(32, (4, 2), torch.float32, anyway=True),
+    )
+
+
+def test_the_callers_choice_of_what_needs_a_gradient_is_kept() -> None:
+    x, w = torch.randn(8, 4), torch.randn(4, 2)
+
+    assert kept_bytes(torch.matmul, x, w, anyway=True) == x.nbytes + w.nbytes
+    assert kept_bytes(torch.matmul, x, w.requires_grad_(), anyway=True) == x.nbytes
+
+
+# At once
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_peak_is_that_of_all_tensors_the_timeline_sees_alive(name: str) -> None:
+    events = trace_memory(VARIANTS[name], batch()).events
+
+    assert peak_bytes(VARIANTS[name], batch()) == max(event.alive_high for event in events)
+
+
+def test_the_peak_can_be_told_by_hand() -> None:
+    x = torch.randn(100)
+
+    assert peak_bytes(lambda x: (x + 1).neg().neg(), x, backward=False) == 800
+    assert peak_bytes(torch.neg, x) == 1200  # output, the gradient that arrives, the input's
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_work_in_parts_lowers_the_peak(backward: bool) -> None:
+    def whole(x: Tensor) -> Tensor:
+        return (x[:, None] * x).sum()
+
+    def in_parts(x: Tensor) -> Tensor:
+        return sum(checkpoint(lambda r: (r[:, None] * x).sum(), r, use_reentrant=False)
+                   for r in x.split(10))  # fmt: skip
+
+    x = torch.randn(100)
+
+    assert peak_bytes(whole, x, backward=backward) > 40_000
+    assert peak_bytes(in_parts, x, backward=backward) < 12_000
+
+
+def test_gradients_of_parameters_count_and_are_taken_back() -> None:
+    layer = nn.Linear(64, 64, bias=False)
+
+    assert peak_bytes(lambda x: layer(x).sum(), torch.randn(1, 64)) >= layer.weight.nbytes
+    assert layer.weight.grad is None
+
+
+# Manners
+
+
+@pytest.mark.parametrize("measure", [kept_bytes, peak_bytes])
+def test_inputs_gradients_and_random_state_stay_as_they_are(measure: Any) -> None:
+    layer, x = nn.Sequential(nn.Linear(4, 4), nn.Dropout()), torch.randn(3, 4, requires_grad=True)
+    layer(x).sum().backward()
+    gradients, state = [x.grad, *(p.grad for p in layer.parameters())], torch.get_rng_state()
+    values = [g.clone() for g in gradients]
+
+    measure(layer, x)
+
+    assert all(a is b for a, b in zip(gradients, [x.grad, *(p.grad for p in layer.parameters())],
+                                      strict=True))  # fmt: skip
+    assert all(map(torch.equal, gradients, values))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("measure", [kept_bytes, peak_bytes])
+def test_two_measurements_agree(measure: Any) -> None:
+    assert len({measure(variants.composed, batch()) for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize("measure", [kept_bytes, peak_bytes])
+def test_what_cannot_be_measured_is_refused_in_words(measure: Any) -> None:
+    with pytest.raises(TypeError, match=r"not Tensor: give the function and its inputs"):
+        measure(torch.randn(3))
+    with pytest.raises(ValueError, match="no tensor that requires a gradient"):
+        measure(lambda x: x.detach(), torch.randn(3))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_the_allocator_tells_the_same_peak() -> None:
+    x = torch.randn(1 << 20)
+
+    assert peak_bytes(torch.exp, x.cuda()) == peak_bytes(torch.exp, x)
+
+
+# Checks of the grader
+
+Doubled = make(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g)
+Kept_x = make(lambda ctx, x: ctx.save_for_backward(x) or 2 * x, lambda ctx, g: 2 * g)
+Wasteful = make(lambda ctx, x: (2 * x[:, None] * torch.ones_like(x))[:, 0], lambda ctx, g: 2 * g)
+OnCtx = make(lambda ctx, x: setattr(ctx, "y", 2 * x) or 2 * x, lambda ctx, g: 2 * g)
+
+
+def test_a_budget_of_kept_bytes() -> None:
+    check = keeps_at_most(lambda x: 0, "nothing at all")
+
+    assert check(Doubled, (torch.randn(50),)) is None
+    assert check(Kept_x, (torch.randn(50),)).message == (
+        "200 bytes are kept for backward; this exercise allows 0: nothing at all."
+    )
+    assert check(OnCtx, (torch.randn(50),)).evidence["bytes"] == 200
+
+
+def test_a_budget_of_peak_bytes() -> None:
+    check = peaks_at_most(lambda x: 4 * x.nbytes, "four times x")
+
+    assert check(Doubled, (torch.randn(50),)) is None
+    assert check(Wasteful, (torch.randn(50),)).message == (
+        "forward and backward need 10,400 bytes at once; this exercise allows 800: four times x."
+    )
