@@ -32,5 +32,5 @@ REFERENCE_CALLS = [
     (ScaledDotProductAttention, (Q, K, V)),
     (ScaledDotProductAttention, (Q, K, V, None, True)),
     (ScaledDotProductAttention, (Q, K, V, draw(5, 4, seed=3))),
-    (TiledAttention, (Q, K, V, None, True, None, (2, 3))),
+    (TiledAttention, (Q, K, V, None, True, None, 0.0, 0, (2, 3))),
 ]
