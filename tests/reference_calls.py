@@ -32,5 +32,8 @@ REFERENCE_CALLS = [
     (ScaledDotProductAttention, (Q, K, V)),
     (ScaledDotProductAttention, (Q, K, V, None, True)),
     (ScaledDotProductAttention, (Q, K, V, draw(5, 4, seed=3))),
+    (ScaledDotProductAttention, (draw(4, 5, 3, seed=6), K, V, None, True, 0.7, 0.3, 8)),
     (TiledAttention, (Q, K, V, None, True, None, 0.0, 0, (2, 3))),
+    (TiledAttention, (Q, K, V, draw(5, 4, seed=3), False, None, 0.0, 0, (2, 3))),
+    (TiledAttention, (draw(4, 5, 3, seed=6), K, V, None, True, 0.7, 0.3, 8)),
 ]

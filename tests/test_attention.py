@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from attentions import Attention, filled, holes, qkv, reference, tensors, tiled, whole
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autograd_course import diagnose
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
@@ -149,47 +148,7 @@ def test_the_doctor_finds_nothing_wrong_with_a_bias(fn: Any) -> None:
     assert diagnose(fn, (*qkv(), bias), reference=reference).findings == ()
 
 
-# Memory
-
-
-class Largest(TorchDispatchMode):
-    """Remembers the size of the largest tensor that any operation returned."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for x in result if isinstance(result, tuple | list) else (result,):
-            self.elements = max(self.elements, x.numel() if isinstance(x, Tensor) else 0)
-        return result
-
-
-def largest(attention: Attention, n: int, causal: bool) -> tuple[int, int]:
-    """Return the elements of the largest tensor in forward and in backward."""
-    inputs = qkv(n, n, 4, 4, lead=())
-    with Largest() as forward:
-        out, _ = attention(*inputs, None, causal)
-    with Largest() as backward:
-        torch.autograd.grad(out, inputs, torch.ones_like(out))
-    return forward.elements, backward.elements
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_no_tensor_has_the_size_of_the_score_matrix(causal: bool) -> None:
-    assert largest(whole, 96, causal) == (96 * 96, 96 * 96)
-    assert largest(tiled, 96, causal) == (96 * 4, 96 * 4)
-
-
-def test_only_inputs_output_and_log_sum_exp_are_kept_for_backward() -> None:
-    for attention in (whole, tiled):
-        kept: list[Tensor] = []
-        inputs = qkv(9, 9, lead=())
-        hooks = torch.autograd.graph.saved_tensors_hooks(lambda x, k=kept: k.append(x) or x, id)
-        with hooks:
-            attention(*inputs)
-        assert sum(x.numel() for x in kept) == 9 * 3 + 9 * 3 + 9 * 2 + 9 * 2 + 9
+# Tiles
 
 
 def test_causal_attention_skips_the_tiles_above_the_diagonal() -> None:
