@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.functions.attention.tiled import TiledAttention
+from autograd_course.functions.attention.triton_attention import TritonAttention, usable
 from autograd_course.functions.attention.whole import ScaledDotProductAttention
 
 
@@ -56,12 +57,17 @@ def tiled_attention(
 ) -> Tensor:
     """Return what :func:`attention` returns; no tensor has the size of the scores, in any pass.
 
-    Arguments and errors are the same. See :class:`TiledAttention` for the equations.
+    Arguments and errors are the same. See :class:`TiledAttention` for the equations. On a CUDA GPU
+    with triton, and without a mask, :class:`TritonAttention` computes it.
     """
     q, k, v = broadcast(q, k, v)
     seed = drawn(dropout_p) if seed is None else seed
-    call: Any = TiledAttention.apply
-    out: Tensor = call(q, k, v, mask, causal, scale, dropout_p, seed)[0]
+    if usable(q, v, mask):
+        kernels: Any = TritonAttention.apply
+        out: Tensor = kernels(q, k, v, causal, scale, dropout_p, seed)[0]
+    else:
+        call: Any = TiledAttention.apply
+        out = call(q, k, v, mask, causal, scale, dropout_p, seed)[0]
     return out
 
 
