@@ -42,11 +42,14 @@ class Sampled(Exercise):
 
     ``reference`` has the arguments of what is asked for. ``samplers`` draw the inputs: each is
     ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), named by its
-    key, the plainest first.
+    key, the plainest first. ``suspects`` are mistakes that people make, each a callable with the
+    arguments of the reference: an answer that gives what one of them gives is told its key, a
+    sentence.
     """
 
     reference: Callable[..., Any]
     samplers: Mapping[str, Sampler]
+    suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def samples(self) -> dict[str, tuple[Any, ...]]:
         """Draw the inputs of every sampler: the same ones each time, whatever the random state."""
@@ -71,7 +74,8 @@ class FunctionExercise(Sampled):
     The values of ``reference`` and its own autograd are the truth; of a straight-through estimator
     the autograd of ``surrogate``, a callable with the same arguments, is. ``intentional`` names
     rules that are by design, ``asked`` rules whose finding fails the answer even where its severity
-    is only a warning. ``double_backward`` asks for right second derivatives too. ``checks`` look,
+    is only a warning. ``double_backward`` asks for right second derivatives too.
+    ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
     once the gradients are right, for what only this exercise asks: each is
     ``(Function, inputs) -> Finding | None``.
     """
@@ -80,6 +84,7 @@ class FunctionExercise(Sampled):
     intentional: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     double_backward: bool | None = None
+    gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from autograd_course.doctor.running.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
@@ -40,6 +42,19 @@ def difference(
         if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
             return found
     return None
+
+
+def recognized(
+    actual: tuple[Any, ...], suspects: Mapping[str, Callable[..., Any]], inputs: tuple[Any, ...]
+) -> str:
+    """Return the sentence on the first suspect that gives these very results, or nothing.
+
+    A suspect whose own results are wrong by a nan or an infinity is recognized by it.
+    """
+    for sentence, suspect in suspects.items():
+        if difference(actual, as_tuple(suspect(*inputs))) is None:
+            return sentence
+    return ""
 
 
 def _tensor(value: Any) -> Any:
