@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import Any
 
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import lesson_01
+from autograd_course.grader.exercises import lesson_01, lesson_07
 
-MODULES = (lesson_01,)
+MODULES = (lesson_01, lesson_07)
 LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 
 
