@@ -94,10 +94,12 @@ class Grid:
         """Return where dropout sets the weights of a tile to 0, or None without dropout."""
         if not self.how.dropout_p:
             return None
-        (heads, members), n = self.lead, self.places.n
-        rows = torch.arange(heads * members * n, device=like.device).view(heads, members, n)
-        columns = torch.arange(at.keys.start, at.keys.stop, device=like.device)
-        return dropped(rows[at.of_query], columns, self.how.dropout_p, self.how.seed)
+        heads, queries, keys = (
+            torch.arange(part.start, part.stop, device=like.device)
+            for part in (at.heads, at.queries, at.keys)
+        )
+        rows = (heads[:, None] * self.lead[1] + at.member) * self.places.n + queries
+        return dropped(rows, keys, self.how.dropout_p, self.how.seed)
 
 
 def without(weights: Tensor, gone: Tensor | None) -> Tensor:
