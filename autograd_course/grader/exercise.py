@@ -44,12 +44,14 @@ class Sampled(Exercise):
     ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), named by its
     key, the plainest first. ``suspects`` are mistakes that people make, each a callable with the
     arguments of the reference: an answer that gives what one of them gives is told its key, a
-    sentence.
+    sentence. ``seconds`` is the time that judging one sample, or a trial, may take; ``None`` is the
+    grader's usual limit.
     """
 
     reference: Callable[..., Any]
     samplers: Mapping[str, Sampler]
     suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    seconds: float | None = None
 
     def samples(self) -> dict[str, tuple[Any, ...]]:
         """Draw the inputs of every sampler: the same ones each time, whatever the random state."""
@@ -99,14 +101,12 @@ class RoutineExercise(Sampled):
 
     Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``trials`` are
     experiments with it, run once the results are right: each is ``routine -> Verdict | None``.
-    An exercise with trials only has no samplers. ``seconds`` is the time that each call or trial
-    may take; ``None`` is the grader's usual limit.
+    An exercise with trials only has no samplers.
     """
 
     trials: tuple[Trial, ...] = ()
     rtol: float = 1e-7
     atol: float = 1e-9
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from autograd_course.doctor import DoctorError, Finding, diagnose
 from autograd_course.doctor.running.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import difference
-from autograd_course.grader.judging.limits import Samples, first_fault
+from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
 from autograd_course.grader.judging.passes import backward_problem, forward_problem, passed_back
 from autograd_course.grader.judging.submission import signature_problem, submission_problem
 from autograd_course.grader.verdict import Verdict, fault, unfinished
@@ -30,7 +30,9 @@ def _judged_class(exercise: FunctionExercise, answer: type[Function]) -> Verdict
         first_fault(samples, lambda inputs: signature_problem(exercise, answer, inputs))
         or _run(exercise, answer, samples)
         or _diagnosed(exercise, answer, samples)
-        or first_fault(plainest, lambda inputs: _checked(exercise, answer, inputs))
+        or first_fault(
+            plainest, lambda inputs: _checked(exercise, answer, inputs), seconds_for(exercise)
+        )
         or Verdict("passed", _told_checked(exercise))
     )
 
@@ -61,7 +63,8 @@ def _diagnosed(
     exercise: FunctionExercise, answer: type[Function], samples: Samples
 ) -> Verdict | None:
     prepare()
-    return first_fault(samples, lambda inputs: _examined(exercise, answer, inputs))
+    seconds = seconds_for(exercise)
+    return first_fault(samples, lambda inputs: _examined(exercise, answer, inputs), seconds)
 
 
 def _examined(
