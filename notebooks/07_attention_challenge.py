@@ -63,9 +63,7 @@ from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 # The mask says what may not be looked at: $-\infty$ on a score makes its weight $e^{-\infty} = 0$.
 # Sequences of different lengths are padded to one length, and the padding is masked.
 #
-# A colleague wrote the three formulas down. The task is a small one: a sequence holds up to eight
-# pairs of a key and a value, and a query asks for the value whose key is most like it. Two
-# matrices, for queries and keys, are to be learned.
+# A colleague wrote the three formulas down:
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -76,6 +74,13 @@ def composed(q, k, v, mask=0.0):
     return torch.softmax(scores, -1) @ v
 
 
+# %% [markdown]
+# The task is a small one: a sequence holds up to eight pairs of a key and a value, and a query
+# asks for the value whose key is most like it. Two matrices, for queries and keys, are to be
+# learned, in 60 steps.
+
+
+# %%
 def batch(rng, size=32, longest=8, width=4):
     length = torch.randint(0, 400, (size, 1, 1), generator=rng).clamp(max=longest)
     keys = torch.randn(size, longest, width, generator=rng)
@@ -350,9 +355,9 @@ print("gradients agree:", all(torch.allclose(a, b) for a, b in zip(right, found,
 # %% jupyter={"source_hidden": true}
 with figure(height=3.6) as (axes,):
     for name, attend, color, at in (
-        ("autograd's own", composed, GRAY, (1050, 5.4)),
-        ("P kept", Attention.apply, ORANGE, (480, 1.35)),
-        ("O and L kept", LeanAttention.apply, BLUE, (1050, 0.17)),
+        ("autograd's own", composed, GRAY, (560, 5.0)),
+        ("P kept: the same", Attention.apply, ORANGE, (560, 3.2)),
+        ("O and L kept", LeanAttention.apply, BLUE, (1050, 0.155)),
     ):
         sizes = [kept_bytes(attend, n) / 2**20 for n in lengths]
         style = "--" if color == ORANGE else "-"
@@ -489,8 +494,8 @@ for name, attend in ways.items():
 
 # %% [markdown]
 # Keeping less and *making* less are two things. `LeanAttention` keeps almost nothing, but at its
-# peak it holds several matrices of scores. The tiles grow with $N$, from 512 to 1,024 by a factor
-# of two, where all others grow by four.
+# peak it holds several matrices of scores, as many as autograd's own way. The tiles grow with $N$,
+# from 512 to 1,024 by a factor of two, where all others grow by four.
 #
 # The same story as a timeline, for 64 queries. Choose a way and walk through its events:
 

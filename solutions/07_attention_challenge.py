@@ -199,6 +199,22 @@ def tile_scores(q_i: Tensor, k_j: Tensor, i: int, j: int, causal: bool) -> Tenso
     return s.masked_fill(columns > rows[:, None], -math.inf) if causal else s
 
 
+# %% tags=["solution-only"]
+def online_softmax(q_i: Tensor, i: int, k: Tensor, v: Tensor, options) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp of a block of queries, of which i is the first."""
+    causal, dropout_p, seed, block = options
+    high = q_i.new_full((*q_i.shape[:-1], 1), -math.inf)
+    total, mixed = torch.zeros_like(high), q_i.new_zeros(*q_i.shape[:-1], v.shape[-1])
+    for j in range(0, k.shape[-2], block):
+        s = tile_scores(q_i, k[..., j : j + block, :], i, j, causal)
+        before, high = high, torch.maximum(high, s.amax(-1, keepdim=True))
+        rescale, weights = torch.exp(before - high), torch.exp(s - high)
+        total = rescale * total + weights.sum(-1, keepdim=True)
+        weights = weights * dropout_factor(i, j, s, dropout_p, seed)
+        mixed = rescale * mixed + weights @ v[..., j : j + block, :]
+    return mixed / total, high + total.log()
+
+
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class TiledAttention(torch.autograd.Function):
     @staticmethod
@@ -214,19 +230,11 @@ class TiledAttention(torch.autograd.Function):
     ) -> Tensor:
         ### BEGIN SOLUTION
         ctx.options = causal, dropout_p, seed, block
-        out, lse = q.new_zeros(*q.shape[:-1], v.shape[-1]), q.new_zeros(*q.shape[:-1], 1)
-        for i in range(0, q.shape[-2], block):
-            rows = slice(i, i + block)
-            high = torch.full_like(lse[..., rows, :], -math.inf)
-            total, mixed = torch.zeros_like(high), torch.zeros_like(out[..., rows, :])
-            for j in range(0, k.shape[-2], block):
-                s = tile_scores(q[..., rows, :], k[..., j : j + block, :], i, j, causal)
-                before, high = high, torch.maximum(high, s.amax(-1, keepdim=True))
-                rescale, weights = torch.exp(before - high), torch.exp(s - high)
-                total = rescale * total + weights.sum(-1, keepdim=True)
-                weights = weights * dropout_factor(i, j, s, dropout_p, seed)
-                mixed = rescale * mixed + weights @ v[..., j : j + block, :]
-            out[..., rows, :], lse[..., rows, :] = mixed / total, high + total.log()
+        rows = [
+            online_softmax(q[..., i : i + block, :], i, k, v, ctx.options)
+            for i in range(0, q.shape[-2], block)
+        ]
+        out, lse = (torch.cat(parts, -2) for parts in zip(*rows, strict=True))
         ctx.save_for_backward(q, k, v, out, lse)
         return out
         ### END SOLUTION

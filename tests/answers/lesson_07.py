@@ -30,10 +30,10 @@ NAMES = {
     "attention-grouped": "GroupedAttention",
 }
 RIGHT = {exercise: SOLVED[name] for exercise, name in NAMES.items()}
-SOURCES = {
-    str((cell.nbgrader or {}).get("grade_id")): cell.source
-    for cell in read(SOLUTIONS / f"{LESSON}.py").cells
-}
+CELLS = read(SOLUTIONS / f"{LESSON}.py").cells
+SOURCES = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in CELLS}
+HELPERS = [cell.source for cell in CELLS if "solution-only" in cell.tags]
+SOURCES["attention-tiled"] = "\n\n\n".join([*HELPERS, SOURCES["attention-tiled"]])
 numbers = count()
 
 
@@ -221,21 +221,11 @@ def forward_mistakes() -> list[Wrong]:
 
 SCALED = "grad_s = grad_s / math.sqrt(q.shape[-1])"
 RETURNED = "return grad_s @ k, grad_s.mT @ q, grad_v, None"
-CAUSAL = "s.masked_fill(columns > rows[:, None], -math.inf)"
 
 
 def tiled_with(causal: str) -> Any:
     """Tier 4 with another causal mask."""
-    source = next(
-        cell.source
-        for cell in read(SOLUTIONS / f"{LESSON}.py").cells
-        if cell.source.startswith("def tile_scores")
-    )
-    assert "columns > rows[:, None]" in source
-    namespace = dict(SOLVED)
-    exec(source.replace("columns > rows[:, None]", causal), namespace)
-    exec(SOURCES["attention-tiled"], namespace)
-    return namespace["TiledAttention"]
+    return rewritten("attention-tiled", ("columns > rows[:, None]", causal))
 
 
 WRONG = [
@@ -383,12 +373,11 @@ WRONG = [
         (
             "total = rescale * total + weights.sum(-1, keepdim=True)",
             "weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n"
-            "                total = rescale * total + weights.sum(-1, keepdim=True)",
+            "        total = rescale * total + weights.sum(-1, keepdim=True)",
         ),
         (
-            "\n                weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n"
-            "                mixed",
-            "\n                mixed",
+            "\n        weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n        mixed",
+            "\n        mixed",
         ),
     ),
     changed(

@@ -58,7 +58,7 @@ FORWARD: Mapping[str, Sampler] = {
 
 MASKED: Mapping[str, Sampler] = {
     "4 queries, 4 keys": lambda rng: drawn(rng),
-    "3 queries, 4 keys, two heads": lambda rng: drawn(rng, 2, n=3),
+    "3 queries, 4 keys, two heads": lambda rng: drawn(rng, 1, 2, n=3),
     "a query that sees no key": lambda rng: (*drawn(rng), holes(4, 4, empty=1)),
 }
 
