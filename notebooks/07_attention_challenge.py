@@ -497,7 +497,7 @@ for name, attend in ways.items():
 # peak it holds several matrices of scores, as many as autograd's own way. The tiles grow with $N$,
 # from 512 to 1,024 by a factor of two, where all others grow by four.
 #
-# The same story as a timeline, for 64 queries. Choose a way and walk through its events:
+# And what is *kept*, as a timeline for 64 queries. Choose a way and walk through its events:
 
 # %%
 memory_timeline(ways, *(torch.randn(64, 8) for _ in range(3)))
