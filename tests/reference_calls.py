@@ -171,4 +171,8 @@ DECLARED_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (tanh_blocks, (X, Y)),
     (smoothed, (X, draw(5, 4), draw(5))),
     (row_losses, (X, draw(5, 4))),
+    (ScaledDotProductAttention, (draw(4, 5, 3, seed=6), K, V, None, True, 0.7, 0.3, 8)),
+    (TiledAttention, (Q, K, V, None, True, None, 0.0, 0, (2, 3))),
+    (TiledAttention, (Q, K, V, draw(5, 4, seed=3), False, None, 0.0, 0, (2, 3))),
+    (TiledAttention, (draw(4, 5, 3, seed=6), K, V, None, True, 0.7, 0.3, 8)),
 ]

@@ -3,74 +3,24 @@
 import gc
 import math
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from attentions import Attention, filled, holes, qkv, reference, tensors, tiled, whole
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autograd_course import diagnose
-from autograd_course.functions.attention import ScaledDotProductAttention
-from autograd_course.functions.attention_tiles import Tile
-from autograd_course.functions.tiled_attention import TiledAttention
+from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
 
-Attention = Callable[..., tuple[Tensor, Tensor]]
-
-
-def whole(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return ScaledDotProductAttention.apply(q, k, v, *rest)
-
-
-def tiled(q: Tensor, k: Tensor, v: Tensor, *rest: Any, block: Any = (2, 3)) -> Any:
-    return TiledAttention.apply(q, k, v, *padded(rest), block)
-
-
-def padded(rest: tuple[Any, ...]) -> list[Any]:
-    return [*rest, *[None, False, None][len(rest) :]]
-
-
-def tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    made = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    return [x.requires_grad_() for x in made]
-
-
-def qkv(n: int = 5, m: int = 7, e: int = 3, f: int = 2, lead: tuple[int, ...] = (2,)) -> Any:
-    return tensors((*lead, n, e), (*lead, m, e), (*lead, m, f))
-
-
-def holes(n: int = 5, m: int = 7) -> Tensor:
-    """A mask with a row that sees nothing, and a row that sees nothing in its first tile."""
-    generator = torch.Generator().manual_seed(1)
-    mask = torch.rand(n, m, generator=generator) > 0.3
-    mask[2] = False
-    mask[1, :3] = False
-    return mask
-
-
-def reference(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False, scale: Any = None
-) -> tuple[Tensor, Tensor]:
-    """The built-in, with the log-sum-exp that it keeps to itself."""
-    scale = scale or 1 / math.sqrt(q.shape[-1])
-    s = scale * q @ k.mT
-    if causal:
-        below = torch.ones(s.shape[-2:], dtype=torch.bool).tril()
-        mask = below if mask is None else mask & below
-    if mask is not None:
-        s = s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask
-    return F.scaled_dot_product_attention(q, k, v, mask, scale=scale), torch.logsumexp(s, -1)
-
-
+BIAS = tensors((7,), seed=2)[0].detach()
 WAYS = pytest.mark.parametrize("attention", [whole, tiled], ids=["whole", "tiled"])
 CALLS = pytest.mark.parametrize(
     "rest",
-    [(), (None, True), (holes(), False), (holes(), True), (None, False, 0.7)],
-    ids=["plain", "causal", "mask", "mask-causal", "scale"],
+    [(), (None, True), (holes(), False), (holes(), True), (None, False, 0.7), (BIAS, True)],
+    ids=["plain", "causal", "mask", "mask-causal", "scale", "bias-causal"],
 )
 
 
@@ -146,12 +96,14 @@ def test_large_scores_do_not_overflow(attention: Attention) -> None:
     assert lse.isfinite().all()
 
 
-def test_an_added_mask_biases_and_has_a_gradient() -> None:
+@WAYS
+@pytest.mark.parametrize("shape", [(7,), (5, 1), (5, 7), (2, 1, 7), (2, 5, 7), ()])
+def test_an_added_mask_biases_and_has_a_gradient(attention: Attention, shape: Any) -> None:
     q, k, v = qkv()
-    (bias,) = tensors((7,), seed=2)
+    (bias,) = tensors(shape, seed=2)
     truth = torch.autograd.grad(reference(q, k, v, bias)[0].square().sum(), (q, bias))
 
-    found = torch.autograd.grad(whole(q, k, v, bias)[0].square().sum(), (q, bias))
+    found = torch.autograd.grad(attention(q, k, v, bias)[0].square().sum(), (q, bias))
 
     torch.testing.assert_close(found, truth)
 
@@ -180,7 +132,7 @@ MASKS = [(), (None, True), (holes(), False)]
 
 @pytest.mark.parametrize("rest", MASKS, ids=["plain", "causal", "mask"])
 def test_the_doctor_finds_nothing(rest: Any) -> None:
-    given = padded(rest)
+    given = filled(rest)
     for fn, inputs in (
         (ScaledDotProductAttention, (*qkv(), *given)),
         (TiledAttention, (*qkv(), *given, (2, 3))),
@@ -189,53 +141,14 @@ def test_the_doctor_finds_nothing(rest: Any) -> None:
         assert found.findings == ()
 
 
-def test_the_doctor_finds_nothing_wrong_with_a_bias() -> None:
+@pytest.mark.parametrize("fn", [ScaledDotProductAttention, TiledAttention])
+def test_the_doctor_finds_nothing_wrong_with_a_bias(fn: Any) -> None:
     (bias,) = tensors((5, 7), seed=2)
 
-    assert diagnose(ScaledDotProductAttention, (*qkv(), bias), reference=reference).findings == ()
+    assert diagnose(fn, (*qkv(), bias), reference=reference).findings == ()
 
 
-# Memory
-
-
-class Largest(TorchDispatchMode):
-    """Remembers the size of the largest tensor that any operation returned."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for x in result if isinstance(result, tuple | list) else (result,):
-            self.elements = max(self.elements, x.numel() if isinstance(x, Tensor) else 0)
-        return result
-
-
-def largest(attention: Attention, n: int, causal: bool) -> tuple[int, int]:
-    """Return the elements of the largest tensor in forward and in backward."""
-    inputs = qkv(n, n, 4, 4, lead=())
-    with Largest() as forward:
-        out, _ = attention(*inputs, None, causal)
-    with Largest() as backward:
-        torch.autograd.grad(out, inputs, torch.ones_like(out))
-    return forward.elements, backward.elements
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_no_tensor_has_the_size_of_the_score_matrix(causal: bool) -> None:
-    assert largest(whole, 96, causal) == (96 * 96, 96 * 96)
-    assert largest(tiled, 96, causal) == (96 * 4, 96 * 4)
-
-
-def test_only_inputs_output_and_log_sum_exp_are_kept_for_backward() -> None:
-    for attention in (whole, tiled):
-        kept: list[Tensor] = []
-        inputs = qkv(9, 9, lead=())
-        hooks = torch.autograd.graph.saved_tensors_hooks(lambda x, k=kept: k.append(x) or x, id)
-        with hooks:
-            attention(*inputs)
-        assert sum(x.numel() for x in kept) == 9 * 3 + 9 * 3 + 9 * 2 + 9 * 2 + 9
+# Tiles
 
 
 def test_causal_attention_skips_the_tiles_above_the_diagonal() -> None:
@@ -245,7 +158,7 @@ def test_causal_attention_skips_the_tiles_above_the_diagonal() -> None:
     def note(tile: Tile) -> None:
         seen.append((tile.row, tile.column))
 
-    out, _ = TiledAttention.apply(*inputs, None, True, None, (2, 2), note)
+    out, _ = TiledAttention.apply(*inputs, None, True, None, 0.0, 0, (2, 2), note)
 
     assert seen == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
     seen.clear()
@@ -255,24 +168,24 @@ def test_causal_attention_skips_the_tiles_above_the_diagonal() -> None:
 
 def test_the_running_sum_is_what_one_pass_over_all_keys_gives() -> None:
     q, k, v = qkv(2, 6, lead=())
-    tiles: list[Tile] = []
-    TiledAttention.apply(q, k, v, None, False, None, (2, 2), tiles.append)
-    s = q @ k.mT / math.sqrt(3)
+    s = (q @ k.mT / math.sqrt(3)).detach()
 
-    for tile in tiles:
+    def compare(tile: Tile) -> None:
         so_far = s[:, : 2 * tile.column + 2]
         highest = so_far.amax(-1, keepdim=True)
         weights = torch.exp(so_far - highest)
-        torch.testing.assert_close(tile.live["max"], highest)
-        torch.testing.assert_close(tile.live["sum"], weights.sum(-1, keepdim=True))
-        torch.testing.assert_close(tile.live["out"], weights @ v[: so_far.shape[1]])
+        torch.testing.assert_close(tile.live["max"][0], highest)
+        torch.testing.assert_close(tile.live["sum"][0], weights.sum(-1, keepdim=True))
+        torch.testing.assert_close(tile.live["out"][0], weights @ v.detach()[: so_far.shape[1]])
+
+    TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (2, 2), compare)
 
 
 def test_nothing_outlives_the_call() -> None:
     tiles: list[weakref.ref[Tensor]] = []
     inputs = qkv()
     observer = lambda tile: tiles.extend(weakref.ref(x) for x in tile.live.values())  # noqa: E731
-    out, _ = TiledAttention.apply(*inputs, None, False, None, (2, 2), observer)
+    out, _ = TiledAttention.apply(*inputs, None, False, None, 0.0, 0, (2, 2), observer)
     out.sum().backward()
     del out
     gc.collect()
@@ -287,10 +200,16 @@ def test_nothing_outlives_the_call() -> None:
 @pytest.mark.parametrize(
     ("shapes", "says"),
     [
-        (((2, 3), (4, 3), (5, 2)), "attention needs q"),
-        (((2, 3), (4, 2), (4, 2)), "attention needs q"),
-        (((2, 3), (0, 3), (0, 2)), "attention needs q"),
-        (((2, 2, 3), (4, 3), (4, 2)), "the same leading axes"),
+        (((2, 3), (4, 3), (5, 2)), "every key needs one value"),
+        (
+            ((2, 3), (4, 2), (4, 2)),
+            r"needs q \(N, E\) and k \(M, E\), E > 0, got q \(2, 3\)",
+        ),
+        (((2, 0), (4, 0), (4, 2)), "E > 0"),
+        (((3,), (4, 3), (4, 2)), "attention needs q"),
+        (((2, 2, 3), (4, 3), (4, 2)), "q needs the leading axes of k and v"),
+        (((5, 2, 3), (2, 4, 3), (2, 4, 2)), "or a multiple of their heads"),
+        (((2, 5, 2, 3), (3, 5, 4, 3), (3, 5, 4, 2)), "q needs the leading axes of k and v"),
     ],
 )
 @WAYS
@@ -299,11 +218,28 @@ def test_what_does_not_fit_is_refused(attention: Attention, shapes: Any, says: s
         attention(*tensors(*shapes))
 
 
-def test_masks_and_blocks_are_checked() -> None:
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [
+        (
+            (torch.ones(3, 5, 7, dtype=torch.bool),),
+            r"broadcast to \(2, 5, 7\), got \(3, 5, 7\)",
+        ),
+        ((torch.ones(5, 7, dtype=torch.int),), "a mask is boolean .True = attend. or floating"),
+        ((None, False, None, 1.0, 0), "dropout_p is a probability from 0 to below 1, got 1.0"),
+    ],
+)
+@WAYS
+def test_masks_and_dropout_are_checked(attention: Attention, rest: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        attention(*qkv(), *rest)
+
+
+def test_blocks_and_dtypes_are_checked() -> None:
     q, k, v = qkv()
-    with pytest.raises(ValueError, match=r"a mask must broadcast to \(2, 5, 7\), got \(3, 5, 7\)"):
-        whole(q, k, v, torch.ones(3, 5, 7, dtype=torch.bool))
-    with pytest.raises(ValueError, match="TiledAttention needs a boolean mask"):
-        tiled(q, k, v, torch.zeros(5, 7))
     with pytest.raises(ValueError, match="at least one query and one key"):
         tiled(q, k, v, block=(0, 2))
+    with pytest.raises(ValueError, match=r"one real floating dtype and one device, got q torch\.f"):
+        whole(q, k.float(), v)
+    with pytest.raises(ValueError, match="one real floating dtype"):
+        whole(q.long(), k.long(), v.long())

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from autograd_course.functions.tiled_attention import TiledAttention
+from autograd_course.functions.attention import TiledAttention
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.tiles.story import at, most_telling, story
 from autograd_course.visualize.tiles.trace import TileTrace, dot

@@ -1,6 +1,6 @@
 """Reference Functions, and callables built on them: correct, twice differentiable."""
 
-from autograd_course.functions.attention import ScaledDotProductAttention
+from autograd_course.functions.attention import ScaledDotProductAttention, TiledAttention
 from autograd_course.functions.checkpoint import Checkpoint, checkpoint
 from autograd_course.functions.clipped_relu import ClippedReLU
 from autograd_course.functions.clipped_ste import ClippedSTE
@@ -34,7 +34,6 @@ from autograd_course.functions.sort import Sort
 from autograd_course.functions.square import Square
 from autograd_course.functions.standardize import Standardize
 from autograd_course.functions.swish import LearnedSwish, Swish
-from autograd_course.functions.tiled_attention import TiledAttention
 from autograd_course.functions.weighted_sum import WeightedSum
 
 __all__ = [

@@ -42,11 +42,16 @@ class Sampled(Exercise):
 
     ``reference`` has the arguments of what is asked for. ``samplers`` draw the inputs: each is
     ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), named by its
-    key, the plainest first.
+    key, the plainest first. ``suspects`` are mistakes that people make, each a callable with the
+    arguments of the reference: an answer that gives what one of them gives is told its key, a
+    sentence. ``seconds`` is the time that judging one sample, or a trial, may take; ``None`` is the
+    grader's usual limit.
     """
 
     reference: Callable[..., Any]
     samplers: Mapping[str, Sampler]
+    suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    seconds: float | None = None
 
     def samples(self) -> dict[str, tuple[Any, ...]]:
         """Draw the inputs of every sampler: the same ones each time, whatever the random state."""
@@ -71,7 +76,8 @@ class FunctionExercise(Sampled):
     The values of ``reference`` and its own autograd are the truth; of a straight-through estimator
     the autograd of ``surrogate``, a callable with the same arguments, is. ``intentional`` names
     rules that are by design, ``asked`` rules whose finding fails the answer even where its severity
-    is only a warning. ``double_backward`` asks for right second derivatives too. ``checks`` look,
+    is only a warning. ``double_backward`` asks for right second derivatives too.
+    ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
     once the gradients are right, for what only this exercise asks: each is
     ``(Function, inputs) -> Finding | None``.
     """
@@ -80,6 +86,7 @@ class FunctionExercise(Sampled):
     intentional: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     double_backward: bool | None = None
+    gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
 
     @property
@@ -94,14 +101,12 @@ class RoutineExercise(Sampled):
 
     Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``trials`` are
     experiments with it, run once the results are right: each is ``routine -> Verdict | None``.
-    An exercise with trials only has no samplers. ``seconds`` is the time that each call or trial
-    may take; ``None`` is the grader's usual limit.
+    An exercise with trials only has no samplers.
     """
 
     trials: tuple[Trial, ...] = ()
     rtol: float = 1e-7
     atol: float = 1e-9
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

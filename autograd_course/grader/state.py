@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 SCHEMA = 1
-_KNOWN = ("schema", "exercises", "questions")
+_KNOWN = ("schema", "exercises", "questions", "measurements")
+_RUNS = 50  # of one measurement; the oldest go
 _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
@@ -46,14 +47,24 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """What one run of something took."""
+
+    milliseconds: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
 class State:
     """All exercises that were touched, by id, and all questions, by lesson and id: ``01/vjp``.
 
+    ``measurements`` are the runs of what was measured, by its name, the latest last.
     ``unknown`` is what else the file holds, of a version that knows more; it is kept as it is.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
     questions: Mapping[str, Answered] = field(default_factory=dict)
+    measurements: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict)
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, exercise_id: str) -> Record:
@@ -96,6 +107,11 @@ class State:
         new = Answered(chosen, text, old.right or right, right, old.attempts + 1)
         return replace(self, questions={**self.questions, f"{lesson}/{question_id}": new})
 
+    def measured(self, name: str, run: Measurement) -> State:
+        """Return the state after one more run of something; of many, the latest are kept."""
+        runs = (*self.measurements.get(name, ()), run)[-_RUNS:]
+        return replace(self, measurements={**self.measurements, name: runs})
+
     def _with(self, exercise_id: str, record: Record) -> State:
         return replace(self, exercises={**self.exercises, exercise_id: record})
 
@@ -103,7 +119,9 @@ class State:
         """Return JSON-compatible data, with its schema version."""
         exercises = {k: asdict(v) for k, v in self.exercises.items()}
         questions = {k: asdict(v) for k, v in self.questions.items()}
-        kept = {"questions": questions} if questions else {}
+        measured = {k: [asdict(run) for run in v] for k, v in self.measurements.items()}
+        later = {"questions": questions, "measurements": measured}
+        kept = {name: held for name, held in later.items() if held}
         return {**self.unknown, "schema": SCHEMA, "exercises": exercises, **kept}
 
     @classmethod
@@ -117,6 +135,7 @@ class State:
             return cls(
                 {str(k): _record(v) for k, v in data["exercises"].items()},
                 {str(k): _answered(v) for k, v in data.get("questions", {}).items()},
+                {str(k): _measured(v) for k, v in data.get("measurements", {}).items()},
                 {k: v for k, v in data.items() if k not in _KNOWN},
             )
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -141,3 +160,10 @@ def _answered(data: Any) -> Answered:
     if not isinstance(answered.attempts, int):
         raise ValueError("a count is not a number")
     return answered
+
+
+def _measured(data: Any) -> tuple[Measurement, ...]:
+    runs = tuple(Measurement(**run) for run in data)
+    if not all(isinstance(n, int | float) for r in runs for n in (r.milliseconds, r.peak_bytes)):
+        raise ValueError("a measurement is not a number")
+    return runs

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from autograd_course.doctor.running.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of forward: where is an axis lost, or kept, or added?"
@@ -41,6 +43,19 @@ def difference(
         if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
             return found
     return None
+
+
+def recognized(
+    actual: tuple[Any, ...], suspects: Mapping[str, Callable[..., Any]], inputs: tuple[Any, ...]
+) -> str:
+    """Return the sentence on the first suspect that gives these very results, or nothing.
+
+    A suspect whose own results are wrong by a nan or an infinity is recognized by it.
+    """
+    for sentence, suspect in suspects.items():
+        if difference(actual, as_tuple(suspect(*inputs))) is None:
+            return sentence
+    return ""
 
 
 def _tensor(value: Any) -> Any:

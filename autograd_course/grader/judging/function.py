@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 from torch.autograd import Function
 
-from autograd_course.doctor import DoctorError, diagnose
+from autograd_course.doctor import DoctorError, Finding, diagnose
 from autograd_course.doctor.running.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.limits import Samples, first_fault
-from autograd_course.grader.judging.passes import backward_problem, forward_problem
+from autograd_course.grader.judging.differing import difference
+from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
+from autograd_course.grader.judging.passes import backward_problem, forward_problem, passed_back
 from autograd_course.grader.judging.submission import signature_problem, submission_problem
 from autograd_course.grader.verdict import Verdict, fault, unfinished
 
@@ -29,7 +31,9 @@ def _judged_class(exercise: FunctionExercise, answer: type[Function]) -> Verdict
         first_fault(samples, lambda inputs: signature_problem(exercise, answer, inputs))
         or _run(exercise, answer, samples)
         or _diagnosed(exercise, answer, samples)
-        or first_fault(plainest, lambda inputs: _checked(exercise, answer, inputs))
+        or first_fault(
+            plainest, lambda inputs: _checked(exercise, answer, inputs), seconds_for(exercise)
+        )
         or Verdict("passed", _told_checked(exercise))
     )
 
@@ -59,7 +63,8 @@ def _explained(
 def _diagnosed(
     exercise: FunctionExercise, answer: type[Function], samples: Samples
 ) -> Verdict | None:
-    return first_fault(samples, lambda inputs: _examined(exercise, answer, inputs))
+    seconds = seconds_for(exercise)
+    return first_fault(samples, lambda inputs: _examined(exercise, answer, inputs), seconds)
 
 
 def _examined(
@@ -74,7 +79,19 @@ def _examined(
         double_backward=exercise.double_backward,
     )
     faults = (f for f in diagnosis.findings if f.severity == "error" or f.rule in exercise.asked)
-    return fault(next(faults, None))
+    found = next(faults, None)
+    return fault(found and _recognized(exercise, answer, inputs, found))
+
+
+def _recognized(
+    exercise: FunctionExercise, answer: type[Function], inputs: tuple[Any, ...], found: Finding
+) -> Finding:
+    """Return the finding, with the hint of the suspect whose gradients the answer has."""
+    gradients = passed_back(answer.apply, inputs) if exercise.gradient_suspects else ()
+    for sentence, suspect in exercise.gradient_suspects.items():
+        if gradients and difference(gradients, passed_back(suspect, inputs)) is None:
+            return replace(found, hint=sentence)
+    return found
 
 
 def _checked(

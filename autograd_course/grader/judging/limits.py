@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autograd_course.doctor.running.time_limit import limit_in_seconds, time_limit
-from autograd_course.grader.exercise import Exercise, RoutineExercise
+from autograd_course.grader.exercise import Exercise, Sampled
 from autograd_course.grader.verdict import Verdict
 
 Samples = Mapping[str, tuple[Any, ...]]
@@ -30,5 +30,5 @@ def seconds_for(exercise: Exercise) -> float:
     What takes long by its nature may take longer, but never longer than a limit of 0 seconds says.
     """
     usual = limit_in_seconds()
-    own = exercise.seconds if isinstance(exercise, RoutineExercise) else None
+    own = exercise.seconds if isinstance(exercise, Sampled) else None
     return max(usual, own) if usual and own else usual

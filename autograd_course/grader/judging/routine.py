@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 from autograd_course.doctor.running.calls import as_tuple, prepare
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.judging.differing import difference
+from autograd_course.grader.judging.differing import difference, recognized
 from autograd_course.grader.judging.limits import first_fault, seconds_for
 from autograd_course.grader.raised import is_unfinished, told
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
@@ -66,7 +66,10 @@ def _called(exercise: RoutineExercise, answer: Routine, inputs: tuple[Any, ...])
         return _raised(error, answer)
     expected = as_tuple(exercise.reference(*_copied(inputs)))
     found = difference(results, expected, "the result", exercise.rtol, exercise.atol)
-    return wrong(f"{found.message}{_at(found.evidence)}") if found else None
+    if found is None:
+        return None
+    known = recognized(results, exercise.suspects, _copied(inputs))
+    return wrong(f"{found.message}{_at(found.evidence)} {known}".rstrip())
 
 
 def _at(evidence: Mapping[str, Any]) -> str:

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.world.guard import undisturbed
-from autograd_course.functions.attention import ScaledDotProductAttention
-from autograd_course.functions.attention_tiles import Tile
-from autograd_course.functions.tiled_attention import TiledAttention
+from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.tiles.trace import Held, Matrix, Place, TileTrace, Visit
 
@@ -78,7 +76,7 @@ def _watched(
     leaves = inputs.leaves()
     call: Any = TiledAttention.apply
     out, lse = call(
-        *leaves, inputs.mask, causal, None, block, lambda tile: visits.append(_visit(tile))
+        *leaves, inputs.mask, causal, None, 0.0, 0, block, lambda t: visits.append(_visit(t))
     )
     turn = len(visits)
     gradients = torch.autograd.grad(out.sum(), leaves)
@@ -93,7 +91,8 @@ def _by_full_attention(inputs: Inputs, causal: bool) -> tuple[Tensor, ...]:
 
 
 def _visit(tile: Tile) -> Visit:
-    held = {name: Held(_matrix(x), x.numel() * x.element_size()) for name, x in tile.live.items()}
+    live = {name: x[0] for name, x in tile.live.items()}  # of the only head
+    held = {name: Held(_matrix(x), x.numel() * x.element_size()) for name, x in live.items()}
     return Visit(tile.row, tile.column, held)
 
 

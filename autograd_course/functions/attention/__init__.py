@@ -1,0 +1,17 @@
+"""Attention: whole, by tiles, and on a GPU in one kernel; once and twice differentiable."""
+
+from autograd_course.functions.attention.calls import attention, tiled_attention
+from autograd_course.functions.attention.dropout import dropped
+from autograd_course.functions.attention.tiled import TiledAttention
+from autograd_course.functions.attention.tiles import Observer, Tile
+from autograd_course.functions.attention.whole import ScaledDotProductAttention
+
+__all__ = [
+    "Observer",
+    "ScaledDotProductAttention",
+    "Tile",
+    "TiledAttention",
+    "attention",
+    "dropped",
+    "tiled_attention",
+]

@@ -1,0 +1,56 @@
+"""Dropout that need not be remembered: which weights go is a function of a seed and their place."""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Word = TypeVar("Word", int, Tensor)
+WORD = 0xFFFFFFFF
+FIRST, SECOND = 0x21F0AAAD, 0x735A2D97
+
+
+def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tensor:
+    """Return which attention weights dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
+
+    ``rows`` is ``(..., n)``, the weights' row numbers (``head · N + query``), ``columns`` ``(m,)``,
+    the numbers of their keys, both int64; the result is boolean, ``(..., n, m)``. An entry depends
+    on nothing but its own row, its own column and the seed: a tile can be made alone, in any order,
+    on any device, and again in backward, which so keeps no mask. What stays is multiplied by
+    ``1 / (1 - p)``.
+
+    Rows and columns are mixed alone, and one more round mixes each pair: that is all that is done
+    for every element. Sources: Salmon et al. 2011 (random numbers by counter), the search for good
+    integer hashes "hash-prospector" (the constants).
+    """
+    pairs = row_words(rows, seed)[..., None] ^ column_words(columns, seed)
+    pairs.mul_(FIRST)
+    pairs.bitwise_xor_((pairs >> 15).bitwise_and_(0x1FFFF))  # a logical shift: >> keeps the sign
+    return pairs.mul_(SECOND) < threshold(dropout_p)
+
+
+def threshold(dropout_p: float) -> int:
+    """Return the word under which a weight is dropped, as a signed number of 32 bits."""
+    return min(int(dropout_p * 2**32), WORD) - 2**31
+
+
+def row_words(rows: Tensor, seed: int) -> Tensor:
+    """Return a random word of 32 bits for each row number."""
+    return _words(rows, _mixed(seed & WORD) ^ _mixed(seed >> 32 & WORD))
+
+
+def column_words(columns: Tensor, seed: int) -> Tensor:
+    """Return a random word of 32 bits for each column number; others than the rows' words."""
+    return _words(columns, _mixed(~seed & WORD) + _mixed(seed >> 32 & WORD))
+
+
+def _words(numbers: Tensor, key: int) -> Tensor:
+    words = _mixed(_mixed((numbers & WORD) ^ (key & WORD)) ^ (numbers >> 32 & WORD))
+    return (words - ((words >> 31) << 32)).to(torch.int32)
+
+
+def _mixed(word: Word) -> Word:
+    """Scramble words of 32 bits that lie in 64, so that no product overflows."""
+    word = (word ^ (word >> 16)) * FIRST & WORD
+    word = (word ^ (word >> 15)) * SECOND & WORD
+    return word ^ (word >> 15)

@@ -1,0 +1,152 @@
+"""Tiled attention on a GPU: one kernel forward, two backward."""
+
+import importlib.util
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.functions.attention.arguments import How, fitting, how
+from autograd_course.functions.attention.dropout import column_words, row_words, threshold
+from autograd_course.functions.attention.tiled_backward import TiledAttentionBackward
+from autograd_course.functions.attention.tiles import Grid
+
+BYTES = 8192  # of a block of rows; a GPU older than Ampere has room for half of it
+WIDEST = 128  # features, with which a block has still the 16 rows that a product needs
+
+
+def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
+    """Whether the kernels serve this call: a CUDA GPU, triton, at most 32 bits, no mask."""
+    return (
+        q.is_cuda
+        and mask is None
+        and q.dtype != torch.float64
+        and max(q.shape[-1], v.shape[-1]) <= WIDEST
+        and min(q.numel(), v.numel()) > 0
+        and importlib.util.find_spec("triton") is not None
+    )
+
+
+class TritonAttention(torch.autograd.Function):
+    """:class:`TiledAttention` without mask and observer, in kernels where a GPU takes the tiles.
+
+    Equations, shapes, masked rows, dropout's pattern and both outputs are the same; float16,
+    bfloat16 and float32 (products in full float32, not TF32). Each block of rows has its own
+    program, so that no sum depends on the order in which they run: two runs are bit for bit the
+    same.
+
+    Twice differentiable: asked for a graph, backward is :class:`TiledAttentionBackward`.
+
+    Errors are those of ``TiledAttention``; a tensor that is not on a GPU is refused by triton,
+    unless it interprets (``TRITON_INTERPRET=1``), which is how the tests run it. Sources: Dao 2023
+    (FlashAttention-2), Tillet et al. 2019 (Triton).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        causal: bool = False,
+        scale: float | None = None,
+        dropout_p: float = 0.0,
+        seed: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``O`` and the log-sum-exp of each row, saving both with the inputs."""
+        from autograd_course.functions.attention.triton_kernels import forward_kernel
+
+        fitting(q, k, v, None)
+        ctx.how = how(q, causal, scale, dropout_p, seed)
+        launch = Launch(q, k, v, ctx.how)
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
+        lse = q.new_empty(q.shape[:-1], dtype=torch.float32)
+        forward_kernel[launch.by_rows](
+            *launch.inputs, out, lse, *launch.words, *launch.sizes, launch.below, ctx.how.kept,
+            **launch.options,
+        )  # fmt: skip
+        ctx.save_for_backward(q, k, v, None, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of ``q``, ``k`` and ``v``."""
+        needs = (*ctx.needs_input_grad[:3], False)
+        if torch.is_grad_enabled():
+            call: Any = TiledAttentionBackward.apply
+            found = call(*ctx.saved_tensors, grad_out, grad_lse, ctx.how, needs)[:3]
+        else:
+            found = _by_kernels(ctx.saved_tensors, grad_out, grad_lse, ctx.how, needs)
+        return *found, *([None] * (len(ctx.needs_input_grad) - 3))
+
+
+def _by_kernels(
+    saved: Any, grad_out: Tensor, grad_lse: Tensor, how: How, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    from autograd_course.functions.attention.triton_kernels import (
+        backward_keys_kernel,
+        backward_rows_kernel,
+    )
+
+    q, k, v, _, out, lse = saved
+    launch = Launch(q, k, v, how)
+    grad = grad_out.float()
+    delta = ((grad * out).sum(-1) - grad_lse).contiguous()
+    given = *launch.inputs, (how.kept * grad).to(q.dtype).contiguous(), lse, delta, *launch.words
+    to_q, to_k, to_v = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    if needs[0]:
+        backward_rows_kernel[launch.by_rows](
+            *given, to_q, *launch.sizes, launch.below, **launch.options
+        )
+    if needs[1] or needs[2]:
+        backward_keys_kernel[launch.by_keys](
+            *given, to_k, to_v, *launch.sizes, launch.below, **launch.options
+        )
+    pairs = zip((to_q, to_k, to_v), needs, strict=False)
+    return tuple(grad if needed else None for grad, needed in pairs)
+
+
+class Launch:
+    """What every kernel of a call is started with."""
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, how: How) -> None:
+        grid = Grid(q, k, None, how)
+        (heads, members), n, m = grid.lead, grid.places.n, grid.places.m
+        e, f = q.shape[-1], v.shape[-1]
+        block = rows_of_block(q.element_size() * max(_power(e), _power(f)), _roomy(q.device))
+        self.inputs = tuple(x.contiguous() for x in (q, k, v))
+        self.sizes = n, m, e, f, members, how.scale
+        self.by_rows = -(-n // block), heads * members
+        self.by_keys = -(-m // block), heads
+        self.below = threshold(how.dropout_p)
+        self.words = _words(heads * members * n, m, how, q)
+        self.options = {
+            "ROWS": block,
+            "KEYS": block,
+            "WIDE": _power(e),
+            "DEEP": _power(f),
+            "CAUSAL": how.causal,
+            "DROPOUT": how.dropout_p > 0,
+            "num_stages": 1,
+        }
+
+
+def rows_of_block(row_bytes: int, roomy: bool) -> int:
+    """Return how many rows and keys a tile has, so that a kernel's tiles fit into fast memory."""
+    return max(16, min(64, (BYTES if roomy else BYTES // 2) // row_bytes))
+
+
+def _roomy(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _power(size: int) -> int:
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def _words(rows: int, columns: int, how: How, like: Tensor) -> tuple[Tensor, Tensor]:
+    if not how.dropout_p:
+        nothing = torch.empty(1, dtype=torch.int32, device=like.device)
+        return nothing, nothing
+    numbers = torch.arange(max(rows, columns), device=like.device)
+    return row_words(numbers[:rows], how.seed), column_words(numbers[:columns], how.seed)

@@ -1,0 +1,152 @@
+"""Scaled dot-product attention that keeps its result and one number a row, not its weights."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.functions.attention.arguments import (
+    How,
+    finite,
+    fitting,
+    groups,
+    how,
+    normalized,
+    wide,
+)
+from autograd_course.functions.attention.dropout import dropped
+
+Grads = tuple[Tensor | None, ...]
+
+
+class ScaledDotProductAttention(torch.autograd.Function):
+    """Mix the values of all keys for every query.
+
+    Forward: scores ``S = scale · Q Kᵀ``, ``-∞`` where masked; ``L = log Σ exp S`` by rows;
+    weights ``P = exp(S - L)``; outputs ``O = P V`` and ``L``. Backward, with ``dO = ∂L/∂O``,
+    ``dL`` what arrives for the log-sum-exp, and ``P`` rebuilt from ``L``:
+
+    ``dV = Pᵀ dO``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D + dL)`` where ``D = rowsum(dO ∘ O)``,
+    ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``.
+
+    ``D`` is the softmax Jacobian's ``rowsum(P ∘ dP)``: ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. So backward
+    needs ``Q``, ``K``, ``V``, ``O`` and ``L``, and nothing of the size of ``S`` is kept for it.
+
+    With dropout, a pattern ``Z`` (:func:`dropped`: made again in backward, from ``seed``) and
+    ``Z' = Z / (1 - p)``: ``O = (P ∘ Z') V``, ``dV = (P ∘ Z')ᵀ dO``, ``dP = Z' ∘ dO Vᵀ``. ``D`` is
+    ``rowsum(dO ∘ O)`` as before, which is ``rowsum(P ∘ dP)`` still; ``L`` knows nothing of it.
+
+    Shapes: ``q`` is ``(..., H, N, E)``, ``k`` ``(..., G, M, E)``, ``v`` ``(..., G, M, F)``, where
+    ``H`` is a multiple of ``G`` (grouped queries: head ``h`` reads the keys of head ``h // (H/G)``,
+    whose gradient is the sum over its group); or two axes only. The outputs are ``(..., H, N, F)``
+    and ``(..., H, N)``. ``mask`` broadcasts to ``(..., H, N, M)``: boolean, True where a key takes
+    part, or added to the scores, and then it has a gradient. ``causal`` lets query ``i`` see the
+    keys up to ``i``. ``scale`` is ``1/√E`` if not given. Real floating dtypes, one for all; 16 bits
+    are computed, and their ``L`` returned, in float32. A gradient is computed only for an input
+    that asks for one.
+
+    A query that sees no key has weights, output and gradients of 0, and ``L = -∞``, as in
+    ``torch.nn.functional.scaled_dot_product_attention``. Twice differentiable: ``L`` is an output,
+    and a saved *output* carries its own graph; as a saved intermediate it would be a constant, and
+    the second derivative wrong without a word.
+
+    Raises ``ValueError`` if shapes or dtypes do not fit. Sources: Vaswani et al. 2017 (the
+    formula), Rabe and Staats 2021, Dao et al. 2022 (backward from ``O`` and ``L``), Ainslie et al.
+    2023 (grouped queries).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        scale: float | None = None,
+        dropout_p: float = 0.0,
+        seed: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``O`` and the log-sum-exp of each row, saving both with the inputs."""
+        fitting(q, k, v, mask)
+        ctx.how = how(q, causal, scale, dropout_p, seed)
+        s = scores(q, k, mask, ctx.how)
+        highest = finite(row_max(s))  # no exponent is above 0: nothing overflows
+        weights = torch.exp(s - highest)
+        total = weights.sum(-1, keepdim=True)
+        factor = pattern(weights, ctx.how)
+        mixed = (weights if factor is None else weights * factor) @ spread(q, k, v)
+        out, lse = normalized(mixed, total).to(q.dtype), (highest + total.log()).squeeze(-1)
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> Grads:
+        """Return the gradients of ``q``, ``k``, ``v`` and an additive ``mask``."""
+        arrived = grad_out, grad_lse
+        found = gradients(ctx.saved_tensors, arrived, ctx.how, ctx.needs_input_grad[:4])
+        return *found, *([None] * (len(ctx.needs_input_grad) - 4))
+
+
+def gradients(
+    saved: Sequence[Any], arrived: Sequence[Tensor], how: How, needs: Sequence[bool]
+) -> Grads:
+    """Return the gradients of q, k, v and mask that are needed, by operations autograd knows.
+
+    ``saved`` are q, k, v, mask, ``O`` and ``L``; ``dO`` and ``dL`` have ``arrived``.
+    """
+    (q, k, v, mask, out, lse), (grad_out, grad_lse) = saved, arrived
+    grad = grad_out.to(lse.dtype)
+    weights = torch.exp(scores(q, k, mask, how) - finite(lse)[..., None])
+    grad_weights, kept = grad @ spread(q, k, v).mT, weights
+    if (factor := pattern(weights, how)) is not None:
+        grad_weights, kept = factor * grad_weights, factor * weights
+    delta = (grad * out).sum(-1) - grad_lse
+    grad_scores = weights * (grad_weights - delta[..., None])
+    return (
+        (how.scale * grad_scores @ spread(q, k, k)).to(q.dtype) if needs[0] else None,
+        gathered(how.scale * grad_scores.mT @ q.to(lse.dtype), k) if needs[1] else None,
+        gathered(kept.mT @ grad, v) if needs[2] else None,
+        None if mask is None or not needs[3] else grad_scores.sum_to_size(mask.shape).to(mask),
+    )
+
+
+def scores(q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> Tensor:
+    """Return ``scale · Q Kᵀ``, with ``-∞`` where ``mask`` is False or above the diagonal."""
+    s = (how.scale * q.to(wide(q.dtype))) @ spread(q, k, k).mT
+    if how.causal:
+        seen = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril()
+        s = s.masked_fill(~seen, -math.inf)
+    if mask is None:
+        return s
+    return s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask.to(s.dtype)
+
+
+def row_max(s: Tensor) -> Tensor:
+    """Return each row's largest score, ``-∞`` if there are no keys."""
+    return s.amax(-1, keepdim=True) if s.shape[-1] else s.new_full((*s.shape[:-1], 1), -math.inf)
+
+
+def pattern(weights: Tensor, how: How) -> Tensor | None:
+    """Return ``Z' = Z / (1 - p)``, 0 where a weight is dropped, or None without dropout."""
+    if not how.dropout_p:
+        return None
+    *lead, n, m = weights.shape
+    rows = torch.arange(math.prod(lead) * n, device=weights.device).view(*lead, n)
+    gone = dropped(rows, torch.arange(m, device=weights.device), how.dropout_p, how.seed)
+    return how.kept * (~gone).to(weights.dtype)
+
+
+def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
+    """Return keys or values ``x`` once for each head of ``q``, in the dtype to compute in."""
+    x = x.to(wide(x.dtype))
+    return x if groups(q, k) == 1 else x.repeat_interleave(groups(q, k), -3)
+
+
+def gathered(grad: Tensor, k: Tensor) -> Tensor:
+    """Return the gradient of shared keys: the sum over the heads that read them."""
+    if grad.dim() > 2 and grad.shape[-3] != k.shape[-3]:
+        grad = grad.unflatten(-3, (k.shape[-3], -1)).sum(-3)
+    return grad.to(k.dtype)

@@ -1,0 +1,84 @@
+"""How large the largest tensor is that an answer ever makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.doctor import Finding
+from autograd_course.doctor.running.operations import tensors_in
+from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.exercise import Check
+from autograd_course.measure.dispatch import Watching
+
+
+class Largest(Watching):
+    """A block in which the largest tensor is remembered that an operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes, self.operation = 0, ""
+        self.shape: tuple[int, ...] = ()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation and measure the memory of what it returns."""
+        result = func(*args, **(kwargs or {}))
+        for tensor in tensors_in([result]):
+            size = tensor.untyped_storage().nbytes()
+            if size > self.bytes:
+                self.bytes, self.shape = size, tuple(tensor.shape)
+                self.operation = func.overloadpacket.__name__
+        return result
+
+
+def makes_at_most(budget: Callable[..., int], told: str) -> Check:
+    """Return a check that no tensor with more bytes than a budget is made, in either pass.
+
+    ``budget`` takes forward's arguments and returns bytes; ``told`` says in words what it allows.
+    A view counts as much as the memory that it looks at.
+    """
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        allowed = budget(*inputs)
+        with Largest() as forward:
+            _, outputs = applied(function, inputs)
+        with Largest() as backward:
+            torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+        for where, seen in (("forward", forward), ("backward", backward)):
+            if seen.bytes > allowed:
+                return _too_large(where, seen, allowed, told)
+        return None
+
+    return check
+
+
+def on(inputs: Callable[[], tuple[Any, ...]], *checks: Check) -> Check:
+    """Return a check that makes others on inputs of its own, such as longer ones."""
+
+    def check(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
+        given = inputs()
+        return next(filter(None, (each(function, given) for each in checks)), None)
+
+    return check
+
+
+def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:
+    return found(
+        "oversaved",
+        f"{where} makes a tensor of shape {seen.shape}, {seen.bytes:,} bytes; this exercise allows "
+        f"{allowed:,}: {told}.",
+        {"shape": seen.shape, "bytes": seen.bytes, "budget": allowed, "operation": seen.operation},
+        f"The operation {seen.operation} of {where} makes it. Which part of it is needed at a "
+        "time?",
+    )
+
+
+def elements(*tensors: Any) -> int:
+    """Return how many elements tensors have together; what is no tensor counts nothing."""
+    return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor))

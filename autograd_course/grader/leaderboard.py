@@ -1,0 +1,137 @@
+"""``leaderboard``: what attention costs on this machine, now and in earlier runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn.functional import scaled_dot_product_attention
+
+from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.grader.state import Measurement, State
+from autograd_course.grader.store import update
+from autograd_course.measure import peak_bytes
+
+BUILT_IN = "PyTorch's own"
+_CELL = "text-align: right; padding: 1px 16px 1px 0; background: none"
+HEADINGS = ("", "time", "peak memory", "best time so far", "runs")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entrant: what it took now, ``None`` where it raised, and every run so far."""
+
+    name: str
+    now: Measurement | None
+    history: tuple[Measurement, ...]
+    why: str = ""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as text."""
+        if self.now is None:
+            return self.name, self.why, "", "", ""
+        best = min(run.milliseconds for run in self.history)
+        peak = self.now.peak_bytes / 2**20
+        times = f"{self.now.milliseconds:.1f} ms", f"{peak:.1f} MiB", f"{best:.1f} ms"
+        return self.name, *times, str(len(self.history))
+
+
+@dataclass(frozen=True, repr=False)
+class Leaderboard:
+    """Rows in the order of their peak memory; text when printed, a table in a notebook."""
+
+    title: str
+    rows: tuple[Row, ...]
+    note: str = ""
+
+    def __repr__(self) -> str:
+        cells = [HEADINGS, *(row.cells for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+            for line in cells
+        ]
+        return "\n".join(filter(None, [self.title, *lines, self.note]))
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            "<tr>" + "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in line) + "</tr>"
+            for line in (HEADINGS, *(row.cells for row in self.rows))
+        )
+        return (
+            f"<div>{escape(self.title)}</div>"
+            f'<table style="margin: 2px 0; border-collapse: collapse">{lines}</table>'
+            f"<div>{escape(self.note)}</div>"
+        )
+
+
+def leaderboard(
+    entrants: Mapping[str, Any], *, heads: int = 2, length: int = 1024, width: int = 32
+) -> Leaderboard:
+    """Measure forward and backward of each entrant and of PyTorch's own attention.
+
+    An entrant is a Function or a callable of ``q, k, v``: ``(1, heads, length, width)``, float32,
+    on the GPU if there is one; of several outputs the first counts. One that raises is listed with
+    its reason. Time is the best of three; memory the peak of what tensors take beside the inputs.
+    Each run is kept in the progress file, under the entrant's name, the sizes and the device.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    setting = f"{heads}×{length}×{width} {device}"
+    rng = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(1, heads, length, width, generator=rng).to(device) for _ in range(3)]
+    found = {
+        name: _measured(call, inputs)
+        for name, call in {BUILT_IN: scaled_dot_product_attention, **entrants}.items()
+    }
+    kept = update(lambda state: _with(state, setting, found))
+    rows = [_row(name, one, kept.state, setting) for name, one in found.items()]
+    rows.sort(key=lambda row: row.now.peak_bytes if row.now else float("inf"))
+    title = f"{heads} heads, {length:,} queries and keys, width {width}, on {device}"
+    return Leaderboard(title, tuple(rows), kept.note)
+
+
+def _with(state: State, setting: str, found: Mapping[str, Measurement | str]) -> State:
+    for name, one in found.items():
+        if isinstance(one, Measurement):
+            state = state.measured(f"attention {setting}/{name}", one)
+    return state
+
+
+def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row:
+    if isinstance(found, str):
+        return Row(name, None, (), found)
+    return Row(name, found, state.measurements[f"attention {setting}/{name}"])
+
+
+def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
+    """Return what a forward and a backward take, or in words why there is no number."""
+    is_function = isinstance(entrant, type) and issubclass(entrant, Function)
+    call = entrant.apply if is_function else entrant
+    try:
+        peak = peak_bytes(lambda *qkv: as_tuple(call(*qkv))[0], *inputs)
+        return Measurement(min(_timed(call, inputs) for _ in range(3)), peak)
+    except NotImplementedError:
+        return "not written yet"
+    except Exception as error:
+        return f"raises {type(error).__name__}"
+
+
+def _timed(call: Callable[..., Any], inputs: list[Tensor]) -> float:
+    start = time.perf_counter()
+    _pass(call, inputs)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return round(1000 * (time.perf_counter() - start), 3)
+
+
+def _pass(call: Callable[..., Any], inputs: list[Tensor]) -> None:
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = as_tuple(call(*leaves))[0]
+    torch.autograd.grad(out, leaves, torch.ones_like(out))

@@ -1,0 +1,100 @@
+"""The GPU's kernels: interpreted on the CPU, compiled for GPUs that are not here, and run on one.
+
+triton decides when it is imported whether it interprets: each kind has a process of its own.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attentions import grouped, qkv
+from torch import Tensor
+
+from autograd_course.functions.attention import TiledAttention, calls, tiled_attention
+from autograd_course.functions.attention.triton_attention import TritonAttention, usable
+
+HERE = Path(__file__).parent
+NEEDS_TRITON = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None,
+    reason="triton is not installed; it comes with the builds of PyTorch for CUDA",
+)
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
+
+
+def run(name: str, **environment: str) -> list[str]:
+    """Run a script of ``tests/kernels`` and return the lines that it prints."""
+    paths = HERE, HERE.parent, os.environ.get("PYTHONPATH", "")
+    done = subprocess.run(
+        [sys.executable, HERE / "kernels" / f"{name}.py"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))} | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@NEEDS_TRITON
+def test_interpreted_kernels_say_what_the_tiles_say() -> None:
+    assert run("interpreted", TRITON_INTERPRET="1") == ["24 calls agree"]
+
+
+@NEEDS_TRITON
+def test_kernels_compile_and_fit_into_the_memory_of_small_gpus() -> None:
+    # A program on a T4 (compute capability 7.5) has 64 KiB of shared memory.
+    for line in run("compiled"):
+        kernel, shared = line.split()
+        assert int(shared) <= 64 * 1024, kernel
+
+
+@pytest.mark.gpu
+@NEEDS_TRITON
+@NEEDS_GPU
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dropout_p", [0.0, 0.3])
+@pytest.mark.parametrize("given", [qkv(100, 130, 40, 64), grouped(70, 40)], ids=["heads", "groups"])
+def test_kernels_say_what_the_tiles_say(
+    dtype: torch.dtype, causal: bool, dropout_p: float, given: list[Tensor]
+) -> None:
+    inputs = [x.detach().to("cuda", dtype).requires_grad_() for x in given]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    found, truth = (
+        fn.apply(*xs, *rest, causal, None, dropout_p, 5)
+        for fn, xs, rest in ((TritonAttention, inputs, ()), (TiledAttention, exact, (None,)))
+    )
+    found = *found, *torch.autograd.grad(found[0].float().square().sum(), inputs)
+    truth = *truth, *torch.autograd.grad(truth[0].square().sum(), exact)
+
+    for one, other in zip(found, truth, strict=True):
+        assert (one - other).abs().max() <= 8 * torch.finfo(dtype).eps * other.abs().max()
+
+
+def test_without_a_gpu_the_tiles_serve() -> None:
+    q, _, v = qkv()
+
+    assert not usable(q.float(), v.float(), None)
+
+
+def test_where_the_kernels_serve_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    class Kernels:
+        @staticmethod
+        def apply(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
+            asked.append(rest)
+            return TiledAttention.apply(q, k, v, None, *rest)
+
+    monkeypatch.setattr(calls, "usable", lambda q, v, mask: mask is None)
+    monkeypatch.setattr(calls, "TritonAttention", Kernels)
+    tiled_attention(*grouped(), causal=True, dropout_p=0.5, seed=2)
+    tiled_attention(*grouped(), mask=torch.ones(5, 7, dtype=torch.bool))
+
+    assert asked == [(True, None, 0.5, 2)]
