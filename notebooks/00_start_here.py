@@ -157,8 +157,8 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax | ready |
 # | 04 | [The straight-through estimator](04_straight_through.ipynb) | steps without slope | ready |
 # | 05 | [Gradients of gradients](05_double_backward.ipynb) | derivatives lost in silence | ready |
-# | 06 | [The same gradient in less memory](06_memory_patterns.ipynb) | keep less, recompute | ready |
-# | 07 | [The attention challenge](07_attention_challenge.ipynb) | from formula to tiles | ready |
+# | 06 | [The same gradient in less memory](06_memory_patterns.ipynb) | keep less, rebuild | ready |
+# | 07 | [The attention challenge](07_attention_challenge.ipynb) | formula to tiles | ready |
 # | 08 | Debugging clinic | finding what is wrong in code that you did not write | planned |
 # | 09 | Beyond eager | `vmap`, `torch.func`, `torch.compile`, custom operators | planned |
 # | 10 | External code | NumPy and SciPy, solvers, C++, Triton | planned |

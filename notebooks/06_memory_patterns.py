@@ -1217,4 +1217,5 @@ knowledge_check("06")
 # mask to a byte budget, a coupling that keeps its outputs, a checkpoint with dropout and
 # parameters, and a cross entropy for each row that never builds the logits.
 #
-# Lesson 07 puts all of it into one Function: attention without the attention matrix.
+# [Lesson 07](07_attention_challenge.ipynb) puts all of it into one Function: attention without the
+# attention matrix.
