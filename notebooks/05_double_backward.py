@@ -1050,4 +1050,5 @@ knowledge_check("05")
 # twice, a log-sum-exp with the right Hessian, a Hessian-vector product, a gradient penalty, and a
 # Function whose Hessian is zero, to be repaired.
 #
-# [Lesson 06](06_memory_patterns.ipynb) is about what all this keeps in memory, and how to keep less.
+# [Lesson 06](06_memory_patterns.ipynb) is about what all this keeps in memory, and how to keep
+# less.
