@@ -756,7 +756,7 @@ class LeakyInPlace(Function):
 
     @staticmethod
     def forward(ctx, x, slope):
-        x.mul_(torch.where(x > 0, 1.0, slope))
+        x.copy_(torch.where(x > 0, x, slope * x))
         ctx.mark_dirty(x)  # overwritten, and returned
         ctx.save_for_backward(x)
         ctx.slope = slope
@@ -771,7 +771,7 @@ class LeakyInPlace(Function):
 class Unannounced(LeakyInPlace):
     @staticmethod
     def forward(ctx, x, slope):
-        x.mul_(torch.where(x > 0, 1.0, slope))
+        x.copy_(torch.where(x > 0, x, slope * x))
         ctx.save_for_backward(x)
         ctx.slope = slope
         return x

@@ -155,7 +155,7 @@ WRITE: tuple[FunctionExercise, ...] = (
             "was? The slope is positive.",
             "Three things: change x by an operation in place, say so to autograd, return x itself. "
             "Where the output is negative, the local derivative is the slope.",
-            "In forward: x.mul_(torch.where(x > 0, 1.0, slope)), ctx.mark_dirty(x), "
+            "In forward: x.copy_(torch.where(x > 0, x, slope * x)), ctx.mark_dirty(x), "
             "ctx.save_for_backward(x), return x. In backward: grad_output where the saved tensor "
             "is positive, slope times grad_output elsewhere, and None for the slope.",
         ),
