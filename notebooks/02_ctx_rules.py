@@ -220,8 +220,8 @@ except RuntimeError as error:
     print("angle += …        ", said(error))
 
 # %% [markdown]
-# Right where the loop is right, and loud where it is not. Everything that `ctx` can do for you, and
-# where in this lesson it is broken on purpose:
+# Right where the loop is right, and loud where it is not. This is everything that `ctx` can do for
+# you; the lesson breaks the rules of each in turn, on purpose:
 #
 # | in forward | what it is for |
 # | --- | --- |
@@ -449,7 +449,8 @@ memory_timeline(
 )
 
 # %% [markdown]
-# All three keep the same 512 KiB when forward is over. Then they part:
+# The dashed lines are the end of forward and the end of backward. All three keep the same 512 KiB
+# at the first. Then they part:
 #
 # - `Saved` gives back each tensor as soon as its own `backward` has run.
 # - `InputOnCtx` gives nothing back until the results are dropped, and the graph with them. In a
@@ -460,8 +461,8 @@ memory_timeline(
 #   each refers to the other. Only the garbage collector, which runs now and then, finds cycles.
 #
 # **Common belief: "Python cleans that up anyway."** It does, when it has counted enough new
-# objects. It counts objects, not bytes, and a training step makes few. Without a visit of the
-# collector, of ten steps that are over and done:
+# objects. It counts objects, not bytes, and a training step makes few. Until then the old graphs
+# pile up. Here are ten steps with the collector switched off, and what is left when they are over:
 
 # %%
 gc.collect()
@@ -695,8 +696,8 @@ print("gradcheck:    ", gradcheck(TidyCube.apply, angles))
 print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=False))
 
 # %% [markdown]
-# Saved tensors come back with the history
-# that they need; leave it on them. Lesson 05 is about second derivatives.
+# Saved tensors come back with the history that they need; leave it on them. Lesson 05 is about
+# second derivatives.
 
 # %% [markdown]
 # ## A frozen target and its 1/N
@@ -756,7 +757,7 @@ class LeakyInPlace(Function):
 
     @staticmethod
     def forward(ctx, x, slope):
-        x.mul_(torch.where(x > 0, 1.0, slope))
+        x.copy_(torch.where(x > 0, x, slope * x))
         ctx.mark_dirty(x)  # overwritten, and returned
         ctx.save_for_backward(x)
         ctx.slope = slope
@@ -771,7 +772,7 @@ class LeakyInPlace(Function):
 class Unannounced(LeakyInPlace):
     @staticmethod
     def forward(ctx, x, slope):
-        x.mul_(torch.where(x > 0, 1.0, slope))
+        x.copy_(torch.where(x > 0, x, slope * x))
         ctx.save_for_backward(x)
         ctx.slope = slope
         return x
@@ -940,8 +941,8 @@ for gate in (Gate, MarkedGate):
 
 # %% [markdown]
 # The first penalty is part of the loss, is watched on a dashboard, and does nothing. The second
-# stops at its first step and says why. Note that `backward` has a parameter for every output,
-# marked or not; for these it receives zeros, which you ignore.
+# stops at its first step and says why. Note that `backward` has a parameter for every output, with
+# a gradient or without; for the mask and the count it receives zeros, which you ignore.
 
 # %% [markdown]
 # ## Zeros or None: set_materialize_grads
@@ -1065,7 +1066,7 @@ for function in (GravitySplit, Gravity):
 #
 # All that was broken so far, and what is still left to break, ends in one of eight messages, or
 # in none. Here they are, provoked one after the other. `of` makes a Function from two lambdas;
-# each line of the table below it is a mistake in its shortest form.
+# each entry of `mistakes` is a mistake in its shortest form.
 
 
 # %%

@@ -43,7 +43,7 @@ from autograd_course.visualize import jacobian_view, knowledge_check
 from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 # %% [markdown]
-# ## The more ratings, the worse the score
+# ## More ratings, and no better scores
 #
 # Sixty films, two thousand ratings from 0 to 10, and one score a film to be learned from them. The
 # model is the smallest there is: look the film's score up, compare it with the rating, square. The
@@ -129,12 +129,12 @@ with figure(columns=2, height=3.6) as (watched, errors):
     for found, color, marker in ((scores, ORANGE, "x"), (true_scores, BLUE, "o")):
         errors.scatter(counts, (found - quality).abs(), s=20, c=color, marker=marker, lw=1)
     errors.set_xscale("log")
-    errors.set_ylim(-0.2, 4.6)
+    errors.set_ylim(-0.5, 4.6)
     errors.set(
         title="how far a film's score is off", xlabel="ratings it has", ylabel="|score − quality|"
     )
     note(errors, "by hand: no better for more ratings", (4, 4.2), ORANGE)
-    note(errors, "by autograd", (150, 0.3), BLUE)
+    note(errors, "by autograd", (150, -0.36), BLUE)
 
 # %% [markdown]
 # An average of four hundred ratings should be twenty times as exact as a single one. It is not
@@ -654,8 +654,10 @@ pooled = max_pool2d(activations, 2)
 print(f"windows in which all four are 0: {(pooled == 0).float().mean():.0%}")
 
 # %% [markdown]
-# One in sixteen. For a maximum whose winners share equally, divide the mask of the winners by
-# their number. The mask alone would give the *whole* gradient to each of them.
+# One in sixteen. (Behind this ReLU it happens not to matter who wins, since the ReLU's own gradient
+# is 0 there. Behind a rounding that passes gradients on, as in lesson 04, it does.) For a maximum
+# whose winners share equally, divide the mask of the winners by their number. The mask alone would
+# give the *whole* gradient to each of them.
 
 
 # %%
@@ -1013,7 +1015,7 @@ print("stride 3, gaps:      ", gradcheck(Convolve.apply, (sample(8), sample(2), 
 
 # %%
 x, w = sample(8, 6, 100), sample(4, 3, 5)  # two groups: 6 channels in, 3 for each group
-y = Conv1d.apply(x, w, 2, 1, 2)
+y = Conv1d.apply(x, w, 2, 1, 2)  # stride 2, padding 1, 2 groups
 g = torch.randn_like(y)
 grad_x, grad_w = torch.autograd.grad(y, (x, w), g)
 print("y is", tuple(y.shape))

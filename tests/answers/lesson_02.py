@@ -181,6 +181,12 @@ def gain_forgets_to_spread(ctx: Any, *saved_and_g: Any) -> Any:
     return _gain(ctx, g, x=g * saved[1] if saved else g)
 
 
+def gain_keeps_x_in_evaluation(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+    if not training:
+        ctx.x = x
+    return RIGHT["strided-gain"].forward(ctx, x, gain, stride, training)
+
+
 def leaky_unmarked(ctx: Any, x: Any, slope: float) -> Any:
     x.mul_(torch.where(x > 0, 1.0, slope))
     ctx.save_for_backward(x)
@@ -254,6 +260,7 @@ def _loss(p: Any, t: Any, w: Any, g: Any) -> Any:
 WRONG = [
     forward("strided-gain", "saves the stride", "non-tensor-saved", gain_saves_everything),
     forward("strided-gain", "saves in evaluation too", "oversaved", gain_saves_always),
+    forward("strided-gain", "x on ctx in evaluation", "tensor-on-ctx", gain_keeps_x_in_evaluation),
     forward("strided-gain", "returns the slice", "returns-view", gain_returns_the_slice),
     Wrong("strided-gain", "everything on ctx", "tensor-on-ctx", GainOnCtx),
     backward("strided-gain", "gain in evaluation too", "extra-gradient", gain_in_evaluation_too),
@@ -329,6 +336,16 @@ WRONG = [
         "a gradient for the target",
         "extra-gradient",
         lambda ctx, p, t, w, g: (_loss(p, t, w, g), -_loss(p, t, w, g), None),
+    ),
+    backward(
+        "frozen-target",
+        "zeros for target and weight",
+        "extra-gradient",
+        lambda ctx, p, t, w, g: (
+            _loss(p, t, w, g) if ctx.needs_input_grad[0] else None,
+            torch.zeros_like(t),
+            torch.zeros_like(w),
+        ),
     ),
     backward(
         "frozen-target",

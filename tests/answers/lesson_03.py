@@ -569,6 +569,12 @@ backward, forward = spoiling.backward, spoiling.forward
 
 WRONG = [
     forward("gelu", "approximates by tanh", "forward-mismatch", gelu_by_tanh),
+    backward(
+        "gelu",
+        "lets torch.func differentiate",
+        "unneeded-function",
+        lambda ctx, x, g: torch.func.vjp(lambda x: x * torch.special.ndtr(x), x)[1](g)[0],
+    ),
     forward("gelu", "calls the built-in", "unneeded-function", gelu_built_in),
     backward(
         "gelu",

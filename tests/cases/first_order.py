@@ -403,6 +403,9 @@ LOOKALIKES = [
     Case("gradient-dtype", "the real part for a real gain",
          saving(lambda z, a: z * a, lambda z, a, g: (g * a, (g * z.conj()).real)),
          (CPLX, draw(5, dtype=torch.float32))),
+    Case("gradient-device", "an index on the CPU, which may be there",
+         saving(lambda x: x[1:], lambda x, g:
+                torch.zeros_like(x).index_put_((torch.arange(1, len(x)),), g)), (X,)),
     Case("gradient-device", "new_zeros", saving(lambda x: 1.0 * x, lambda x, g: g + g.new_zeros(g.shape)),
          (X,)),
     Case("mutates-grad-output", "a copy is changed", square_with(lambda g: g.clone().mul_(1.0)), (X,)),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 WIDTH = 88
 LABEL = 9
+_SHORT_RULES = ("autocast", "overflow", "zero-dim")  # rules that are no longer than a label
 # Stripe colors with at least 3:1 against JupyterLab's white and its dark background alike.
 _STRIPE = {
     "passed": "#2a9d57",
@@ -36,7 +37,7 @@ def as_text(headline: str, *sections: Rows) -> str:
 
 
 def _text_row(label: str, text: str, width: int = WIDTH) -> str:
-    if len(label) >= LABEL:
+    if _is_rule(label):
         text, label = f"{label}: {text}", ""
     indent = " " * (2 + LABEL if label else 2)
     lines = wrap(
@@ -60,7 +61,7 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
     row = Text(_text_row(label, text, width))
     style = "dim"
-    if len(label) >= LABEL:  # a rule, which says how severe it is unless it is an error
+    if _is_rule(label):  # which says how severe it is unless it is an error
         style = f"bold {_INK.get(label.partition(',')[0], _INK[kind])}"
     elif label in _CODE:
         row.stylize("cyan", 2 + LABEL)
@@ -84,7 +85,7 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "") -> str:
 
 
 def _html_row(label: str, text: str) -> str:
-    if len(label) >= LABEL:
+    if _is_rule(label):
         return f"<div><code>{escape(label)}</code> – {escape(text)}</div>"
     if not label:
         return f"<div>{escape(text)}</div>"
@@ -93,6 +94,10 @@ def _html_row(label: str, text: str) -> str:
         f'<div style="display: flex"><span style="{style}">{escape(label)}</span>'
         f"{_value(label, text)}</div>"
     )
+
+
+def _is_rule(label: str) -> bool:
+    return len(label) >= LABEL or label in _SHORT_RULES
 
 
 def _value(label: str, text: str) -> str:

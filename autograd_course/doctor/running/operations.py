@@ -81,7 +81,8 @@ class OneDevice(Watching):
     ) -> Any:
         """Run an operation, unless it fills a tensor from another device."""
         kwargs = kwargs or {}
-        given = {t.device.type for t in tensors_in([*args, *kwargs.values()]) if t.dim()}
+        values = [v for p, v in enumerate(args) if not (p == 1 and _picks_places(func))]
+        given = {t.device.type for t in tensors_in([*values, *kwargs.values()]) if t.dim()}
         for filled in tensors_in(changed_by(func, args, kwargs)):
             if len(given) > 1 and filled.dim():
                 others = ", ".join(sorted(given - {filled.device.type}))
@@ -115,6 +116,11 @@ def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield args[position] if position < len(args) else kwargs.get(argument.name)
+
+
+def _picks_places(func: Any) -> bool:
+    """Whether an operation's second argument holds indices, which may lie on the CPU anyway."""
+    return "index_put" in func.overloadpacket.__name__
 
 
 def _only_makes(func: Any) -> bool:

@@ -43,10 +43,15 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
         recorded.append(tensor)
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        backward(outputs)
-    if not recorded:
-        return None
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            backward(outputs)
+    except RuntimeError as error:  # torch.func differentiates too, and refuses hooks
+        if "saved tensor hooks" not in str(error):
+            raise
+    else:
+        if not recorded:
+            return None
     return found(
         "unneeded-function",
         "backward records operations and lets autograd differentiate them: without the Function, "

@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
+from autograd_course.doctor.running.calls import as_tuple
 from autograd_course.grader.checks import backward_is_a_formula, keeps_at_most, no_tensor_on_ctx
-from autograd_course.grader.checks.calling import applied, found, storage
+from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check, Exercise, FunctionExercise, Sampler
 from autograd_course.grader.exercises.lesson_02_cards import CARDS
 from autograd_course.grader.sampling import around, normal, positive, shaped
@@ -58,6 +59,23 @@ def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding
         "Which operations end in an underscore, and what do they return? Then say to autograd what "
         "was done.",
     )
+
+
+def gives_only_the_prediction_a_gradient(
+    function: type[Function], inputs: tuple[Any, ...]
+) -> Finding | None:
+    """Ask that target and weight get ``None``: zeros would be a gradient, to an optimizer too."""
+    _, outputs = applied(function, inputs)
+    returned = as_tuple(function.backward(node(outputs), torch.ones_like(outputs[0])))
+    for name, gradient in zip(("target", "weight"), returned[1:], strict=False):
+        if gradient is not None:
+            return found(
+                "extra-gradient",
+                f"backward returns a tensor for {name}; this exercise asks for None.",
+                {"argument": name},
+                "Zeros are a gradient: an optimizer with weight decay acts on them. None is none.",
+            )
+    return None
 
 
 def signal(
@@ -114,6 +132,7 @@ WRITE: tuple[FunctionExercise, ...] = (
         checks=(
             backward_is_a_formula,
             no_tensor_on_ctx,
+            in_evaluation(no_tensor_on_ctx),
             in_evaluation(
                 keeps_at_most(
                     lambda x, gain, stride, training: 0,
@@ -136,7 +155,7 @@ WRITE: tuple[FunctionExercise, ...] = (
             "was? The slope is positive.",
             "Three things: change x by an operation in place, say so to autograd, return x itself. "
             "Where the output is negative, the local derivative is the slope.",
-            "In forward: x.mul_(torch.where(x > 0, 1.0, slope)), ctx.mark_dirty(x), "
+            "In forward: x.copy_(torch.where(x > 0, x, slope * x)), ctx.mark_dirty(x), "
             "ctx.save_for_backward(x), return x. In backward: grad_output where the saved tensor "
             "is positive, slope times grad_output elsewhere, and None for the slope.",
         ),
@@ -190,7 +209,7 @@ WRITE: tuple[FunctionExercise, ...] = (
             "prediction.numel() where ctx.needs_input_grad[0] is True, else None; then None, None.",
         ),
         read='lesson 02, "A frozen target and its 1/N"',
-        checks=(backward_is_a_formula, no_tensor_on_ctx),
+        checks=(backward_is_a_formula, no_tensor_on_ctx, gives_only_the_prediction_a_gradient),
         bounds="target and weight get no gradient, whether or not they ask for one",
     ),
 )

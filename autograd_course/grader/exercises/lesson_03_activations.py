@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import normal, positive, shaped
 
 def gelu(x: Tensor) -> Tensor:
     """Return ``x Φ(x)``, Φ the normal distribution function."""
-    return 0.5 * x * torch.erfc(-x / math.sqrt(2))
+    return 0.5 * (x + x * torch.erf(x / math.sqrt(2)))
 
 
 def swish(x: Tensor) -> Tensor:

@@ -100,17 +100,17 @@ INDICES: tuple[FunctionExercise, ...] = (
         },
         hints=(
             "Cut the padded input into windows, one for each output position: "
-            "padded.unfold(-1, K, stride) has shape (N, C, L_out, K). What is left of forward is a "
+            "padded.unfold(-1, K, stride) has shape (N, C, T, K). What is left of forward is a "
             "product of windows and weight, summed over channels and taps.",
             "Split the channels of windows and weight into (groups, …), then forward is one einsum "
             "over channels-in-a-group and taps. Two more einsums give the gradients of weight and "
             "of the windows. The windows overlap, and what forward copied, backward adds: put "
             "their gradient back into zeros of the padded shape, and cut the padding off.",
-            'With w of shape (N, G, C/G, L_out, K): forward is einsum("ngctk,gock->ngot"), the '
-            'gradient of the weight einsum("ngctk,ngot->gock"), that of the windows '
-            'einsum("ngot,gock->ngctk"). Then for each tap k add its slice to '
-            "padded_grad[..., k : k + stride · (L_out - 1) + 1 : stride], and return "
-            "padded_grad[..., padding : padding + L]; None for the three numbers.",
+            "With windows of shape (N, G, C/G, T, K) and the weight as (G, O/G, C/G, K): forward "
+            'is einsum("ngctk,gock->ngot"), the gradient of the weight '
+            'einsum("ngctk,ngot->gock"), that of the windows einsum("ngot,gock->ngctk"). Then for '
+            "each tap k add its slice to padded_grad[..., k : k + stride · (T - 1) + 1 : stride], "
+            "and return padded_grad[..., padding : padding + L]; None for the three numbers.",
         ),
         read='lesson 03, "Convolution"',
         checks=(
