@@ -46,6 +46,9 @@ def _output_path(m: Mismatch) -> str | None:
     return None
 
 
+_ONE = "a term is missing or has a wrong factor"
+
+
 def _row_term(m: Mismatch) -> str | None:
     """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
     residual = m.actual - m.truth
@@ -56,15 +59,15 @@ def _row_term(m: Mismatch) -> str | None:
         if residual.shape[axis] < 3:
             continue
         if _spanned(m, residual, [constant], axis):
-            return _reduced(m, f"a term is missing, along axis {axis} the same for every element")
+            return _reduced(m, f"{_ONE}, along axis {axis} the same for every element")
         for name, tensor in _at_hand(m):
             if _spanned(m, residual, [tensor], axis):
-                return _reduced(m, f"a term is missing, along axis {axis} a multiple of {name}")
+                return _reduced(m, f"{_ONE}, along axis {axis} a multiple of {name}")
             if residual.shape[axis] > 3 and _spanned(m, residual, [constant, tensor], axis):
                 return _reduced(
                     m,
-                    f"two terms are missing, along axis {axis} one the same for every element, "
-                    f"the other a multiple of {name}",
+                    f"two terms are missing or have a wrong factor, along axis {axis} one the same "
+                    f"for every element, the other a multiple of {name}",
                 )
     return None
 
@@ -72,7 +75,7 @@ def _row_term(m: Mismatch) -> str | None:
 def _reduced(m: Mismatch, what: str) -> str:
     return (
         f"the gradient of {m.name} is incomplete: {what}. Something that was reduced over that "
-        "axis (a mean, a norm, a variance) was held fixed"
+        "axis (a mean, a norm, a variance) was held fixed, or differentiated with a wrong factor"
     )
 
 

@@ -44,10 +44,13 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
     return check
 
 
-def ties_as(reference: Any, *inputs: Any) -> Check:
+def ties_as(
+    reference: Any, *inputs: Any, beside: str = "Where no two elements tie it is right."
+) -> Check:
     """Return a check that equal elements of ``inputs`` get the gradients that the reference gives.
 
-    The first of ``inputs`` is a vector with ties, reduced to one number.
+    The first of ``inputs`` is a vector with ties, or with elements that come close to one, reduced
+    to one number. ``beside`` is a sentence on what is right, or what is asked.
     """
 
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
@@ -58,8 +61,7 @@ def ties_as(reference: Any, *inputs: Any) -> Check:
         at, right, got = (_listed(t) for t in (points, expected, actual))
         return found(
             "kink-convention",
-            f"for x = {at} the gradient is {got}; this exercise asks for {right} there. Where no "
-            "two elements tie it is right.",
+            f"for x = {at} the gradient is {got}; this exercise asks for {right} there. {beside}",
             {"at": points.tolist(), "actual": actual.tolist()},
             "Where elements tie, no derivative exists and a convention decides. How many share "
             "the value, and what does each of them get from your formula?",
@@ -69,7 +71,7 @@ def ties_as(reference: Any, *inputs: Any) -> Check:
 
 
 def _listed(vector: Tensor) -> str:
-    return f"[{', '.join(f'{value:.3g}' for value in vector.tolist())}]"
+    return f"[{', '.join(f'{value:.7g}' for value in vector.tolist())}]"
 
 
 def _off_convention(asked: str, at: float, got: float) -> Finding:

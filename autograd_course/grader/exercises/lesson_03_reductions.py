@@ -115,6 +115,12 @@ REDUCTIONS: tuple[FunctionExercise, ...] = (
             backward_is_a_formula,
             no_tensor_on_ctx,
             ties_as(amax, torch.tensor([3.0, 1.0, 3.0, 3.0, 2.0], dtype=torch.float64), 0),
+            ties_as(
+                amax,
+                torch.tensor([3.0, 2.99999999, 1.0], dtype=torch.float64),
+                0,
+                beside="Elements that come close to each other are no tie.",
+            ),
         ),
         bounds="equal maxima share the gradient equally",
     ),
