@@ -387,9 +387,10 @@ diagnose(TanhSign, x, surrogate=torch.tanh)
 # | sigmoid window | $k\,\sigma(kx)\,(1 - \sigma(kx))$, scaled | fades, the faster the larger $k$ |
 # | ReinMax | two softmaxes, for *sampled* choices | below, where something is sampled |
 #
-# Choose a quantizer and a surrogate, and drag $x$. On the left is the staircase, with the line
-# whose slope backward returns; on the right that slope. Below, small nets learn a checkerboard,
-# each with another surrogate; *train* starts them.
+# Choose a quantizer and a surrogate, and drag $x$. On the left is the staircase, with the surrogate
+# whose slope backward returns; on the right that slope. The dashed *chord* runs from the staircase
+# one to the left of $x$ to the staircase one to its right: how steep the staircase is, seen from
+# afar. Below, small nets learn a checkerboard, each with another surrogate; *train* starts them.
 
 # %%
 ste_lab("sign", "clipped", x=0.4)

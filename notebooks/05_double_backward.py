@@ -778,7 +778,9 @@ print("H = diag(p) - ppᵀ:", torch.allclose(hessian(SmoothMax.apply, x), p.diag
 # that: $\nabla_x (\nabla L \cdot v) = H v$. Two backward passes for any $n$. (A backward pass gives
 # $v^\top H$, lesson 01; as $H$ is symmetric, that is $Hv$. And `grad(g, x, grad_outputs=v)` does
 # the multiplication itself. For an input on which the gradient does not depend it raises;
-# `materialize_grads=True` makes it return zeros, which is the truth.)
+# `materialize_grads=True` makes it return zeros. Of several gradients, one that is constant has no
+# graph: given as an output of its own it raises all the same, in the sum of the products it does
+# no harm.)
 #
 # **Forward over reverse.** Push the tangent $v$ through the computation of the gradient: its change
 # *is* $Hv$. `torch.func` composes the two modes. It needs no graph of the gradient, and so less
@@ -994,8 +996,8 @@ diagnose(Arctan, (torch.tensor([-2.0, 0.5, 1.0], dtype=torch.float64),), double_
 # <details><summary>Why</summary>
 #
 # `slope` is an intermediate. Save the input, `ctx.save_for_backward(x)`, and return `grad_output /
-# (1 + x**2)`. (With the output it would be $\cos^2 y$: right, but without digits where $|x|$ is
-# large, which `diagnose` would tell you.)
+# (1 + x**2)`. (With the output it would be $\cos^2 y$: right, but where $|x|$ is large, $y$ is next
+# to $\pi/2$ and knows few digits of $x$: in float32 the slope at $10^6$ is 6 % off.)
 #
 # </details>
 

@@ -310,6 +310,12 @@ WRONG = [
     ),
     backward(
         "fake-quantize",
+        "holds the rounded level against the bounds",
+        "gradient-mismatch",  # bands beside both bounds: no threshold tells them
+        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
+    ),
+    backward(
+        "fake-quantize",
         "stops at the bounds",
         "kink-convention",
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * ((x / s > ctx.low) & (x / s < ctx.high))),

@@ -305,6 +305,10 @@ def _input_gradient(critic: Any, x: Any, **options: Any) -> Any:
     return torch.autograd.grad(critic(x).sum(), x, **options)[0]
 
 
+def penalty_as_a_float(critic: Any, x: Any) -> Any:
+    return float(penalty_with_epsilon(critic, x))
+
+
 def penalty_without_create_graph(critic: Any, x: Any) -> Any:
     return (_input_gradient(critic, x).flatten(1).norm(dim=1) - 1).square().mean()
 
@@ -398,6 +402,12 @@ WRONG = [
         "gradient-mismatch",
         lambda ctx, y, g: (1 + y**2) * g,
     ),
+    backward(
+        "sinh-by-output",
+        "takes the cosh of the output",
+        "gradient-mismatch",  # one element is huge, so all but it looked alike
+        lambda ctx, y, g: y.cosh() * g,
+    ),
     Wrong("logsumexp-hessian", "saves the softmax", "silent-double-backward", SavedSoftmax),
     Wrong("logsumexp-hessian", "keeps the axis", "silent-double-backward", KeptAxis),
     Wrong("logsumexp-hessian", "overflows", "overflow", NaiveLogSumExp),
@@ -430,6 +440,7 @@ WRONG = [
     ),
     Wrong("hessian-vector-product", "returns None for zero", "is None", hvp_with_none),
     Wrong("gradient-penalty", "forgets create_graph", "has no graph", penalty_without_create_graph),
+    Wrong("gradient-penalty", "returns a float", "has no graph", penalty_as_a_float),
     Wrong("gradient-penalty", "retains only", "has no graph", penalty_with_retain_graph),
     Wrong("gradient-penalty", "one norm for all", "is wrong at", penalty_of_the_batch),
     Wrong("gradient-penalty", "rows of images", "is wrong at", penalty_of_rows_of_images),

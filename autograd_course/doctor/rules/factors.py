@@ -80,5 +80,5 @@ def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
     for owner, shape in shapes.items():
         if shape.numel() > 1:
             yield float(shape.numel()), f"the number of elements of {owner}"
-        for n in {*shape, shape.numel()} - {0, 1}:
+        for n in {*shape, shape.numel()} - {0, 1, 2, 3}:  # 2 and 3/2 are rather a power's factor
             yield n / (n - 1), f"N/(N-1) for N = {n}"

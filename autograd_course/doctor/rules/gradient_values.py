@@ -71,8 +71,8 @@ HYPOTHESES = (
         "missing-gradient",
         "a gradient is missing",
         h.missing_gradient,
-        "Which formula of backward belongs to this argument? None says that an input gets no "
-        "gradient.",
+        "Which formula of backward belongs to this argument, and which factor of it is always 0? "
+        "None says that an input gets no gradient.",
         "01_template",
     ),
     Hypothesis(

@@ -151,6 +151,8 @@ def uniform_grad_output(evidence: Evidence) -> Seen | None:
         c, d = _multiple(one, uniform), _multiple(two, uniform)
         if c is None or d is None or abs(c - d) < SLACK or _parallel_truth(wrong.truth, uniform):
             continue
+        if not (_everywhere(one, c * uniform) and _everywhere(two, d * uniform)):
+            continue  # one huge element, and the others lost beside it
         statistic = _statistic(outputs[0], c)
         return Seen(
             f"the gradient of {wrong.name} depends on grad_output only through one number"
@@ -170,6 +172,11 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
         return None
     c = float((grad * of).sum() / (of * of).sum())
     return c if math.isfinite(c) and same(grad, c * of) else None
+
+
+def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
+    """Whether each element agrees for itself, and not only in proportion to the largest."""
+    return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0, equal_nan=True).all())
 
 
 def _parallel_truth(truth: Tensor, of: Tensor) -> bool:

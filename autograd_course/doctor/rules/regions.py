@@ -108,7 +108,7 @@ def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:
 def _bound(m: Mismatch, low: float, high: float) -> str:
     """Return the likeliest number between two: 0, an argument of the call, or few digits."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
-    for likely in (0, *numbers, *(-v for v in numbers)):
+    for likely in (0, *numbers, *(-v for v in numbers), 1, -1):
         if low <= likely <= high:
             return f"{likely:g}"
     rounded = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 5))

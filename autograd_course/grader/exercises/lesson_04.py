@@ -69,12 +69,18 @@ def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
 def on_levels(
     rng: torch.Generator, shape: tuple[int, ...], step: float, low: int, high: int
 ) -> tuple[Tensor, Tensor, int, int]:
-    """Return numbers inside and beyond both bounds, close to no bound and no middle of a step."""
+    """Return numbers inside and beyond both bounds, close to no bound and no middle of a step.
+
+    Beyond a bound some are so near that they round to it: there a mask of levels and one of
+    ``x / step`` differ.
+    """
     count = torch.Size(shape).numel()
     level = torch.randint(low, high + 1, (count,), generator=rng, device="cpu")
     level[::3], level[1::3] = low - 2, high + 2
     off = 0.1 + 0.3 * torch.rand(count, generator=rng, dtype=torch.float64, device="cpu")
     off[::2] *= -1
+    for first, nearest, side in ((2, low, -1), (5, high, 1)):
+        level[first::12], off[first::12] = nearest, side * off[first::12].abs()
     x = step * (level + off).reshape(shape)
     return x, torch.tensor(step, dtype=torch.float64), low, high
 

@@ -54,6 +54,13 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(logits, target, reduction="none")
 
 
+def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
+    """Return numbers of both signs and a zero in each row."""
+    x = normal(rng, 2, 4)
+    x[:, 1] = 0
+    return (x,)
+
+
 def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tensor]:
     """Return logits and a class for each row."""
     target = torch.randint(classes, (rows,), generator=rng, device="cpu")
@@ -79,7 +86,7 @@ WRITE: tuple[FunctionExercise, ...] = (
         title="Cube, twice",
         points=1,
         reference=cube,
-        samplers=shaped(normal),
+        samplers={**shaped(normal), "zeros among the numbers": with_zeros},
         hints=(
             "Your gradient will be differentiated once more. Which of the tensors that forward has "
             "at hand will autograd still know as a function of x, when backward reads it from ctx?",

@@ -100,9 +100,10 @@ ROUTINES: tuple[RoutineExercise, ...] = (
         hints=(
             "The Hessian is the Jacobian of the gradient. You know an operation that multiplies a "
             "Jacobian by a vector without building it. (On which side does not matter here: why?)",
-            "Get all gradients in one call with create_graph=True, and differentiate them in a "
-            "second call whose grad_outputs are the vectors. An input on which no gradient depends "
-            "has the product zero.",
+            "Get all gradients in one call with create_graph=True. Multiply each by its vector, "
+            "add all up to one number, and differentiate that. (Handed over one by one, with "
+            "grad_outputs, a gradient that is constant raises: it has no graph. In a sum it does "
+            "no harm.) An input on which no gradient depends has the product zero.",
             "leaves = tuple(x.detach().requires_grad_() for x in inputs); grads = "
             "torch.autograd.grad(f(*leaves), leaves, create_graph=True). The product is the "
             "gradient of sum((g * v).sum() for …) by leaves, with materialize_grads=True.",

@@ -89,7 +89,7 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
     """Differentiate the penalty by the parameters, and compare with differences."""
     net = critic_net()
     penalty = routine(net, samples())
-    if not penalty.requires_grad:
+    if not isinstance(penalty, Tensor) or not penalty.requires_grad:
         return wrong(
             "the value is right, but it is a plain number: it has no graph, so no parameter of the "
             "critic will feel it. Who records how the gradient was computed?"

@@ -95,10 +95,11 @@ def _not_binary(net: Net, images: Tensor) -> Verdict | None:
         if bool((weight.abs() != 1).any()):
             values = weight.unique()
             return wrong(
-                f"a product of the net's forward uses weights of shape {tuple(weight.shape)} with "
+                f"one product in the forward pass uses weights of shape {tuple(weight.shape)} with "
                 f"{len(values)} different values, from {values[0]:.2g} to {values[-1]:.2g}; asked "
                 "for are -1 and +1 only. Real-valued weights are what the optimizer changes; what "
-                "forward multiplies with is their sign."
+                "forward multiplies with is their sign. To scale a sum, divide the product, not "
+                "the weights."
             )
     return None
 
