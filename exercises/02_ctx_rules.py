@@ -111,7 +111,7 @@ grade("leaky-relu-in-place", LeakyReLUInPlace)
 #
 # along the last axis; with `descending=True` the other way round. forward returns the pair `(values, indices)`; `torch.sort(x, dim=-1, descending=descending)` is allowed.
 #
-# **Write** both methods. backward gets a second gradient, that of the indices, which means nothing. Say in forward that they have none: for integers it is a note to the reader, PyTorch knows.
+# **Write** both methods. backward gets a second gradient, that of the indices, which means nothing. Say in forward that the indices have none. For integers that is a note to the reader, since PyTorch knows, and it is not graded.
 #
 # **Bound:** nothing but the indices is kept. Where a number went is all that its gradient needs to know.
 
@@ -174,7 +174,7 @@ grade("frozen-target", FrozenTargetLoss)
 # | in forward | `mutates-input`, `wrong-mark-dirty`, `returns-view`, `wrong-non-differentiable`, `captured-tensor` |
 # | in backward | `mutates-grad-output`, `mutates-saved`, `none-grad-output`, `wasted-gradient`, `not-reentrant`, `frozen-input` |
 #
-# You could ask `diagnose`. Read first: in a code review there is no one to ask. Then ask it, and see whether you agree.
+# What a name means, `!autograd-course explain shared-state` says. You could also ask `diagnose`. Read first: in a code review there is no one to ask. Then ask it, and see whether you agree.
 
 # %% [markdown]
 # ### 5 · The skip connection (1 point)

@@ -38,10 +38,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose
-from autograd_course.doctor.running.peak import peak_bytes
 from autograd_course.functions import ScaledDotProductAttention, TiledAttention
 from autograd_course.functions.attention import dropped
 from autograd_course.grader.predict import predict
+from autograd_course.measure import peak_bytes
 from autograd_course.visualize import (
     attention_tiles,
     jacobian_view,
@@ -480,7 +480,7 @@ def tiles(q, k, v):
 
 def peak(attend, length, width=32):
     inputs = [torch.randn(length, width, requires_grad=True) for _ in range(3)]
-    return peak_bytes(lambda: grad(attend(*inputs).sum(), inputs)) / 2**20
+    return peak_bytes(attend, *inputs) / 2**20
 
 
 ways = {
@@ -495,7 +495,7 @@ for name, attend in ways.items():
 # %% [markdown]
 # Keeping less and *making* less are two things. `LeanAttention` keeps almost nothing, but at its
 # peak it holds several matrices of scores, as many as autograd's own way. The tiles grow with $N$,
-# from 512 to 1,024 by a factor of two, where all others grow by four.
+# where all others grow with its square: twice as many tokens take four times the memory.
 #
 # And what is *kept*, as a timeline for 64 queries. Choose a way and walk through its events:
 

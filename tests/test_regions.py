@@ -19,17 +19,6 @@ ANSWER = (
 )
 
 STUBBED = {
-    "a whole cell": (
-        """\
-        ### BEGIN SOLUTION
-        y = x * x
-        ### END SOLUTION
-        """,
-        """\
-        # YOUR CODE HERE
-        raise NotImplementedError
-        """,
-    ),
     "in a method, twice, what is given stays": (
         """\
         class Square:
@@ -158,9 +147,7 @@ def test_the_exercise_drops_solution_only_cells_and_keeps_metadata() -> None:
         f"{ANSWER}### BEGIN SOLUTION\ny = 1\n### END SOLUTION\n"
     )
 
-    assert text == (
-        f"# %% [markdown]\n# # Exercises\n\n{ANSWER}# YOUR CODE HERE\nraise NotImplementedError\n"
-    )
+    assert text == (f"# %% [markdown]\n# # Exercises\n\n{ANSWER}# YOUR CODE HERE\n")
 
 
 REFUSED_SOLUTIONS = {
