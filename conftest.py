@@ -30,9 +30,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Give every notebook that nbval runs, as the build does, a progress file of its own."""
+    scratch = Path(item.config.stash[_SCRATCH].name)
     if item.path.suffix == ".ipynb":
-        scratch = Path(item.config.stash[_SCRATCH].name)
-        os.environ |= notebook_environment(scratch / item.path.parent.name / item.path.stem)
+        scratch = scratch / item.path.parent.name / item.path.stem
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ |= notebook_environment(scratch)
     return (yield)
 
 
