@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from autograd_course.measure.dispatch import Watching
 
 
 def make(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Function]:
@@ -32,7 +33,7 @@ def leaf(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
-class CountOperations(TorchDispatchMode):
+class CountOperations(Watching):
     total = 0
 
     def __torch_dispatch__(

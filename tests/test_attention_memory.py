@@ -10,23 +10,9 @@ from attentions import Attention, peak, qkv, tiled, whole
 from torch import Tensor
 
 from autograd_course.functions.attention import attention, tiled_attention
-from autograd_course.measure.dispatch import Watching
+from autograd_course.measure import Largest
 
 LENGTHS = (1024, 2048, 4096, 8192)  # from 512 on, tiles are 512×512
-
-
-class Largest(Watching):
-    """Remembers the size of the largest tensor that any operation returned."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for x in result if isinstance(result, tuple | list) else (result,):
-            self.elements = max(self.elements, x.numel() if isinstance(x, Tensor) else 0)
-        return result
 
 
 def largest(call: Callable[[], object]) -> int:

@@ -13,6 +13,7 @@ from autograd_course.grader import CATALOGUE, Exercise
 from autograd_course.grader.exercise import FunctionExercise, Sampled
 from autograd_course.grader.exercises import LESSONS
 from autograd_course.grader.sampling import CLEARANCE, around
+from autograd_course.measure.leaves import differentiable
 
 SAMPLED = {e.id: e for e in CATALOGUE.values() if isinstance(e, Sampled)}
 FUNCTIONS = {e.id: e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)}
@@ -64,10 +65,6 @@ def test_samples_are_legal_and_leave_a_gradient_to_find(exercise: FunctionExerci
         found += [gradient for gradient in gradients if gradient is not None]
     assert all(bool(torch.isfinite(gradient).all()) for gradient in found)
     assert any(bool(gradient.any()) for gradient in found)
-
-
-def differentiable(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 @each_function

@@ -1,6 +1,7 @@
-"""Memory in bytes: what is kept for backward, and the most there is at once."""
+"""Memory: what is kept for backward, the most there is at once, the largest tensor."""
 
 from autograd_course.measure.kept import Kept, kept_bytes, kept_tensors
+from autograd_course.measure.largest import Largest
 from autograd_course.measure.peak import peak_bytes
 
-__all__ = ["Kept", "kept_bytes", "kept_tensors", "peak_bytes"]
+__all__ = ["Kept", "Largest", "kept_bytes", "kept_tensors", "peak_bytes"]

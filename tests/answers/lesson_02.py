@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from answers.making import Spoiling, Wrong, solved
+from answers.making import Spoiling, Wrong, double, solved
 from autograd_course import functions
 
 SOLVED = solved("02_ctx_rules")
@@ -378,10 +378,6 @@ WRONG = [
     Wrong("card-twins", "two backwards", "forward ran twice", "not-reentrant"),
     Wrong("card-twins", "exchanged", "both get the values of the second", "swapped-gradients"),
 ]
-
-
-def double(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 KNOWN = [

@@ -9,7 +9,7 @@ from torch.autograd import Function
 from torch.nn.functional import softmax
 
 from answers import lesson_04_digits as digits
-from answers.making import Spoiling, solved
+from answers.making import Spoiling, double, solved
 from autograd_course import functions
 
 SOLVED = solved("04_straight_through")
@@ -381,10 +381,6 @@ WRONG = [
     forward("gumbel-hard", "stays soft", "forward-mismatch", SOLVED["GumbelSoftmax"].forward),
     *digits.WRONG_DIGITS,
 ]
-
-
-def double(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 LOGITS, NOISE = double(0, 1, 0), double(0, -1, 2)

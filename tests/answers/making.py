@@ -9,6 +9,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.authoring.percent import read
@@ -46,6 +48,10 @@ def _definitions(source: str) -> str:
     """Return the definitions that a cell begins with; two blank lines stand between them."""
     parts = source.split("\n\n\n")
     return "\n\n\n".join(takewhile(lambda part: part.startswith(DEFINING), parts))
+
+
+def double(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Function]:

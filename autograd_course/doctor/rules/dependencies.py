@@ -12,6 +12,8 @@ from autograd_course.doctor.rules.terms import lacking_term
 from autograd_course.doctor.rules.wording import ordinal
 from autograd_course.doctor.running.calls import is_float
 
+_ONE = "a term is missing or has a wrong factor"
+
 
 def missing_dependency(m: Mismatch) -> str | None:
     """One factor was differentiated and another held fixed."""
@@ -44,9 +46,6 @@ def _output_path(m: Mismatch) -> str | None:
                     f"{ordinal(name)} output"
                 )
     return None
-
-
-_ONE = "a term is missing or has a wrong factor"
 
 
 def _row_term(m: Mismatch) -> str | None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from autograd_course.measure.dispatch import Watching
+from autograd_course.measure.storages import tensors
 
 Memory = frozenset[torch.UntypedStorage]  # told apart by identity; held, so that none is reused
 
@@ -82,8 +82,8 @@ class OneDevice(Watching):
         """Run an operation, unless it fills a tensor from another device."""
         kwargs = kwargs or {}
         values = [v for p, v in enumerate(args) if not (p == 1 and _picks_places(func))]
-        given = {t.device.type for t in tensors_in([*values, *kwargs.values()]) if t.dim()}
-        for filled in tensors_in(changed_by(func, args, kwargs)):
+        given = {t.device.type for t in tensors([*values, *kwargs.values()]) if t.dim()}
+        for filled in tensors(list(changed_by(func, args, kwargs))):
             if len(given) > 1 and filled.dim():
                 others = ", ".join(sorted(given - {filled.device.type}))
                 raise RuntimeError(f"one on device {filled.device.type} is filled from {others}")
@@ -96,19 +96,10 @@ def memory(values: Iterable[Any]) -> Memory:
     A sparse tensor has no memory of its own, but that of its indices and values.
     """
     return frozenset(
-        tensor.untyped_storage() for tensor in tensors_in(values) if tensor.layout is torch.strided
+        tensor.untyped_storage()
+        for tensor in tensors(list(values))
+        if tensor.layout is torch.strided
     )
-
-
-def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
-    """Yield the tensors among values and in lists and dictionaries of them."""
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from tensors_in(value)
-        elif isinstance(value, dict):
-            yield from tensors_in(value.values())
 
 
 def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

@@ -10,31 +10,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.running.operations import tensors_in
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import Check
-from autograd_course.measure.dispatch import Watching
-
-
-class Largest(Watching):
-    """A block in which the largest tensor is remembered that an operation returns."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes, self.operation = 0, ""
-        self.shape: tuple[int, ...] = ()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Run an operation and measure the memory of what it returns."""
-        result = func(*args, **(kwargs or {}))
-        for tensor in tensors_in([result]):
-            size = tensor.untyped_storage().nbytes()
-            if size > self.bytes:
-                self.bytes, self.shape = size, tuple(tensor.shape)
-                self.operation = func.overloadpacket.__name__
-        return result
+from autograd_course.measure import Largest
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:

@@ -5,31 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
+from autograd_course.measure import Largest
 
 SIZE = 100  # inputs of the function whose Hessian is not to be built
 MOST = 300  # operations: two passes take some 50, forward over reverse 180, a loop over rows 1000
-
-
-class Watch(TorchDispatchMode):
-    """A block in which operations are counted, and the largest tensor is remembered."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.operations, self.largest = 0, 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Run an operation and note it."""
-        result = func(*args, **(kwargs or {}))
-        self.operations += 1
-        if isinstance(result, Tensor):
-            self.largest = max(self.largest, result.numel())
-        return result
 
 
 def valley(x: Tensor) -> Tensor:
@@ -40,11 +22,11 @@ def valley(x: Tensor) -> Tensor:
 def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
     """Ask for the product with a Hessian of 100 rows; neither it nor its rows may be made."""
     rng = torch.Generator().manual_seed(0)
-    with Watch() as watch:
+    with Largest() as watch:
         routine(valley, (normal(rng, SIZE),), (normal(rng, SIZE),))
-    if watch.largest >= SIZE * SIZE:
+    if watch.elements >= SIZE * SIZE:
         return wrong(
-            f"right, but for {SIZE} inputs a tensor of {watch.largest:,} elements is built: the "
+            f"right, but for {SIZE} inputs a tensor of {watch.elements:,} elements is built: the "
             "Hessian. Differentiate one number that holds the vector, not each gradient by itself."
         )
     if watch.operations > MOST:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.doctor.running.calls import as_tuple, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
 from autograd_course.grader.raised import is_unfinished, told
@@ -23,10 +23,7 @@ def differentiable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     The copies are no leaves, so that a Function may work in place on them, as on a hidden layer.
     """
     return tuple(
-        value.detach().requires_grad_().clone()
-        if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
-        else value
-        for value in inputs
+        value.detach().requires_grad_().clone() if is_float(value) else value for value in inputs
     )
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from autograd_course.measure.dispatch import Watching
 
 # Where the two factors begin among the arguments of PyTorch's own operations.
 _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
 
 
-class Products(TorchDispatchMode):
+class Products(Watching):
     """A block in which both factors of every matrix product and convolution are kept."""
 
     def __init__(self) -> None:
