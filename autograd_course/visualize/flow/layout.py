@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from autograd_course.visualize.flow.across import Room as Across
-from autograd_course.visualize.flow.across import across
+from autograd_course.visualize.flow.across import Room, across
 from autograd_course.visualize.flow.directions import DOWN, RIGHT, Flow, Point
 from autograd_course.visualize.flow.heat import cell_size
 from autograd_course.visualize.flow.layers import Layers, layered
@@ -49,18 +48,18 @@ class Layout:
     reading: tuple[int, ...]
 
 
-class Room(NamedTuple):
+class Sizes(NamedTuple):
     """The width and height of each card, and the width of each edge's label, in pixels."""
 
     cards: tuple[Point, ...]
     labels: tuple[float, ...]
 
-    def with_(self, other: "Room") -> "Room":
-        """Return room enough for both."""
+    def with_(self, other: "Sizes") -> "Sizes":
+        """Return sizes large enough for both."""
         cards = (
             (max(w, v), max(h, k)) for (w, h), (v, k) in zip(self.cards, other.cards, strict=True)
         )
-        return Room(tuple(cards), tuple(map(max, self.labels, other.labels)))
+        return Sizes(tuple(cards), tuple(map(max, self.labels, other.labels)))
 
 
 def text_width(text: str, size: float = LINE) -> float:
@@ -68,13 +67,13 @@ def text_width(text: str, size: float = LINE) -> float:
     return len(text) * size * _WIDTH_OF_LETTER
 
 
-def layout(trace: Trace, words: Script, room: Room | None = None) -> Layout:
+def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
     """Lay a trace out, from left to right or, if it is deep, from top to bottom.
 
-    ``room`` is what cards and labels get; by default what their texts need. Deterministic; some ten
-    milliseconds at 60 nodes.
+    ``sizes`` are what cards and labels get; by default what their texts need. Deterministic; some
+    ten milliseconds at 60 nodes.
     """
-    cards, labels = room or needed(words)
+    cards, labels = sizes or needed(words)
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
     flow = RIGHT if len(layers.ranks) <= _MOST_COLUMNS else DOWN
     placed = _placed(layers, flow, cards, labels)
@@ -86,10 +85,10 @@ def layout(trace: Trace, words: Script, room: Room | None = None) -> Layout:
     return Layout(width, height, tuple(boxes), tuple(badges), tuple(curves), layers.reading)
 
 
-def needed(words: Script) -> Room:
-    """Return the room that the texts of cards and of the edges' labels need."""
+def needed(words: Script) -> Sizes:
+    """Return the sizes that the texts of cards and of the edges' labels need."""
     cards = tuple(card_size(words, card) for card in words.cards)
-    return Room(cards, tuple(text_width(words.fill(text)) for text in words.factors))
+    return Sizes(cards, tuple(text_width(words.fill(text)) for text in words.factors))
 
 
 def card_size(words: Script, card: Card) -> Point:
@@ -107,7 +106,7 @@ def _placed(
     layers: Layers, flow: Flow, cards: Sequence[Point], labels: Sequence[float]
 ) -> Placement:
     sizes = [flow.turned(*size) for size in cards]
-    room = Across([size for _, size in sizes], flow.beside)
+    room = Room([size for _, size in sizes], flow.beside)
     middle = {place: MARGIN + at for place, at in across(layers, room).items()}
     lengths = [flow.turned(width, LABEL_HEIGHT if width else 0.0)[0] for width in labels]
     return Placement(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from autograd_course.visualize.flow.layout import Layout, Room, layout, needed
+from autograd_course.visualize.flow.layout import Layout, Sizes, layout, needed
 from autograd_course.visualize.flow.png import png
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.svg import stage, svg
@@ -13,10 +13,10 @@ from autograd_course.visualize.flow.wording import describe, script
 
 @dataclass(frozen=True)
 class Drawn:
-    """A layout, the words that it is for, and the room that it gives them."""
+    """A layout, the words that it is for, and the sizes that it gives them."""
 
     words: Script
-    room: Room
+    sizes: Sizes
     layout: Layout
 
 
@@ -44,11 +44,11 @@ class Picture:
     @cached_property
     def drawing(self) -> Drawn:
         """The layout, and what it was made for."""
-        room, before = needed(self.words), self.drawn
+        sizes, before = needed(self.words), self.drawn
         if before is None or before.words != self.words:
-            return Drawn(self.words, room, layout(self.trace, self.words, room))
-        enough = before.room.with_(room)
-        if enough == before.room:
+            return Drawn(self.words, sizes, layout(self.trace, self.words, sizes))
+        enough = before.sizes.with_(sizes)
+        if enough == before.sizes:
             return before
         return Drawn(self.words, enough, layout(self.trace, self.words, enough))
 
