@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.result import SECTION
+from autograd_course.grader.result import SECTION, SECTION_LATER
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
-PLACES = {exercise.id: exercise.read for exercise in CATALOGUE.values()} | SECTION
+EXERCISES = {exercise.id: exercise.read for exercise in CATALOGUE.values()}
+LATER = {f"{rule}, later": read for rule, read in SECTION_LATER.items()}
+PLACES = EXERCISES | SECTION | LATER
 
 
 @pytest.mark.parametrize("read", PLACES.values(), ids=PLACES)

@@ -33,6 +33,12 @@ SECTION = {
     "none-grad-output": 'lesson 02, "Zeros or None: set_materialize_grads"',
 }
 
+# The same in full, for learners who have come that far.
+SECTION_LATER = {
+    "non-tensor-saved": 'lesson 02, "What goes where, and what goes wrong otherwise"',
+    "tensor-on-ctx": 'lesson 02, "What goes where, and what goes wrong otherwise"',
+}
+
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
 
@@ -70,12 +76,19 @@ class Result:
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
-            yield "read", SECTION.get(self.finding.rule, self.read) if self.finding else self.read
+            yield "read", self._section()
         if self.status in ("wrong", "not attempted") and self.possible:
             yield "next", f'hint("{self.exercise}") gives the next hint'
         if self.status == "grader failed":
             yield "next", "this is not about your answer; run the cell again, or report it"
         yield "note", self.note
+
+    def _section(self) -> str:
+        """Return what to reread: where the lessons so far treat the rule, else the exercise's."""
+        if self.finding is None:
+            return self.read
+        beyond = {} if self.read < "lesson 02" else SECTION_LATER
+        return (SECTION | beyond).get(self.finding.rule, self.read)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
         """Yield the doctor's witness, line and hint; what to reread, the exercise says itself."""

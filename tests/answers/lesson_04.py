@@ -127,6 +127,14 @@ def torch_sign(ctx: Any, x: Any) -> Any:
     return x.sign()
 
 
+def sign_bit(ctx: Any, x: Any) -> Any:
+    return torch.copysign(torch.ones_like(x), x)
+
+
+def sign_of_a_neighbor(ctx: Any, x: Any) -> Any:
+    return torch.sign(x + 1e-12)
+
+
 def mask_of_the_output(ctx: Any, x: Any) -> Any:
     y = torch.where(x >= 0, 1.0, -1.0).to(x)
     ctx.save_for_backward(y.abs() <= 1)
@@ -180,6 +188,13 @@ def one_hot_saved(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
     return hard
 
 
+def all_of_the_largest(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+    ctx.temperature = temperature
+    y = softmax((logits + noise) / temperature, -1)
+    ctx.save_for_backward(y)
+    return (y == y.amax(-1, keepdim=True)).to(y)
+
+
 def noise_forgotten(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
     soft = softmax(logits / temperature, -1)
     ctx.save_for_backward(soft)
@@ -196,6 +211,8 @@ WRONG = [
     backward("sign-ste", "the true gradient", "missing-gradient", lambda ctx, g: 0 * g),
     backward("sign-ste", "returns nothing", "missing-gradient", lambda ctx, g: None),
     forward("sign-ste", "0 at 0", "forward-mismatch", torch_sign),
+    forward("sign-ste", "the sign bit of zero", "forward-mismatch", sign_bit),
+    forward("sign-ste", "moves x first", "forward-mismatch", sign_of_a_neighbor),
     backward("sign-ste", "signs the gradient", "nonlinear-in-grad-output", lambda ctx, g: g.sign()),
     backward(
         "sign-ste",
@@ -375,6 +392,7 @@ WRONG = [
         "constant-factor",
         lambda ctx, y, g: (_soft(y, g), None, None),
     ),
+    forward("gumbel-hard", "marks all of the largest", "forward-mismatch", all_of_the_largest),
     forward("gumbel-hard", "saves the one-hot vector", "missing-gradient", one_hot_saved),
     forward("gumbel-hard", "a gradient without the noise", "gradient-mismatch", noise_forgotten),
     forward("gumbel-hard", "whole numbers", "dtype torch.int64", whole_numbers),

@@ -273,6 +273,17 @@ def hvp_by_rows(f: Any, inputs: Any, vectors: Any) -> Any:
     return tuple(products)
 
 
+def hvp_by_differences(f: Any, inputs: Any, vectors: Any) -> Any:
+    def gradient(side: int) -> Any:
+        moved = [x + side * 1e-5 * v for x, v in zip(inputs, vectors, strict=True)]
+        leaves = _leaves(moved)
+        return torch.autograd.grad(f(*leaves), leaves)
+
+    return [
+        (ahead - behind) / 2e-5 for ahead, behind in zip(gradient(1), gradient(-1), strict=True)
+    ]
+
+
 def hvp_without_create_graph(f: Any, inputs: Any, vectors: Any) -> Any:
     leaves = _leaves(inputs)
     grads = torch.autograd.grad(f(*leaves), leaves)
@@ -424,6 +435,7 @@ WRONG = [
         lambda ctx, x, y, g: torch.softmax(x, -1) * g,
     ),
     Wrong("hessian-vector-product", "builds the matrix", "the Hessian", hvp_by_matrix),
+    Wrong("hessian-vector-product", "by differences", "beside the inputs", hvp_by_differences),
     Wrong("hessian-vector-product", "goes by rows", "a loop over", hvp_by_rows),
     Wrong(
         "hessian-vector-product",
@@ -442,8 +454,8 @@ WRONG = [
     Wrong("gradient-penalty", "forgets create_graph", "has no graph", penalty_without_create_graph),
     Wrong("gradient-penalty", "returns a float", "has no graph", penalty_as_a_float),
     Wrong("gradient-penalty", "retains only", "has no graph", penalty_with_retain_graph),
-    Wrong("gradient-penalty", "one norm for all", "is wrong at", penalty_of_the_batch),
-    Wrong("gradient-penalty", "rows of images", "is wrong at", penalty_of_rows_of_images),
+    Wrong("gradient-penalty", "one norm for all", "the result is wrong", penalty_of_the_batch),
+    Wrong("gradient-penalty", "rows of images", "the result is wrong", penalty_of_rows_of_images),
     Wrong("gradient-penalty", "x asks for nothing", "require grad", penalty_without_leaf),
     Wrong("gradient-penalty", "a steep root", "infinitely steep", penalty_of_a_steep_root),
     Wrong("gradient-penalty", "by backward", "has filled the .grad", penalty_by_backward),

@@ -183,6 +183,7 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     hint="Return a new tensor (x.clone()); a view out of a Function cannot be changed in place, "
     "and its gradient may bypass your backward.",
     lesson="02_ctx_rules",
+    after=("mutates-input",),
 )
 def returns_view(evidence: Evidence) -> Seen | None:
     if not evidence.forward.views:

@@ -60,9 +60,9 @@ def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 
 
 def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return numbers of both signs and a zero in each row."""
-    x = normal(rng, 2, 4)
-    x[:, 1] = 0
+    """Return numbers of both signs, in each row both zeros and a number next to nothing."""
+    x = normal(rng, 2, 5)
+    x[:, 1:4] = torch.tensor([0.0, -0.0, -1e-15], dtype=x.dtype)
     return (x,)
 
 
@@ -125,7 +125,7 @@ QUANTIZERS: tuple[FunctionExercise, ...] = (
             "In backward: return grad_output.",
         ),
         read='lesson 04, "The whole thing, working"',
-        bounds="the output at exactly 0 is +1",
+        bounds="the output at exactly 0 is +1, whatever the sign of that zero",
         checks=(backward_is_a_formula, no_tensor_on_ctx),
     ),
     FunctionExercise(

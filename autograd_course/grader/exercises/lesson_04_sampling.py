@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
+from autograd_course.doctor import Finding
 from autograd_course.grader.checks import backward_is_a_formula, no_tensor_on_ctx
+from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import FunctionExercise, Sampler
 from autograd_course.grader.sampling import normal
 
@@ -21,6 +25,22 @@ def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Te
     """Return the one-hot vector of the largest ``logits + noise``."""
     largest = (logits + noise).argmax(-1)
     return torch.nn.functional.one_hot(largest, logits.shape[-1]).to(logits)
+
+
+def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that one class alone is chosen where two are the largest alike."""
+    logits = torch.tensor([0.5, 2.0, -1.0, 2.0], dtype=torch.float64)
+    (chosen,) = applied(function, (logits, torch.zeros_like(logits), 1.0))[1]
+    if sorted(chosen.tolist()) == [0.0, 0.0, 0.0, 1.0]:
+        return None
+    return found(
+        "forward-mismatch",
+        f"for logits {logits.tolist()} and no noise the output is {chosen.tolist()}: two classes "
+        "are the largest alike, and one of them is to be chosen.",
+        {"actual": chosen.tolist()},
+        "Where does the largest element stand? argmax names one place, a comparison with the "
+        "maximum marks all.",
+    )
 
 
 def _draw(temperature: float, *shape: int) -> Sampler:
@@ -78,7 +98,7 @@ SAMPLING: tuple[FunctionExercise, ...] = (
             "formula with the saved soft.",
         ),
         read='lesson 04, "Hard"',
-        bounds="the output is one-hot, its gradient that of the soft sample",
-        checks=(backward_is_a_formula, no_tensor_on_ctx),
+        bounds="the output is one-hot, also at a tie, and its gradient that of the soft sample",
+        checks=(backward_is_a_formula, no_tensor_on_ctx, one_hot_at_a_tie),
     ),
 )

@@ -11,6 +11,7 @@ from autograd_course.grader.exercises.lesson_05_trials import (
     leaves_gradients_alone,
     never_builds_the_hessian,
     reaches_the_parameters,
+    stays_at_the_point,
     stays_finite_where_flat,
 )
 from autograd_course.grader.sampling import normal
@@ -95,8 +96,9 @@ ROUTINES: tuple[RoutineExercise, ...] = (
         points=3,
         reference=hvp,
         samplers=PRODUCTS,
-        trials=(never_builds_the_hessian,),
-        bounds="its cost is that of two backward passes, whatever the size",
+        trials=(never_builds_the_hessian, stays_at_the_point),
+        bounds="its cost is that of two backward passes, whatever the size, and f is evaluated at "
+        "the inputs alone",
         hints=(
             "The Hessian is the Jacobian of the gradient. You know an operation that multiplies a "
             "Jacobian by a vector without building it. (On which side does not matter here: why?)",

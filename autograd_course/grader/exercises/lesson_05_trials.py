@@ -38,6 +38,26 @@ def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
     return None
 
 
+def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the function is evaluated at the inputs alone: elsewhere are differences."""
+    rng = torch.Generator().manual_seed(3)
+    x, vector = normal(rng, SIZE), normal(rng, SIZE)
+    seen: list[bool] = []
+
+    def watched(at: Tensor) -> Tensor:
+        seen.append(bool((at == x).all()))
+        return valley(at)
+
+    routine(watched, (x.clone(),), (vector,))
+    if all(seen):
+        return None
+    return wrong(
+        "right to within rounding, but f is evaluated beside the inputs too: a quotient of "
+        "differences loses digits, more of them the more steeply f bends. Differentiate the "
+        "gradient instead."
+    )
+
+
 def critic_net() -> torch.nn.Module:
     """Return the same small critic each time, without touching the random state."""
     rng = torch.Generator().manual_seed(1)

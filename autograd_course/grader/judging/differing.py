@@ -85,8 +85,9 @@ def _value_difference(
     error = (got - right if got.dtype != torch.bool else got ^ right).abs().double()
     error = error.nan_to_num(nan=float("inf")).masked_fill(close, -1)
     index = tuple(int(i) for i in torch.unravel_index(error.argmax(), right.shape))
+    where = f" at {int((~close).sum())} of {close.numel()} elements" if close.ndim else ""
     return Difference(
-        f"{name} is wrong at {int((~close).sum())} of {close.numel()} elements.",
+        f"{name} is wrong{where}.",
         evidence={
             "input": name,
             "index": list(index),
