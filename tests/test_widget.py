@@ -14,6 +14,8 @@ from torch import Tensor
 from autograd_course.visualize import GradientFlow, TraceError, describe, gradient_flow
 from autograd_course.visualize.kit import live
 
+pytestmark = pytest.mark.ipywidgets7
+
 
 @pytest.fixture
 def flow() -> GradientFlow:
