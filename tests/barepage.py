@@ -89,6 +89,12 @@ def showing(
     assert not errors
 
 
+def hold_the_clock(page: Page) -> None:
+    """Stop the page's time: from here on it passes by ``page.clock.run_for`` alone."""
+    page.clock.install(time=0)
+    page.clock.pause_at(1)
+
+
 def contrast(one: str, other: str) -> float:
     """Return the contrast of two colors, from 1 to 21, as WCAG defines it."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from barepage import contrast, showing
+from barepage import contrast, hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
 from torch import Tensor
 
@@ -258,7 +258,7 @@ def test_one_question_is_asked_at_a_time_and_the_newest_next(page: Page, lab: Fu
 
 
 def test_a_silent_kernel_puts_the_sliders_back(page: Page, lab: FunctionLab) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     slider = page.get_by_label("grad_output", exact=True)
     slide(slider, 50)
     page.clock.run_for(6_000)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from barepage import contrast, showing
+from barepage import contrast, hold_the_clock, showing
 from flows import loss, transformer_block, two_and_three
 from playwright.sync_api import Browser, Locator, Page, expect
 from torch import nn
@@ -112,7 +112,7 @@ def test_no_key_leaves_the_widget(page: Page) -> None:
 
 
 def test_space_plays_to_the_end_and_again_from_the_beginning(page: Page) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     card(page, "x").focus()
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -181,7 +181,7 @@ def test_a_slider_rewrites_the_numbers_without_the_kernel(page: Page) -> None:
 
 
 def test_at_rest_the_kernel_is_told_and_its_answer_shown(page: Page, flow: GradientFlow) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     release(page, 60)
     assert page.evaluate("saved.at(-1).inputs") == {"x": 5, "y": 3}
 
@@ -192,7 +192,7 @@ def test_at_rest_the_kernel_is_told_and_its_answer_shown(page: Page, flow: Gradi
 
 
 def test_keys_in_a_row_are_one_question(page: Page) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     x = page.get_by_label("input x")
     for index in range(55, 61):
         move(x, index)
@@ -238,7 +238,7 @@ def release(page: Page, index: int) -> None:
 def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
     page: Page, flow: GradientFlow
 ) -> None:
-    page.clock.install()  # the page's patience does not end while a busy machine sweeps
+    hold_the_clock(page)  # the page's patience does not end while a busy machine sweeps
     release(page, 50)
     move(page.get_by_label("input x"), 60)
 
@@ -250,7 +250,7 @@ def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
 def test_one_question_is_asked_at_a_time_and_the_newest_next(
     page: Page, flow: GradientFlow
 ) -> None:
-    page.clock.install()  # the page's patience does not end while a busy machine sweeps
+    hold_the_clock(page)  # the page's patience does not end while a busy machine sweeps
     for index in (50, 55, 60):
         release(page, index)
     assert asked(page) == [4]
@@ -263,7 +263,7 @@ def test_one_question_is_asked_at_a_time_and_the_newest_next(
 
 
 def test_a_dead_kernel_does_not_lock_the_sliders(page: Page, flow: GradientFlow) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     release(page, 60)
     page.clock.run_for(4_000)
     expect(page.get_by_text("The kernel has not answered")).to_have_count(0)
@@ -280,7 +280,7 @@ def test_a_dead_kernel_does_not_lock_the_sliders(page: Page, flow: GradientFlow)
 
 
 def test_back_where_it_was_nothing_is_asked(page: Page, flow: GradientFlow) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     move(page.get_by_label("input x"), 60)
     release(page, flow.numbers["sliders"][0]["index"])
 
@@ -386,7 +386,7 @@ def test_an_unfolded_module_folds_again(modules: Page, folded: GradientFlow, by:
 
 
 def test_a_dead_kernel_unfolds_nothing_and_that_is_said(modules: Page) -> None:
-    modules.clock.install()
+    hold_the_clock(modules)
     card(modules, "1").click()
     modules.clock.run_for(6_000)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from barepage import showing
+from barepage import hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograd_course.quizzes import load
@@ -172,7 +172,7 @@ def test_an_essay_is_compared_with_its_rubric(page: Page, check: KnowledgeCheck)
 
 
 def test_a_dead_kernel_is_said(page: Page) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     choose(page, right)
     press(page, "Check")
     page.clock.run_for(6_000)
@@ -184,7 +184,7 @@ def test_the_same_answer_again_waits_for_nothing(page: Page, check: KnowledgeChe
     choose(page, right)
     press(page, "Check")
     reply(page, check)
-    page.clock.install()
+    hold_the_clock(page)
     press(page, "Check")
     page.clock.run_for(6_000)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from barepage import showing
+from barepage import hold_the_clock, showing
 from flows import RoundSTE
 from playwright.sync_api import Browser, Locator, Page, expect
 
@@ -170,7 +170,7 @@ def test_another_quantizer_is_asked_of_the_kernel(page: Page) -> None:
 
 
 def test_a_kernel_that_does_not_answer_is_given_up(page: Page) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     page.get_by_label("Forward", exact=True).select_option("round")
     page.clock.run_for(6_000)
 
@@ -235,7 +235,7 @@ def test_a_notice_is_shown(page: Page) -> None:
 
 
 def test_a_stop_waits_for_no_answer(page: Page) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     page.get_by_role("button", name="Train", exact=True).click()
     page.get_by_role("button", name="Stop").click()
     page.clock.run_for(6_000)

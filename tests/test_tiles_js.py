@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from barepage import showing
+from barepage import hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograd_course.visualize.tiles.widget import AttentionTiles, attention_tiles
@@ -137,7 +137,7 @@ def test_keys_step(page: Page, keys: list[str], arrived: int) -> None:
 
 
 def test_space_plays_to_the_end(page: Page) -> None:
-    page.clock.install()
+    hold_the_clock(page)
     page.get_by_role("button", name="Play (space)").press("Enter")
     page.clock.run_for(40_000)
 
