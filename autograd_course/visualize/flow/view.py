@@ -11,7 +11,7 @@ from autograd_course.visualize.flow.scene import Scene
 from autograd_course.visualize.flow.script import shape
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.leisure import Leisure
-from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 
 HERE = Path(__file__).parent
 _PARTS = ("marks", "stage", "details", "sliders", "scene", "gradient_flow")
@@ -32,9 +32,9 @@ class FlowView(Live):
 
     story = traitlets.Dict().tag(sync=True)
     numbers = traitlets.Dict().tag(sync=True)
-    step = traitlets.Int(0, min=0).tag(sync=True)
-    inputs = traitlets.Dict().tag(sync=True)
-    opened = traitlets.List(traitlets.Any()).tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(**FROM_PAGE)
+    inputs = traitlets.Dict().tag(**FROM_PAGE)
+    opened = traitlets.List(traitlets.Any()).tag(**FROM_PAGE)
     sweeps = traitlets.List(traitlets.Dict()).tag(sync=True)
 
     def __init__(self, scenes: Sequence[Scene], step: int = 0) -> None:

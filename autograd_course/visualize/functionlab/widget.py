@@ -15,7 +15,7 @@ from autograd_course.visualize.functionlab.sweep import shown, sweep
 from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
 from autograd_course.visualize.functionlab.wording import account
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 
 HERE = Path(__file__).parent
 _SCRIPTS = (KIT / "player.js", KIT / "plot.js", HERE / "source.js", HERE / "curves.js")
@@ -34,9 +34,9 @@ class FunctionLab(Live):
     _css = sheet(HERE / "function_lab.css")
 
     scene = traitlets.Dict().tag(sync=True)
-    choice = traitlets.Dict().tag(sync=True)
-    x = traitlets.Float().tag(sync=True)
-    step = traitlets.Int(-1, min=-1).tag(sync=True)
+    choice = traitlets.Dict().tag(**FROM_PAGE)
+    x = traitlets.Float().tag(**FROM_PAGE)
+    step = traitlets.Int(-1, min=-1).tag(**FROM_PAGE)
 
     def __init__(self, subjects: Mapping[str, Subject]) -> None:
         self._subjects = dict(subjects)

@@ -14,7 +14,7 @@ from autograd_course.visualize.jacobian.capture import capture
 from autograd_course.visualize.jacobian.figure import drawn
 from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import Live, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, Live, script, sheet
 
 HERE = Path(__file__).parent
 
@@ -33,8 +33,8 @@ class JacobianView(Live):
     finding = traitlets.Unicode("").tag(sync=True)
     words = traitlets.Dict(WORDS).tag(sync=True)
     legend = traitlets.List(LEGEND).tag(sync=True)
-    shown = traitlets.Int(0, min=0).tag(sync=True)
-    cell = traitlets.List(traitlets.Int()).tag(sync=True)
+    shown = traitlets.Int(0, min=0).tag(**FROM_PAGE)
+    cell = traitlets.List(traitlets.Int()).tag(**FROM_PAGE)
 
     def __init__(self, views: Sequence[View], finding: str = "") -> None:
         self._views = tuple(views)

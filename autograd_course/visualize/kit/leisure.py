@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 AT_ONCE = 0.008  # seconds of work before whoever waits is let in
 BREATH = 0.002  # seconds for the page to be heard: a message takes several turns of the loop
+REST = 0.08  # seconds for the page to draw the answer, with all of a small machine
 
 
 class Leisure:
@@ -41,7 +42,7 @@ class Leisure:
 
 
 async def _between(pieces: Iterator[None]) -> None:
-    await asyncio.sleep(BREATH)
+    await asyncio.sleep(REST)
     begun = time.perf_counter()
     for _ in pieces:
         if time.perf_counter() - begun > AT_ONCE:

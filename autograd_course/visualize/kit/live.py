@@ -8,6 +8,10 @@ import anywidget
 
 KIT = Path(__file__).parent
 
+# Of a trait that the page sets. It is not sent back, as ipywidgets does for a second page: that
+# would be one more message on the way of every move.
+FROM_PAGE = {"sync": True, "echo_update": False}
+
 
 def script(*files: Path) -> str:
     """Return the kit's JavaScript and a widget's own files as one module; the last one exports.

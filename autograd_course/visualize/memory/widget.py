@@ -8,7 +8,7 @@ import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import title
-from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 from autograd_course.visualize.memory.figure import drawn
 from autograd_course.visualize.memory.folding import folded
 from autograd_course.visualize.memory.story import budgets, story
@@ -32,9 +32,9 @@ class MemoryTimeline(Live):
 
     story = traitlets.Dict().tag(sync=True)
     budgets: Any = traitlets.Dict(allow_none=True).tag(sync=True)
-    variant = traitlets.Unicode().tag(sync=True)
-    step = traitlets.Int(0, min=0).tag(sync=True)
-    budget = traitlets.Int(allow_none=True, default_value=None).tag(sync=True)
+    variant = traitlets.Unicode().tag(**FROM_PAGE)
+    step = traitlets.Int(0, min=0).tag(**FROM_PAGE)
+    budget = traitlets.Int(allow_none=True, default_value=None).tag(**FROM_PAGE)
 
     def __init__(self, traces: Mapping[str, MemoryTrace], budget: int | None = None) -> None:
         self.traces = dict(traces)

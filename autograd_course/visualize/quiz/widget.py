@@ -14,7 +14,7 @@ from autograd_course.grader.store import Kept, load, update
 from autograd_course.quizzes import Question, Quiz, QuizError
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, script, sheet
 from autograd_course.visualize.quiz.wording import Outcome, markdown, page, plain, summary
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ class KnowledgeCheck(anywidget.AnyWidget):
     _css = sheet(HERE / "quiz.css")
 
     quiz: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    answers: traitlets.Dict[str, Answer] = traitlets.Dict().tag(sync=True)
+    answers: traitlets.Dict[str, Answer] = traitlets.Dict().tag(**FROM_PAGE)
     kept: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
 
     def __init__(self, quiz: Quiz) -> None:

@@ -8,7 +8,7 @@ import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.leisure import Leisure
-from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 from autograd_course.visualize.stelab import story
 from autograd_course.visualize.stelab.capture import capture, checked, checked_width
 from autograd_course.visualize.stelab.estimators import (
@@ -45,13 +45,13 @@ class STELab(Live):
     _esm = script(KIT / "plot.js", HERE / "race.js", HERE / "ste_lab.js")
     _css = sheet(HERE / "ste_lab.css")
 
-    quantizer = traitlets.Unicode().tag(sync=True)
-    surrogate = traitlets.Unicode().tag(sync=True)
-    x = traitlets.Float().tag(sync=True)
-    width = traitlets.Float().tag(sync=True)
-    place = traitlets.Unicode("activations").tag(sync=True)
-    seed = traitlets.Int(0, min=0).tag(sync=True)
-    training = traitlets.Bool(False).tag(sync=True)
+    quantizer = traitlets.Unicode().tag(**FROM_PAGE)
+    surrogate = traitlets.Unicode().tag(**FROM_PAGE)
+    x = traitlets.Float().tag(**FROM_PAGE)
+    width = traitlets.Float().tag(**FROM_PAGE)
+    place = traitlets.Unicode("activations").tag(**FROM_PAGE)
+    seed = traitlets.Int(0, min=0).tag(**FROM_PAGE)
+    training = traitlets.Bool(False).tag(**FROM_PAGE)
     sweep = traitlets.Dict().tag(sync=True)
     progress = traitlets.Dict().tag(sync=True)
     board = traitlets.Dict().tag(sync=True)

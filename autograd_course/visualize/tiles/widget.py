@@ -7,7 +7,7 @@ import traitlets
 from torch import Tensor
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 from autograd_course.visualize.tiles.asking import asked, checked_block, choices
 from autograd_course.visualize.tiles.figure import drawn
 from autograd_course.visualize.tiles.story import most_telling, story
@@ -32,9 +32,9 @@ class AttentionTiles(Live):
     _css = sheet(HERE / "tiles.css")
 
     stories = traitlets.Dict().tag(sync=True)
-    block = traitlets.Unicode().tag(sync=True)
-    causal = traitlets.Bool().tag(sync=True)
-    step = traitlets.Int(0, min=0).tag(sync=True)
+    block = traitlets.Unicode().tag(**FROM_PAGE)
+    causal = traitlets.Bool().tag(**FROM_PAGE)
+    step = traitlets.Int(0, min=0).tag(**FROM_PAGE)
 
     def __init__(self, traces: dict[str, TileTrace], block: str, causal: bool) -> None:
         self._traces = traces
