@@ -26,7 +26,7 @@ LESSON = """\
 # %% [markdown]
 # # 01 · Sample lesson
 #
-# What you do here, in 15–20 minutes.
+# What you do here, in 2–5 minutes.
 
 # %%
 import os
@@ -212,7 +212,7 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert readme.startswith("# A course\n\n<!-- lessons -->\n|")
     assert readme.endswith("<!-- /lessons -->\n\nThe end.\n")
     assert (
-        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 15–20 "
+        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 2–5 "
         "| [notebook](exercises/01_sample.ipynb) |" in readme
     )
 
@@ -263,7 +263,7 @@ DRIFT = {
         "solutions/01_sample.py differs from what its source makes of it",
     ),
     "the lesson table edited": (
-        edit("README.md", "| 15–20 |", "| 5 |"),
+        edit("README.md", "| 2–5 |", "| 5 |"),
         "README.md differs from what its source makes of it",
     ),
     "a notebook removed": (
@@ -294,6 +294,17 @@ def test_drift_names_the_file_and_the_command_that_repairs_it(
     assert drift(course, POINTS) == []
 
 
+def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course: Path) -> None:
+    edit("notebooks/01_sample.py", "2–5 minutes", "20 minutes")(course)
+    edit("solutions/01_sample.py", "Sample exercises", "Sample exercises, 90 minutes")(course)
+    plan(course)
+
+    (problem,) = drift(course, POINTS)
+
+    assert problem.startswith("notebooks/01_sample.py states 20 minutes and reads in 0.")
+    assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
+
+
 @pytest.mark.parametrize("stray", ["exercises/02_gone.ipynb", "notebooks/data.csv"])
 def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> None:
     plan(course)
@@ -306,7 +317,7 @@ def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> 
 
 FAULTS = {
     "a lesson without minutes": (
-        edit("notebooks/01_sample.py", "15–20 minutes", "a while"),
+        edit("notebooks/01_sample.py", "2–5 minutes", "a while"),
         "notebooks/01_sample.py:1: a lesson needs a '# Title'",
     ),
     "a README without a place for the table": (
