@@ -11,6 +11,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from autograd_course.authoring.__main__ import main
 from autograd_course.authoring.build import build
 from autograd_course.authoring.check import drift
 from autograd_course.authoring.errors import AuthoringError
@@ -303,6 +304,25 @@ def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course
 
     assert problem.startswith("notebooks/01_sample.py states 20 minutes and reads in 0.")
     assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
+
+
+def test_the_minutes_of_a_lesson_are_printed_section_by_section(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lesson = course / "notebooks/01_sample.py"
+    deep = "\n# %% [markdown]\n# ## Deep\n#\n# *In depth: later.*\n#\n"
+    lesson.write_text(lesson.read_text() + deep + "# word" + " word" * 439 + "\n")
+    plan(course)
+    monkeypatch.chdir(course)
+
+    assert main(["minutes", "01"]) == 0
+
+    name, title, section, total = capsys.readouterr().out.split("\n")[:4]
+    assert (name, title) == ("01_sample", "           0.4  # 01 · Sample lesson")
+    assert section == "in depth   2.0  ## Deep"
+    assert total == "main line 0.4, in depth 2.0 minutes"
+    assert main(["minutes", "02"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("stray", ["exercises/02_gone.ipynb", "notebooks/data.csv"])

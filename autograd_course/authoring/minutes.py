@@ -89,6 +89,18 @@ def modeled(notebook: NotebookNode) -> Minutes:
     )
 
 
+def account(notebook: NotebookNode) -> str:
+    """Return a line for each section of an executed notebook, in depth or not, and the sums."""
+    total = modeled(notebook)
+    parts = [part for part in sections(notebook) if part.heading]
+    rows = [
+        f"{'in depth' if part.in_depth else '':8} {part.minutes:5.1f}  "
+        f"{'#' * part.level} {part.heading}"
+        for part in parts
+    ]
+    return "\n".join([*rows, f"main line {total.main:.1f}, in depth {total.in_depth:.1f} minutes"])
+
+
 def _split(markdown: str) -> list[tuple[int, str, str]]:
     """Return level, heading and text below it; first what stands before any heading, level 0."""
     parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
