@@ -8,7 +8,7 @@
 # it, keeping it, and being able to prove that you did.
 #
 # **You will** check that everything is in place, meet the grader and the visualizer, and see the
-# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 8 minutes.
+# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 10 minutes.
 #
 # Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
 

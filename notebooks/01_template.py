@@ -12,7 +12,8 @@
 #
 # **You need** the chain rule and one PyTorch training loop that you have written yourself.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 25,
+# can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -150,15 +151,14 @@ with figure(columns=2, height=3.6) as (watched, built):
     built.set(title="what was built", xlabel="rain", ylabel="river level", ylim=(0, 10))
 
 # %% [markdown]
-# About every second flood comes over the wall. Data, optimizer, number of steps and the formula
-# of `forward` are the same in both runs; only `backward` differs. It gives the slope $q$ to both
-# sides of the line, where the side below should have had $1 - q$. With equal weights above and
-# below, the descent goes to the median; and the loss, which is computed rightly, falls all the
-# same, because the median lies on the way.
+# About every second flood comes over the wall. The two runs differ in `backward` alone. The
+# colleague's gives the slope $q$ to both sides of the line, where the side below should have had
+# $1 - q$. With equal weights above and below, the descent goes to the median; and the loss, which
+# is computed rightly, falls all the same, because the median lies on the way.
 #
-# PyTorch never compares a `backward` with its `forward`. Its autograd engine calls what you wrote
-# and hands the result on. The comparing is your work, and this lesson is about doing it: first
-# what a Function is, then how to make it prove itself. The colleague's Function will be back.
+# PyTorch never compares a `backward` with its `forward`: its autograd engine calls what you wrote
+# and hands the result on. The comparing is your work, and what this lesson is about. The
+# colleague's Function will be back.
 
 # %% [markdown]
 # ## The whole thing, working
@@ -223,8 +223,9 @@ function_lab(CubeRoot, x=1.0)
 # \qquad\text{that is}\qquad \frac{\partial L}{\partial x} = g^\top J .$$
 #
 # `backward` computes this product, the *vector-Jacobian product* (VJP): upstream gradient times
-# local derivative, summed over every output that the input reaches. Where $f$ works element by
-# element, $J$ is diagonal and the sum has a single term, $g_i \, f'(x_i)$.
+# local derivative, summed over every output that the input reaches. As a product with a matrix it
+# is linear in $g$: twice in gives twice out. Where $f$ works element by element, $J$ is diagonal
+# and the sum has a single term, $g_i \, f'(x_i)$.
 #
 # **Common belief: "`backward` returns the derivative."** Let us write it so, and test it the way
 # people do, on a `.sum()`.
@@ -255,6 +256,9 @@ for function in (CubeRoot, DerivativeOnly):
 
 # %% [markdown]
 # ### Why no Jacobian is ever built
+#
+# *In depth: the size of what `backward` spares you, and a test that it is linear in $g$. Skip it
+# on a first reading; `diagnose` makes that test for you.*
 #
 # For four elements we can afford to build $J$ and do the product the long way:
 
@@ -347,7 +351,11 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # network of any size, `loss.backward()` is this, over and over. Enter opens the node that has the
 # focus and shows what its Function saved.
 #
-# Two things to try. Drag $y$ below zero: which factor becomes zero, and what no longer arrives?
+# ### Two things to try
+#
+# *In depth: experiments with the picture, for when there is time.*
+#
+# Drag $y$ below zero: which factor becomes zero, and what no longer arrives?
 # Then send one input into both branches, with `gradient_flow(lambda x: loss(x, x),
 # torch.tensor(2.0))` as the last line of the cell, and see two gradients meet and *add*: an input
 # that is used twice collects from both uses.
@@ -366,6 +374,11 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # And when not: whenever the forward composes PyTorch operations and none of these applies. Then
 # autograd chains derivatives that others have tested for years, and yours can at best equal the
 # result.
+#
+# ### Is it leaner?
+#
+# *In depth: a count of operations and bytes, for three Functions that one meets in tutorials. It
+# can wait until lesson 06, which is about memory.*
 #
 # **Common belief: "a hand-written backward is leaner than autograd's."** We can count. A dispatch
 # mode sees every operation that autograd sends on for execution; saved-tensor hooks see every
@@ -468,6 +481,9 @@ for name, (f, *inputs) in candidates.items():
 #
 # ### The class is never instantiated
 #
+# *In depth: what you get without `.apply`. Come back when `diagnose` says `missing-staticmethod`
+# or `backward-never-called`.*
+#
 # `forward` and `backward` are static methods, because there is no `self`: one class serves every
 # call, and each call gets a `ctx` of its own. `.apply` makes that `ctx`, runs `forward` with it
 # and hooks the node into the graph.
@@ -491,6 +507,8 @@ print("a tensor?     ", isinstance(result, torch.Tensor))
 #
 # ### ctx is the node
 #
+# *In depth: how to look at a `ctx` from outside. Lesson 02 comes back to it.*
+#
 # What `forward` receives as `ctx` is the very object that ends up in the graph as `y.grad_fn`. So
 # you can look at it from outside, which is the quickest way to see what a Function keeps.
 
@@ -512,9 +530,15 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf x, where gr
 # ### What backward returns
 #
 # One value for each argument that `forward` received (`ctx` aside), in the same order: a gradient
-# of exactly the input's shape, or `None` for what has no gradient. Try every mistake at once.
-# `attempt` makes a Function of two inputs, $y = \text{factor} \cdot x$, whose backward returns
-# what we pass.
+# of exactly the input's shape, or `None` for what has no gradient.
+#
+# #### Every mistake at once
+#
+# *In depth: what the engine refuses, and what it lets pass. Exercise 11 and the rules
+# `wrong-arity` and `gradient-shape` send you here.*
+#
+# `attempt` makes a Function of two inputs, $y = \text{factor} \cdot x$, whose backward returns what
+# we pass.
 
 
 # %%
@@ -560,6 +584,8 @@ print("None, None         ", attempt(None, None))
 
 # %% [markdown]
 # ## A template with an optional argument
+#
+# *In depth: a Function to copy from when an argument may be left out, as in exercise 5.*
 #
 # Here is a Function to copy from. It scales and shifts each channel, $y = s \odot x + b$ along
 # the last axis, and the shift $b$ may be left out. Since $s$ and $b$ are used in every row, their
@@ -620,7 +646,9 @@ print("scale is frozen: ", gradcheck(ScaleShift.apply, (x, scale.detach(), shift
 # = y\,\Bigl(1 - \frac{y}{a}\Bigr),$$
 #
 # so $x$ is not needed again. (`CubeRoot` did it already.) Why prefer the output, when it has the
-# same size? Because it rarely costs anything: the next layer keeps it anyway, as its input.
+# same size? Because it rarely costs anything: the next layer keeps it anyway, as its input. Not
+# every function allows this: the output must determine the derivative. $x^2$ has lost the sign of
+# $x$, and there the input has to be saved.
 
 
 # %%
@@ -640,6 +668,11 @@ class GainSigmoid(Function):
         return grad_output * y * (1 - y / ctx.gain), None
 
 
+# %% [markdown]
+# ### What it keeps
+#
+# *In depth: the bytes, counted as in "Is it leaner?" above.*
+
 # %%
 x = torch.ones(1000, 1000, requires_grad=True)
 weight = torch.ones(1000, 1000, requires_grad=True)
@@ -650,8 +683,7 @@ print(f"GainSigmoid      and matrix product keep {by_hand:.0f} MB")
 
 # %% [markdown]
 # The matrix product keeps its two inputs, 8 MB, and the saved output is one of them: the sigmoid
-# keeps nothing of its own. Not every function allows this. The output must determine the
-# derivative; $x^2$ has lost the sign of $x$, and there the input has to be saved.
+# keeps nothing of its own.
 
 # %% [markdown]
 # ## Several inputs, several outputs
@@ -777,13 +809,6 @@ except RuntimeError as error:
 # input element $j$, column $i$ to output element $i$ (the Jacobian, transposed). They disagree in
 # one place: the fourth input, 7, the one above the ceiling.
 #
-# `tangent` draws that place: the curve of `forward`, its slope by differences, and the slope that
-# `backward` claims.
-
-# %%
-tangent(ForgetfulReLU, 7.0, 6.0, span=9.0)
-
-# %% [markdown]
 # Now leave that input out, and see what `gradcheck` says of the same bug.
 
 # %%
@@ -793,9 +818,22 @@ print("ForgetfulReLU, inputs up to 3:", gradcheck(ForgetfulReLU.apply, (below, 6
 # %% [markdown]
 # `gradcheck` tests the inputs that you give it and no others. Give it one on every side of every
 # branch. And keep away from the kinks: a difference taken across one sees half of each side.
+#
+# ### The place, drawn
+#
+# *In depth: what went wrong at 7, as a picture.*
+#
+# `tangent` draws the curve of `forward`, its slope by differences, and the slope that `backward`
+# claims.
+
+# %%
+tangent(ForgetfulReLU, 7.0, 6.0, span=9.0)
 
 # %% [markdown]
 # ## How gradcheck works
+#
+# *In depth: how the comparison is made, why in float64, and what it costs. Skip it on a first
+# reading, and give `gradcheck` few elements, in float64.*
 #
 # It is short enough to write ourselves. Column by column, it nudges one input element by $\pm h$
 # and watches all outputs (a *central difference*, whose error shrinks like $h^2$). Row by row, it
@@ -972,6 +1010,11 @@ print("gradient of sum(10·x²):", g.tolist(), "– true:", (20 * x).tolist())
 function_lab({"CalmSquare": CalmSquare, "Square": Square}, x=1.5)
 
 # %% [markdown]
+# ### Right by luck
+#
+# *In depth: a wrong shape that the engine sums, seen from `gradcheck`'s side. Lesson 03 has more
+# on broadcasting.*
+#
 # The second adds one offset to every row, and forgets that an input which was broadcast collects
 # from all rows:
 
@@ -1029,7 +1072,11 @@ target = torch.tensor([1.0, 0.2, 2.0, 1.0, 3.0, 2.2], dtype=torch.float64)
 diagnose(PinballLoss, (prediction, target, 0.9))
 
 # %% [markdown]
-# Have it under your own hand, for one storm with the river at 1. Left of the target the two slopes
+# ### The slope under your hand
+#
+# *In depth: the same bug, to drag.*
+#
+# Here is the loss for one storm with the river at 1. Left of the target the two slopes
 # lie on each other, right of it they part. Drag `q` to 0.5: there $q$ and $1 - q$ are equal and the
 # bug is gone, which may be how it got past its author.
 
@@ -1078,6 +1125,9 @@ diagnose(Reciprocal, (torch.tensor([-2.0, 0.5, 4.0], dtype=torch.float64),))
 
 # %% [markdown]
 # ## One Function at a time
+#
+# *In depth: for the day on which you write several at once. In short: check each before you write
+# the next.*
 #
 # A last habit. Three Functions in a row, one of them wrong; the check of the whole chain says
 # that something is. The check of each, at the values that it meets in the chain, says which.

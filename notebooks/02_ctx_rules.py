@@ -12,7 +12,8 @@
 #
 # **You need** [lesson 01](01_template.ipynb): a Function, `save_for_backward`, `gradcheck`.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 30, can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -397,6 +398,9 @@ predict(..., x.grad)
 # %% [markdown]
 # ### Run 2: the hooks
 #
+# *In depth: what checkpointing and offloading see of a Function. Skip it on a first reading;
+# lesson 06 works with these hooks.*
+#
 # Activation checkpointing (drop what forward computed, compute it again for backward),
 # offloading to the host's memory and compression all work by *saved-tensor hooks*: functions
 # through which the engine sends whatever is saved, and which may put something smaller in its
@@ -460,6 +464,11 @@ memory_timeline(
 #   the output (`ctx.y`): a *reference cycle*. Python frees at once what nobody refers to, and here
 #   each refers to the other. Only the garbage collector, which runs now and then, finds cycles.
 #
+# #### When Python cleans up
+#
+# *In depth: how long such a cycle lasts, how `save_for_backward` avoids it, and why some code
+# keeps intermediates on `ctx`.*
+#
 # **Common belief: "Python cleans that up anyway."** It does, when it has counted enough new
 # objects. It counts objects, not bytes, and a training step makes few. Until then the old graphs
 # pile up. Here are ten steps with the collector switched off, and what is left when they are over:
@@ -491,6 +500,9 @@ collected = gc.collect()
 # intermediate does to second derivatives is a matter for lesson 05.)
 #
 # ### Run 5: what is no tensor
+#
+# *In depth: for the day on which `save_for_backward` raises, or does not raise where you expected
+# it.*
 #
 # And the other way round, a number in `save_for_backward`?
 
@@ -625,6 +637,10 @@ print("2 * x: ", *gradients_of_a_sum(lambda x: 2 * x))
 diagnose(Twice, (angles,))
 
 # %% [markdown]
+# ### Nor what was saved
+#
+# *In depth: the other kind, a saved tensor. `diagnose` calls the mistake `mutates-saved`.*
+#
 # **A saved tensor belongs to the caller.** Saving copies nothing: what `ctx.saved_tensors` returns
 # is the very tensor that forward was given. A `backward` that uses it as scratch paper returns the
 # right gradient, and leaves it lying in somebody's activation:
@@ -654,6 +670,9 @@ except RuntimeError as error:
 
 # %% [markdown]
 # ## Around the alarm: .data and .detach()
+#
+# *In depth: a second way to switch the version check off, and one to lose a second derivative.
+# Skip it on a first reading; lesson 05 comes back to the latter.*
 #
 # Both give a tensor on the same memory without its history, and both have honest uses. They differ
 # in one thing: a write through `.detach()` counts, one through `.data` does not. So `.data` is the
@@ -702,6 +721,8 @@ print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=Fa
 # %% [markdown]
 # ## A frozen target and its 1/N
 #
+# *In depth: how to stop a gradient, and a factor that is easily forgotten. Exercise 4 needs it.*
+#
 # There is one honest way to stop a gradient in a Function, and it needs no `.detach()`: return
 # `None`. Where a network learns from its own later output (in reinforcement learning, in
 # self-distillation), the target must be held fixed, or the network moves the target to meet the
@@ -745,6 +766,9 @@ diagnose(FrozenTarget, tuple(three), reference=frozen_target)
 
 # %% [markdown]
 # ## Writing in place: mark_dirty
+#
+# *In depth: for Functions that overwrite their input. Exercise 2 and card 7 send you here; until
+# then write nothing in place.*
 #
 # For a large activation it pays to overwrite the input: no second tensor, and what `backward` needs
 # can often be read off the output. A leaky ReLU with a positive slope keeps signs, so the output
@@ -858,6 +882,8 @@ diagnose(ReLUInPlace, (angles,))
 # %% [markdown]
 # ## Returning an input
 #
+# *In depth: why a Function that changes nothing returns `x.clone()`. Lesson 03 has one.*
+#
 # A layer that acts on the gradient alone, a reversal or a scale, has nothing to compute in forward,
 # so one returns what came in. PyTorch then makes the output a *view* of the input: another tensor
 # on the same memory, since two nodes cannot share one tensor. The gradients are right. The trouble
@@ -898,6 +924,8 @@ for reverse in (Reverse, ReverseCopy):
 
 # %% [markdown]
 # ## Outputs without a gradient
+#
+# *In depth: for Functions that return a mask, an index or a count. Exercise 3 needs it.*
 #
 # Some outputs are answers, not quantities: a mask, an index, a count. Integer and boolean tensors
 # cannot require a gradient, and need no word from you. A mask kept as floats, to be multiplied
@@ -1023,6 +1051,8 @@ predict(..., b)
 # %% [markdown]
 # ## forward without ctx: setup_context
 #
+# *In depth: the second form of a Function. Skip it until lesson 09, which uses it.*
+#
 # Everything above can be written in a second way. `forward` takes the inputs only, and is plain
 # code; a third static method, `setup_context`, gets `ctx`, the tuple of all inputs, and the output,
 # and does the saving and the marking. It is the same `ctx` under the same rules.
@@ -1063,6 +1093,8 @@ for function in (GravitySplit, Gravity):
 
 # %% [markdown]
 # ## Eight messages, and what they want
+#
+# *In depth: to be looked up when one of them appears. You need not know them by heart.*
 #
 # All that was broken so far, and what is still left to break, ends in one of eight messages, or
 # in none. Here they are, provoked one after the other. `of` makes a Function from two lambdas;
@@ -1128,9 +1160,12 @@ for number, mistake in mistakes.items():
 # | 8 | the input or a view of it returned, then written to | return `x.clone()` |
 #
 # Number 1 tells which tensor, by shape and by the operation that made it, and
-# `torch.autograd.set_detect_anomaly(True)` shows in which line of forward it was saved. And what
-# says nothing at all: `ctx.x = x`, a missing `mark_dirty`, a write into `grad_output`, `.data`. For
-# those you have `diagnose`:
+# `torch.autograd.set_detect_anomaly(True)` shows in which line of forward it was saved.
+#
+# ## What says nothing at all
+#
+# `ctx.x = x`, a write into `grad_output`, a write in place that was not announced, `.data`: none
+# of them raises. For those you have `diagnose`:
 
 # %%
 diagnose(Pull, (angles,))

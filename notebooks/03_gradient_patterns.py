@@ -12,7 +12,8 @@
 #
 # **You need** lesson 01: what `backward` is asked for, and what `gradcheck` compares.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 35,
+# can wait until an exercise needs them. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -271,8 +272,13 @@ print("gradcheck:", gradcheck(Tanh.apply, x))
 # | $x^2$, $\lvert x\rvert$ | $2x$, $\operatorname{sign} x$ | input, or its sign |
 # | $x\,\Phi(x)$ (GELU) | $\Phi(x) + x\,\varphi(x)$ | input |
 #
-# The third line has consequences. $y\,(1-y)$ is never more than $\tfrac14$, so each sigmoid takes
-# at least three quarters of what arrives. Four layers in a row:
+# ### Four sigmoids
+#
+# *In depth: what a slope of at most a quarter does to a deep net. Skip it if you know why
+# gradients vanish.*
+#
+# The table's third line has consequences. $y\,(1-y)$ is never more than $\tfrac14$, so each
+# sigmoid takes at least three quarters of what arrives. Four layers in a row:
 
 # %%
 torch.manual_seed(0)
@@ -285,6 +291,11 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 # Read the norms of the gradients from right to left: they shrink from 5.66 to 0.0025, and the
 # layer that sees the data learns next to nothing. Nothing here is wrong; this *is* the gradient of
 # that forward. (Hence ReLU, residual connections, normalization.) A click on ▸ opens a layer.
+#
+# ### At a kink
+#
+# *In depth: which slope to return where there is none. Skip it on a first reading; lesson 04 has
+# weights that lie on a kink.*
 #
 # **Common belief: "for a ReLU's mask, `x > 0` or `x >= 0` makes no difference."** At $x = 0$ no
 # derivative exists, and whoever writes the backward chooses. PyTorch's own functions choose
@@ -444,8 +455,14 @@ print("a hook on the node saw", tuple(seen[0]))
 
 # %% [markdown]
 # The engine knows the shape of $b$ and sums what broadcasting could have repeated, even before a
-# hook on the node gets to look. So the bug works. What it waits for is a forward that repeats
-# along *another* axis than the engine would guess:
+# hook on the node gets to look. So the bug works, until a forward repeats along *another* axis
+# than the engine would guess.
+#
+# ### Where the engine guesses wrong
+#
+# *In depth: that forward. Come back when `diagnose` says `unreduced-broadcast`.*
+#
+# A vector with one number for each row:
 
 
 # %%
@@ -476,6 +493,10 @@ for rows, columns in ((2, 3), (3, 3)):
 # where it should have summed over the columns, and the gradient is wrong. `diagnose` looks at what
 # `backward` itself returned: `unreduced-broadcast` is a warning where the engine's sum is right,
 # and an error where it is not.
+#
+# ### One parameter for all
+#
+# *In depth: a learned slope and a learned threshold. Exercise 3 asks for the slope.*
 #
 # A parameter that all elements share is the same pattern. A learned Swish,
 # $y = x\,\sigma(\beta x)$, copies its slope $\beta$ to every $x_i$, so
@@ -630,6 +651,8 @@ for arguments in ((0,), (-1, True), ((0, 2),), ((0, 2), True)):
 #
 # ### Max, and what ties do
 #
+# *In depth: who gets the gradient when several have won. Exercise 6 needs it.*
+#
 # A maximum passes its gradient to the element that won. If several did, there is a kink, and
 # PyTorch again has more than one convention:
 
@@ -769,6 +792,9 @@ predict(..., x.grad[0])
 # %% [markdown]
 # ## Log-sum-exp and the empty row
 #
+# *In depth: a gradient that is `nan` though the loss is finite. Exercise 5 needs it; lesson 07
+# meets the empty row again.*
+#
 # $\operatorname{lse}(x) = \log\sum_j e^{x_j}$ adds numbers that are given by their logarithms;
 # cross entropy, attention and most sequence models contain one. Taken literally it overflows, so
 # one takes the maximum $m$ out first: $m + \log\sum_j e^{x_j - m}$.
@@ -873,6 +899,9 @@ for function in (LogSumExp, SavedSoftmax):
 # %% [markdown]
 # ## Normalization is a projection
 #
+# *In depth: all paths through a mean and a variance. Exercise 7 needs it. One thing to take
+# along: test small, for what is wrong by one in $N$ hides in large inputs.*
+#
 # Batch normalization without its parameters: $y = (x - \mu)/s$ over the batch, where $s^2$ is the
 # variance. The obvious backward, $g/s$, holds two things fixed that are not: $\mu$ and $s$ depend
 # on every $x_j$. Counting all paths gives
@@ -962,6 +991,8 @@ for n in (5, 2000):
 # %% [markdown]
 # ## Convolution
 #
+# *In depth: two fan-outs in one forward. Exercise 10 needs it.*
+#
 # A kernel slides over a signal, and every output looks at one window of it. Windows overlap, so
 # each sample of the signal is *read several times*; and every output uses *the same* kernel. Two
 # fan-outs, and the two gradients are the two sums.
@@ -1029,6 +1060,8 @@ print("in w:", torch.allclose((y * g).sum(), (w * grad_w).sum()))
 # %% [markdown]
 # ## Indices that repeat
 #
+# *In depth: the films once more, and the test that would have caught them. Exercise 9 needs it.*
+#
 # Back to the films. `gather`, `index_select`, `x[index]` and an embedding read; their backward
 # adds. And the other way round: where a forward adds at indices, its backward reads there.
 
@@ -1071,6 +1104,8 @@ print("with new_zeros:", added.tolist())
 
 # %% [markdown]
 # ## Complex numbers and the conjugate
+#
+# *In depth: skip it unless your tensors are complex. Exercise 11 needs it.*
 #
 # For complex tensors all the patterns stay, with one addition. PyTorch's gradient of a real loss
 # is $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$, the
@@ -1134,8 +1169,13 @@ for factor in (1.0, 0.25, 0.0, -1.0):
 # %% [markdown]
 # Factor 0 is a stop, a negative one a *gradient reversal*: what lies behind it learns to make a
 # loss small, what lies before it to make it large. A classifier of the *camera* placed behind a
-# reversal teaches the features before it to forget which camera took the picture. As a Function,
-# without the rounding of two products:
+# reversal teaches the features before it to forget which camera took the picture.
+#
+# ### A reversal as a Function
+#
+# *In depth: how such a Function is declared, tested and returned. Exercise 12 asks for it.*
+#
+# The reversal without the rounding of two products:
 
 
 # %%
@@ -1187,6 +1227,8 @@ except RuntimeError as error:
 #
 # ### A bound that can be crossed back
 #
+# *In depth: skip it unless a parameter of yours has a bound.*
+#
 # A last one, which looks harmless. A standard deviation must stay above 0.1, so it goes through
 # `clamp(min=0.1)`. If the parameter once falls below, its gradient is 0, and it can never come
 # back. The usual remedy lets a gradient pass if descent would move the parameter *up*, which is
@@ -1230,6 +1272,8 @@ diagnose(LowerBound, (x, 0.1))
 
 # %% [markdown]
 # ## Hooks instead of a Function
+#
+# *In depth: for looking at a gradient from outside. Come back when you want to log or clip one.*
 #
 # If all you want is to look at a gradient, or to change one for the time being, from outside, put
 # a *hook* on a tensor: a function that gets the gradient when it is complete, and may return

@@ -11,7 +11,8 @@
 #
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, what `diagnose` says.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 20, can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -228,6 +229,9 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
 #
 # ### Without a Function
 #
+# *In depth: the same in one line, and where it breaks. Skip it on a first reading: a Function
+# says more and cannot round its value away.*
+#
 # A surrogate can also be declared in one line of plain autograd,
 # $h(x) + \text{detach}(q(x) - h(x))$. Forward, $h$ cancels; backward, what is detached is a
 # constant, and $h'$ remains.
@@ -432,6 +436,9 @@ for k, right in zip(steepness, steep_right, strict=True):
 # latent values are spread. That it is *wrong* is its merit.
 #
 # ### Where the gradient stops
+#
+# *In depth: why `Binarize` has `<=` and not `<`. Exercise 2 needs it; until then take `<=` where
+# weights are clamped to the bounds.*
 #
 # At $\lvert x \rvert = 1$ exactly, does the clipped estimator pass? It is a kink, there is no
 # derivative, and PyTorch's functions differ:
@@ -687,7 +694,11 @@ class LevelTimesStep(FakeQuantize):
 diagnose(LevelTimesStep, (x, step, -2, 1), surrogate=on_the_grid)
 
 # %% [markdown]
-# Now the net with real weights from above, brought down to two bits: first by rounding alone, then
+# ### Down to two bits
+#
+# *In depth: the learned step at work. Exercises 3 and 4 need only what stands above.*
+#
+# The net with real weights from above, brought down to two bits: first by rounding alone, then
 # with 50 further steps of training through the quantizer (*quantization-aware training*). Each from
 # three steps to begin with: one that fits, one that is fifteen times too narrow, one three times
 # too wide.
@@ -729,6 +740,10 @@ for name, updates, learn_step in (
 # every weight rounds to zero, the hidden values are zero, so are all gradients, and no estimator
 # has anything to pass on. Begin narrow rather than wide.
 #
+# ### PyTorch's fake quantizer
+#
+# *In depth: for the day on which you compare yours with it.*
+#
 # PyTorch has a fake quantizer, whose backward is the clipped estimator for $x$. Its public form
 # knows no gradient for the step, and says so:
 
@@ -750,6 +765,9 @@ except RuntimeError as error:
 
 # %% [markdown]
 # ## Sample a choice
+#
+# *In depth: this section, to the end of checkpoint 3. Skip it on a first reading; exercises 5 and
+# 6 need "Soft" and "Hard".*
 #
 # A net may have to *choose*: one of sixteen codes, one expert, one word. A choice drawn from
 # $\text{softmax}(\ell)$ has no gradient for two reasons: it is discrete, and it is random. The

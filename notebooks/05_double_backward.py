@@ -11,7 +11,8 @@
 #
 # **You need** lesson 01: `ctx`, vector-Jacobian products, `gradcheck`, `diagnose`.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 20,
+# can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -360,6 +361,8 @@ class FromOutput(Function):
 # %% [markdown]
 # ### Return it as an output
 #
+# *In depth: for an intermediate that should not be computed twice. Lesson 07 returns one.*
+#
 # Sometimes the intermediate is expensive and should not be computed twice. Then make it an
 # *output*: outputs carry a graph. It is differentiable like any other, so `backward` gets a
 # gradient for it too, and must use it. Users see one output through a plain function.
@@ -413,6 +416,8 @@ print(f"torch:          {second_derivative(softplus):.4f}")
 # %% [markdown]
 # ### A second Function for backward
 #
+# *In depth: for a gradient from a kernel or from NumPy. Skip it until you have one.*
+#
 # What if the gradient comes from a kernel or from NumPy, which autograd cannot record at all? Then
 # `backward` is, once more, code that autograd cannot see, and lesson 01 has the answer: write a
 # Function. `backward` calls it, and *its* `backward` is the double backward.
@@ -454,6 +459,9 @@ class WithSecondFunction(Softplus):
 
 # %% [markdown]
 # ### What each costs
+#
+# *In depth: values and bytes of all the ways, side by side. Where you have the choice, compute
+# again.*
 #
 # All four are right to any order. Here are the first four derivatives at $x = 1$, and the bytes
 # that each keeps for backward, per float32 element.
@@ -542,6 +550,9 @@ diagnose(Softplus, (x,), double_backward=True)
 
 # %% [markdown]
 # ## What once_differentiable does not do
+#
+# *In depth: PyTorch's decorator for Functions that are differentiable once is often silent. Skip
+# this on a first reading, and read it before you use the decorator.*
 #
 # Perhaps you do not want to support second derivatives. PyTorch has a decorator for it, which
 # runs `backward` with grad mode off. **Common belief: "`@once_differentiable` makes a second
@@ -657,6 +668,8 @@ for function in (InPlace, TwoWays):
 
 # %% [markdown]
 # ## Forward mode is another thing
+#
+# *In depth: skip it unless you came for `jvp`, which does nothing for a second derivative.*
 #
 # **Common belief: "a Function with a `jvp` method supports second derivatives."** `jvp` is the
 # derivative in *forward mode*: it pushes a change of the input, a *tangent*, forward to a change
@@ -782,9 +795,9 @@ print("H = diag(p) - ppᵀ:", torch.allclose(hessian(SmoothMax.apply, x), p.diag
 # graph: given as an output of its own it raises all the same, in the sum of the products it does
 # no harm.)
 #
-# **Forward over reverse.** Push the tangent $v$ through the computation of the gradient: its change
-# *is* $Hv$. `torch.func` composes the two modes. It needs no graph of the gradient, and so less
-# memory.
+# **Forward over reverse.** Push $v$ through the computation of the gradient as a change of $x$, a
+# *tangent*: the change of the gradient *is* $Hv$. `torch.func` composes the two modes. It needs
+# no graph of the gradient, and so less memory.
 
 # %%
 torch.manual_seed(0)
@@ -811,6 +824,10 @@ print("reverse over reverse:   ", reverse.numpy().round(4))
 print("forward over reverse:   ", forward.numpy().round(4))
 
 # %% [markdown]
+# ### Forward over reverse through a Function
+#
+# *In depth: what it asks of yours. Exercise 5 needs the first way only.*
+#
 # Forward over reverse was run on composed operations. Through a custom Function it needs what
 # forward mode needs: a `jvp` (and, for `torch.func`, the form with `setup_context` that lesson 09
 # introduces). Without it, it raises, and does not guess:
@@ -860,6 +877,8 @@ predict(..., product[0])
 # %% [markdown]
 # ## A Newton step
 #
+# *In depth: what an incomplete Hessian does to an optimizer. Nothing later depends on it.*
+#
 # Gradient descent knows the slope, Newton's method the curvature too: it goes to the minimum of
 # the parabola that has both, $x \leftarrow x - H^{-1} \nabla L$. Close to a minimum the number of
 # right digits then doubles with each step. Below, the energy of the last section, minimized with
@@ -906,7 +925,8 @@ with figure(width=6.6, height=3.4) as (axes,):
 # $\frac1N\sum_i \lVert \nabla_x E(x_i)\rVert^2$. The penalty is worth something only if it reaches
 # $W$ and $b$.
 #
-# Four ways to write it. All give the same value. How much of its gradient arrives?
+# Four ways to write it; one of them uses PyTorch's decorator `once_differentiable`, which runs
+# `backward` with grad mode off. All give the same value. How much of its gradient arrives?
 
 
 # %%
@@ -946,6 +966,11 @@ for name, (value, weight, bias) in ways.items():
 # Without `create_graph` the penalty is a number, and nothing arrives. With a saved softmax, or
 # with the decorator, what passes through $p$ is lost: the bias, which acts through $p$ alone, gets
 # nothing, the weight a gradient that is a quarter off. None of the three raises.
+#
+# ### When it raises
+#
+# *In depth: one way to forget `create_graph` does raise, and the message suggests
+# `retain_graph=True`, which repairs nothing.*
 #
 # **Common belief: "it raised, and `retain_graph=True` repaired it."** Use one graph for loss and
 # penalty and forget `create_graph`, and PyTorch does raise. Its message suggests a repair:

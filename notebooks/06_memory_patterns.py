@@ -12,7 +12,8 @@
 #
 # **You need** lesson 01: `ctx`, saved tensors, vector-Jacobian products.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 25, can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -275,6 +276,9 @@ print("same gradient:", torch.allclose(exact, rough), f" within 1 %: {error < 0.
 # %% [markdown]
 # ## Measuring honestly
 #
+# *In depth: how bytes are counted. In short: a boolean takes a byte, a view keeps everything that
+# it looks at, `kept_bytes` is what waits for backward and `peak_bytes` decides whether it fits.*
+#
 # Two mistakes are common when people count bytes.
 #
 # **Common belief: "a boolean mask costs one bit an element."** A `torch.bool` takes a byte. A mask
@@ -463,6 +467,10 @@ for name, f in (("relu(linear(x))", linear_then_relu), ("LinearReLU", LinearReLU
     print(f"{name:15} {peak_bytes(f, h, weight, bias, backward=False) // KiB:4} KiB in forward")
 
 # %% [markdown]
+# #### A batch norm that is no layer
+#
+# *In depth: less memory by algebra alone, without a Function. No exercise needs it.*
+#
 # And a batch norm in eval mode is no layer at all: its mean $\mu$ and deviation $s$ are fixed, so
 # it multiplies and adds, which the convolution before it can do as well:
 #
@@ -575,6 +583,10 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "times")
 # The running mean moves twice as far as `momentum` says. PyTorch's own checkpoint leaves that to
 # you as well; the course's, `autograd_course.functions.checkpoint`, puts buffers back.
 #
+# ### The fourth fault
+#
+# *In depth: autocast, and a table of all four faults. Exercise 4 sends you here.*
+#
 # **Common belief: "backward runs under the same settings as forward."** *Autocast*, which lets
 # matrix products compute in half precision, is such a setting: it holds inside a `with` block, and
 # backward mostly runs outside of it. Then the second run computes in float32 what the first
@@ -676,6 +688,10 @@ memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 #
 # $$\text{memory} \sim k + \frac{n}{k}, \qquad \text{least at } k = \sqrt n .$$
 #
+# ### Thirty-six layers
+#
+# *In depth: the formula measured, and the price counted: a third more work, for any $k$.*
+#
 # Thirty-six layers, measured:
 
 # %%
@@ -769,6 +785,9 @@ predict(..., segments + layers_in_all / segments)
 
 # %% [markdown]
 # ## Invert instead of keeping
+#
+# *In depth: memory that does not grow with the depth, for networks built of couplings. Exercise 3
+# needs it.*
 #
 # A checkpoint keeps its input. What if the input could be had from the *output*? Split the
 # activations into halves, and let each half be changed by the other one only, by addition:
@@ -906,6 +925,8 @@ with figure(width=6.6, height=3.4) as (axes,):
 # %% [markdown]
 # ## Never build it, and the price of being early
 #
+# *In depth: the secret of `ChunkedLoss`, and checkpoint 3. Exercise 5 needs it.*
+#
 # Back to `ChunkedLoss`. Its gradients are computed in `forward`, before any `grad_output` exists.
 # How can that be right? Because the loss is *one number*: whatever comes after it, $\partial
 # L/\partial x = g \cdot \partial \ell/\partial x$ with a single scalar $g$, and backward multiplies
@@ -1009,6 +1030,10 @@ diagnose(Absolute, (torch.tensor([-2.0, -0.5, 0.5, 1.0], dtype=torch.float64),))
 # of each saved tensor. The first that backward asks for makes it run the block again, which fills
 # all of them. So it finds the parameters by itself, and restores random state and autocast.
 #
+# ### For large vocabularies
+#
+# *In depth: the chunked head, ready to use.*
+#
 # For heads with large vocabularies the course's package has `linear_cross_entropy`: chunks of rows,
 # any reduction, ignored targets, label smoothing. It computes early where the loss is one number,
 # and again in backward where it is one a row.
@@ -1033,8 +1058,14 @@ for name, f in (("cross_entropy(linear(…))", plain_rows), ("linear_cross_entro
     print(f"{name:24} {peak_bytes(f, x, head.weight) / MiB:5.1f} MiB at most")
 
 # %% [markdown]
-# It asks one thing of *your* Functions. **Common belief: "`ctx.saved_tensors` is an attribute like
-# any other."** Each reading unpacks anew, and a placeholder can be redeemed once:
+# ### Read once
+#
+# *In depth: what checkpointing asks of your Functions, and how to choose what it keeps. In short:
+# read `ctx.saved_tensors` once, on the first line.*
+#
+# PyTorch's checkpoint asks one thing of *your* Functions. **Common belief: "`ctx.saved_tensors`
+# is an attribute like any other."** Each reading unpacks anew, and a placeholder can be redeemed
+# once:
 
 
 # %%

@@ -12,7 +12,8 @@
 #
 # **You need** lesson 01 (`ctx`, vector-Jacobian products, `diagnose`); for one section lesson 05.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises, six tiers of them, come after.
+# **It takes** 30 minutes with the three checkpoints; the sections marked *in depth*, another 5,
+# can wait. The exercises, six tiers of them, come after.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -505,6 +506,8 @@ memory_timeline(ways, *(torch.randn(64, 8) for _ in range(3)))
 # %% [markdown]
 # ## Dropout without a mask
 #
+# *In depth: why dropout in tiles goes by a hash. Tier 4 needs it.*
+#
 # Dropout sets some weights to 0 and multiplies the others by $1/(1-p)$. Backward needs the same
 # pattern again, and a boolean mask of it is once more $N^2$, a byte each. So: draw it again.
 #
@@ -551,6 +554,8 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the place", has
 # %% [markdown]
 # ## Differentiable twice
 #
+# *In depth: what lesson 05 asks of attention. Tier 5 needs it.*
+#
 # `LeanAttention` has the right gradient. Ask for its second derivative:
 
 # %%
@@ -576,6 +581,8 @@ for function in (LeanAttention, ScaledDotProductAttention):
 # memory.
 #
 # ## Heads that share keys
+#
+# *In depth: grouped queries. Tier 6 needs it.*
 #
 # A model that generates text keeps the keys and values of everything it has read. With *grouped
 # queries*, several heads of queries read one head of keys, and there is less to keep. For forward

@@ -11,6 +11,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from autograd_course.authoring.__main__ import main
 from autograd_course.authoring.build import build
 from autograd_course.authoring.check import drift
 from autograd_course.authoring.errors import AuthoringError
@@ -26,7 +27,7 @@ LESSON = """\
 # %% [markdown]
 # # 01 · Sample lesson
 #
-# What you do here, in 15–20 minutes.
+# What you do here, in 2–5 minutes.
 
 # %%
 import os
@@ -212,7 +213,7 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert readme.startswith("# A course\n\n<!-- lessons -->\n|")
     assert readme.endswith("<!-- /lessons -->\n\nThe end.\n")
     assert (
-        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 15–20 "
+        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 2–5 "
         "| [notebook](exercises/01_sample.ipynb) |" in readme
     )
 
@@ -263,7 +264,7 @@ DRIFT = {
         "solutions/01_sample.py differs from what its source makes of it",
     ),
     "the lesson table edited": (
-        edit("README.md", "| 15–20 |", "| 5 |"),
+        edit("README.md", "| 2–5 |", "| 5 |"),
         "README.md differs from what its source makes of it",
     ),
     "a notebook removed": (
@@ -294,6 +295,36 @@ def test_drift_names_the_file_and_the_command_that_repairs_it(
     assert drift(course, POINTS) == []
 
 
+def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course: Path) -> None:
+    edit("notebooks/01_sample.py", "2–5 minutes", "20 minutes")(course)
+    edit("solutions/01_sample.py", "Sample exercises", "Sample exercises, 90 minutes")(course)
+    plan(course)
+
+    (problem,) = drift(course, POINTS)
+
+    assert problem.startswith("notebooks/01_sample.py states 20 minutes and reads in 0.")
+    assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
+
+
+def test_the_minutes_of_a_lesson_are_printed_section_by_section(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lesson = course / "notebooks/01_sample.py"
+    deep = "\n# %% [markdown]\n# ## Deep\n#\n# *In depth: later.*\n#\n"
+    lesson.write_text(lesson.read_text() + deep + "# word" + " word" * 439 + "\n")
+    plan(course)
+    monkeypatch.chdir(course)
+
+    assert main(["minutes", "01"]) == 0
+
+    name, title, section, total = capsys.readouterr().out.split("\n")[:4]
+    assert (name, title) == ("01_sample", "           0.4  # 01 · Sample lesson")
+    assert section == "in depth   2.0  ## Deep"
+    assert total == "main line 0.4, in depth 2.0 minutes"
+    assert main(["minutes", "02"]) == 0
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("stray", ["exercises/02_gone.ipynb", "notebooks/data.csv"])
 def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> None:
     plan(course)
@@ -306,7 +337,7 @@ def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> 
 
 FAULTS = {
     "a lesson without minutes": (
-        edit("notebooks/01_sample.py", "15–20 minutes", "a while"),
+        edit("notebooks/01_sample.py", "2–5 minutes", "a while"),
         "notebooks/01_sample.py:1: a lesson needs a '# Title'",
     ),
     "a README without a place for the table": (

@@ -1,4 +1,4 @@
-"""``python -m autograd_course.authoring build | check``, run in the course's root folder."""
+"""``python -m autograd_course.authoring build | check | minutes``, in the course's root folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 from autograd_course.authoring.build import build
 from autograd_course.authoring.check import drift
+from autograd_course.authoring.derived import LESSONS
 from autograd_course.authoring.errors import AuthoringError
+from autograd_course.authoring.minutes import account
+from autograd_course.authoring.notebooks import load
 from autograd_course.grader.exercises import CATALOGUE
 
 
@@ -22,11 +25,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "build":
             build(root, points, only=options.numbers, force=options.force)
             return 0
+        if options.command == "minutes":
+            _print_minutes(root, options.numbers)
+            return 0
         problems = drift(root, points)
     except AuthoringError as error:
         problems = [str(error)]
     print(*problems, sep="\n", file=sys.stderr, end="\n" if problems else "")
     return int(bool(problems))
+
+
+def _print_minutes(root: Path, numbers: Sequence[str]) -> None:
+    for path in sorted((root / LESSONS).glob("*.ipynb")):
+        built = load(path)
+        if built is not None and (not numbers or path.stem.partition("_")[0] in numbers):
+            print(path.stem, account(built), sep="\n", end="\n\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     building.add_argument("numbers", nargs="*", help="execute only these, as in 01 02")
     building.add_argument("--force", action="store_true", help="execute unchanged notebooks too")
     commands.add_parser("check", help="compare everything derived with what its sources make")
+    reading = commands.add_parser("minutes", help="how long each section of a built lesson takes")
+    reading.add_argument("numbers", nargs="*", help="only these lessons, as in 01 02")
     return parser
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.derived import FOLDERS, Derived, derive
+from autograd_course.authoring.derived import FOLDERS, LESSONS, Derived, derive
 from autograd_course.authoring.notebooks import is_executed, load, same_inputs
+from autograd_course.authoring.stated import untrue
 
 REPAIR = "run `make notebooks`"
 
@@ -16,6 +17,7 @@ REPAIR = "run `make notebooks`"
 def drift(root: Path, points: Mapping[str, int]) -> list[str]:
     """Return one line for each derived file that is not as its source makes it; empty is good.
 
+    A lesson that does not take the minutes it states is drift too, once its notebook is current.
     Outputs are not compared here: that takes executing, which ``make test`` does with nbval.
     """
     derived = derive(root, points)
@@ -33,8 +35,12 @@ def _texts(derived: Derived) -> Iterator[str]:
 
 def _notebooks(derived: Derived) -> Iterator[str]:
     for path, expected in derived.notebooks.items():
-        if problem := _notebook_problem(load(path), expected):
+        built = load(path)
+        if problem := _notebook_problem(built, expected):
             yield f"{path} {problem}: {REPAIR}"
+        elif built is not None and path.parent.name == LESSONS:
+            source = path.with_suffix(".py")
+            yield from (f"{source} {claim}; then {REPAIR}" for claim in untrue(built))
 
 
 def _notebook_problem(built: NotebookNode | None, expected: NotebookNode) -> str:

@@ -15,7 +15,7 @@ from autograd_course.authoring.setup_cell import badge
 BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
 
 _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", re.MULTILINE)
-_MINUTES = re.compile(r"(?P<minutes>\d+(?:\s*[–-]\s*\d+)?)\s+minutes")
+MINUTES = re.compile(r"(?P<minutes>\d+(?:\s*[–-]\s*\d+)?)\s+minutes")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Lesson:
 def read_lesson(source: Source) -> Lesson:
     """Read a lesson's row from its markdown: the first ``#`` heading, the first "N minutes"."""
     prose = "\n".join(cell.source for cell in source.cells if not cell.is_code)
-    title, minutes = _TITLE.search(prose), _MINUTES.search(prose)
+    title, minutes = _TITLE.search(prose), MINUTES.search(prose)
     if title is None or minutes is None:
         raise AuthoringError(
             source.path,

@@ -1,0 +1,146 @@
+"""How long a lesson takes to read, by a model.
+
+The model goes by what stands in the saved notebook:
+
+- prose, and what a knowledge check asks: 220 words a minute;
+- code: 4 seconds a line; none for blank lines, imports, the setup cell and hidden sources;
+- printed output: 2 seconds a line;
+- a figure, live or not: 30 seconds;
+- a checkpoint: 1.5 minutes besides, for the answer.
+
+These are assumptions, not measurements: they hold all lessons to one scale. Waiting for a cell and
+the exercises are not in it, and whoever plays with every figure takes longer.
+
+A section is *in depth* where the text under its heading begins with ``*In depth``; it reaches to
+the next heading of the same or a higher level. Everything else is the main line, which a first
+reading follows.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from dataclasses import dataclass, field
+
+from nbformat import NotebookNode
+
+MARK = "*In depth"
+
+_WORDS_A_MINUTE = 220
+_CODE_LINE = 4 / 60
+_OUTPUT_LINE = 2 / 60
+_FIGURE = 0.5
+_CHECKPOINT = 1.5
+
+_FENCE = re.compile(r"\s*(```|~~~)")
+_HEADING = re.compile(r"(?P<marks>#{1,6}) +(?P<title>\S.*)")
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """Minutes of the main line, and of the sections in depth."""
+
+    main: float
+    in_depth: float
+
+
+@dataclass
+class Section:
+    """A heading and what follows it up to the next one of any level: text, and code cells."""
+
+    heading: str
+    level: int
+    in_depth: bool
+    text: str
+    code: list[NotebookNode] = field(default_factory=list)
+
+    @property
+    def minutes(self) -> float:
+        """What the section takes by the model."""
+        answering = _CHECKPOINT * self.heading.startswith("Checkpoint")
+        cells = sum(_code_minutes(cell) for cell in self.code)
+        return _reading(f"{self.heading}\n{self.text}") + cells + answering
+
+
+def sections(notebook: NotebookNode) -> list[Section]:
+    """Return the sections of an executed notebook, in order."""
+    found = [Section("", 1, in_depth=False, text="")]
+    deep = math.inf  # the level of the heading under which everything is in depth
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            found[-1].code.append(cell)
+            continue
+        before, *begun = _split(cell.source)
+        found[-1].text += f"\n{before[2]}"
+        for level, heading, text in begun:
+            if level <= deep:
+                deep = level if text.lstrip().startswith(MARK) else math.inf
+            found.append(Section(heading, level, deep < math.inf, text))
+    return found
+
+
+def modeled(notebook: NotebookNode) -> Minutes:
+    """Return what an executed notebook takes by the model."""
+    parts = sections(notebook)
+    return Minutes(
+        main=sum(part.minutes for part in parts if not part.in_depth),
+        in_depth=sum(part.minutes for part in parts if part.in_depth),
+    )
+
+
+def account(notebook: NotebookNode) -> str:
+    """Return a line for each section of an executed notebook, in depth or not, and the sums."""
+    total = modeled(notebook)
+    parts = [part for part in sections(notebook) if part.heading]
+    rows = [
+        f"{'in depth' if part.in_depth else '':8} {part.minutes:5.1f}  "
+        f"{'#' * part.level} {part.heading}"
+        for part in parts
+    ]
+    return "\n".join([*rows, f"main line {total.main:.1f}, in depth {total.in_depth:.1f} minutes"])
+
+
+def _split(markdown: str) -> list[tuple[int, str, str]]:
+    """Return level, heading and text below it; first what stands before any heading, level 0."""
+    parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
+    fenced = False
+    for line in markdown.splitlines():
+        fenced ^= bool(_FENCE.match(line))
+        if not fenced and (match := _HEADING.fullmatch(line)):
+            parts.append((len(match["marks"]), match["title"], []))
+        else:
+            parts[-1][2].append(line)
+    return [(level, heading, "\n".join(lines)) for level, heading, lines in parts]
+
+
+def _reading(text: str) -> float:
+    words = [word for word in text.split() if any(map(str.isalnum, word))]
+    return len(words) / _WORDS_A_MINUTE
+
+
+def _code_minutes(cell: NotebookNode) -> float:
+    hidden = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+    unread = hidden or "setup" in cell.metadata.get("tags", ())
+    source = 0.0 if unread else _CODE_LINE * (_lines(cell.source) - _imports(cell.source))
+    return source + sum(_output_minutes(output) for output in cell.outputs)
+
+
+def _output_minutes(output: NotebookNode) -> float:
+    data = output.get("data", {})
+    if any(kind.startswith("image/") for kind in data):
+        return _FIGURE
+    if "text/markdown" in data:
+        return _reading(data["text/markdown"])
+    text = output.get("text") or data.get("text/plain") or "\n".join(output.get("traceback", ()))
+    return _OUTPUT_LINE * _lines(text)
+
+
+def _lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
+
+
+def _imports(source: str) -> int:
+    statements = ast.parse(source).body
+    imports = [node for node in statements if isinstance(node, ast.Import | ast.ImportFrom)]
+    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
