@@ -57,7 +57,7 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # **Write** both methods. backward returns what it would return if forward had been the surrogate.
 #
-# **Bound:** the output at exactly 0 is +1, and the output has the dtype of `x`.
+# **Bound:** the output at exactly 0 is +1, whatever the sign of that zero, and the output has the dtype of `x`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sign-ste", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -198,7 +198,7 @@ grade("gumbel-soft", GumbelSoftmax)
 # %% [markdown]
 # ## 6 · Gumbel-softmax, hard (2 points)
 #
-# Now forward decides: 1 at the largest entry of $\text{logits} + \text{noise}$ along the last axis, 0 elsewhere, in the dtype of the logits.
+# Now forward decides: 1 at the largest entry of $\text{logits} + \text{noise}$ along the last axis, 0 elsewhere, in the dtype of the logits. At a tie one of the largest is chosen, not both.
 #
 # **Surrogate:** the soft sample of exercise 5, at the same noise and temperature.
 #

@@ -158,7 +158,7 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # **Write** the function. It returns a tuple.
 #
-# **Bound:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$.
+# **Bound:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$. And `f` is evaluated at `inputs` alone: a quotient of differences is not the product, but near it.
 
 
 # %% nbgrader={"grade": false, "grade_id": "hessian-vector-product", "locked": false, "schema_version": 3, "solution": true, "task": false}
