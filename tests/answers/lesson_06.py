@@ -332,6 +332,7 @@ def _checkpoint(**instead: Any) -> Any:
         def forward(ctx: Any, block: Any, x: Any, *parameters: Any) -> Any:
             if instead.get("seeds"):
                 torch.manual_seed(7)
+            block.train(not instead.get("evaluates"))
             ctx.block, ctx.state = block, torch.get_rng_state()
             ctx.save_for_backward(x, *parameters)
             if instead.get("keeps"):
@@ -508,7 +509,8 @@ WRONG = [
             ("leaves the old random state", "random state is another one", {"fork": False}),
             ("writes into .grad", "writes into .grad", {"writes": True}),
             ("only writes into .grad", "backward returns None for each", {"silent": True}),
-            ("sets a seed in forward", "changes the random state before", {"seeds": True}),
+            ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
+            ("switches dropout off", "changes the random state, or", {"evaluates": True}),
             ("keeps an activation", "are kept for backward", {"keeps": True}),
             ("thinks of no frozen parts", "where a parameter is frozen", {}),
         )

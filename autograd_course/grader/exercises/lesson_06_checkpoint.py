@@ -142,12 +142,12 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
     block, x = block_with(0.5), batch()
     y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
-    right_y, right = run(plain, block, x)
+    right_y, right = run(plain, block_with(0.5), x)  # a block that the routine has not touched
     if differs(y, right_y):
         return wrong(
             "with dropout in the block, and from the same seed, its output is not that of "
-            "block(x): forward changes the random state before it runs the block. Read the state "
-            "there, and set it nowhere but in backward."
+            "block(x): forward changes the random state, or the block's mode, before it runs the "
+            "block. Read the state there, and set it nowhere but in backward."
         )
     if any(map(differs, gradients, right)):
         return wrong(
