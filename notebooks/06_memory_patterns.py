@@ -157,7 +157,7 @@ class ChunkedLoss(Function):
 
 
 # %% [markdown]
-# The same loss, the same gradients, less than a tenth of the memory:
+# The same loss, the same gradients, a ninth of the memory:
 
 
 # %%
@@ -232,10 +232,10 @@ y.sum().backward()
 # Honest counting goes by *storages*, the blocks of memory that tensors look at, and takes each
 # once.
 #
-# *Until when:* each is released as backward has passed its node; with `retain_graph=True` it is
-# not. And a graph through which no backward ever goes keeps everything as long as its result lives:
-# a list of validation losses, computed without `no_grad` and never reduced by `.item()`, fills any
-# card.
+# *Until when:* each is released as soon as backward has passed its node; with `retain_graph=True`
+# it is not. And a graph through which no backward ever goes keeps everything as long as its result
+# lives: a list of validation losses, computed without `no_grad` and never reduced by `.item()`,
+# fills any card.
 #
 # **Common belief: "`del h` frees the memory."** It takes away your name for it; the graph keeps its
 # own.
@@ -259,8 +259,10 @@ print("kept without del:", kept_bytes(untidy, x) // KiB, "KiB")
 
 # %% [markdown]
 # The hooks are also a lever, since they may keep something else. Half precision, for example, or a
-# copy in the main memory of the host (`torch.autograd.graph.save_on_cpu`). Nothing is free: here
-# the gradient pays with digits.
+# copy in the main memory of the host (`torch.autograd.graph.save_on_cpu`). Nothing is free. Here
+# the gradient pays with digits; and since the hook packs whatever it is shown, one tensor at a
+# time, $\sigma(h)$ is kept twice, and $x$ and the weight are copied, which exist anyway. Half
+# precision does not halve the 512 KiB:
 
 
 # %%
@@ -272,6 +274,7 @@ def in_half(x):
 (exact,), (rough,) = (grad(f(x).sum(), x) for f in (untidy, in_half))
 error = (rough - exact).norm() / exact.norm()
 print("same gradient:", torch.allclose(exact, rough), f" within 1 %: {error < 0.01}")
+print("kept:", kept_bytes(in_half, x) // KiB, "KiB")
 
 # %% [markdown]
 # ## Measuring honestly
@@ -444,13 +447,14 @@ predict(..., pack(mask).nbytes)
 #
 # ### Fuse what stands together
 #
-# Two neighbors in one Function can share. In `relu(a + b)` the addition keeps nothing and the ReLU
-# its output; fused, a bit an element is enough, whoever comes next. `relu(linear(x))` fused can
-# work *in place* on the linear layer's result, so that forward makes one tensor in place of two.
-# That is allowed inside a Function: the tensor is its own, and nobody else has seen it. (Changing
-# an *input* in place is another matter, with rules of its own: lesson 02.)
+# Two neighbors in one Function can share. `relu(linear(x))` fused can work *in place* on the linear
+# layer's result, so that forward makes one tensor rather than two. That is allowed inside a
+# Function: the tensor is its own, and nobody else has seen it. (Changing an *input* in place is
+# another matter, with rules of its own: lesson 02.) `relu(a + b)` fused works in place on the sum
+# in the same way, and keeps packed bits, as above; the addition keeps nothing.
 #
-# The course's package has both; you will write the second in the exercises.
+# The course's package has both, as `LinearReLU` and `AddReLU`; you will write the first in the
+# exercises.
 
 # %%
 a, b = torch.randn(2, 256, 256)
@@ -580,8 +584,8 @@ torch_checkpoint.checkpoint(norm, x, use_reentrant=False).sum().backward()
 print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "times")
 
 # %% [markdown]
-# The running mean moves twice as far as `momentum` says. PyTorch's own checkpoint leaves that to
-# you as well; the course's, `autograd_course.functions.checkpoint`, puts buffers back.
+# The running mean moves almost twice as far as `momentum` says. PyTorch's own checkpoint leaves
+# that to you as well; the course's, `autograd_course.functions.checkpoint`, puts buffers back.
 #
 # ### The fourth fault
 #
@@ -590,7 +594,7 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "times")
 # **Common belief: "backward runs under the same settings as forward."** *Autocast*, which lets
 # matrix products compute in half precision, is such a setting: it holds inside a `with` block, and
 # backward mostly runs outside of it. Then the second run computes in float32 what the first
-# computed in bfloat16. All four faults, of the three ways side by side:
+# computed in bfloat16. All four faults, with three ways side by side:
 
 
 # %%
@@ -640,8 +644,10 @@ for name, run in ways.items():
 # passes. But backward begins by running the whole segment again, and at that moment all of its
 # graph exists after all.
 #
-# Four layers of linear and swish, kept in four ways. Play it: forward fills, backward drains, and
-# the tooth of a checkpoint is its second run. The dashed line is a budget of 384 KiB.
+# Four layers of linear and swish, kept in four ways. Choose one in the table and play it: forward
+# fills, backward drains. With four segments, each tooth in backward is a segment that runs again.
+# The red dashed line is a budget of 384 KiB. The peak in the table is that of what is *kept*; what
+# `peak_bytes` counts besides, gradients and momentary results, comes with the checkbox.
 
 # %%
 layers = [nn.Linear(128, 128) for _ in range(4)]
@@ -971,7 +977,7 @@ diagnose(EarlyRows, (x, weight, torch.tensor([0, 3, 1, 2])), reference=rows)
 # chunk's logits *again* in backward, when $g$ is there. You will write it in the exercises.
 #
 # There is a second price: what has been computed early is a constant. A second derivative through
-# `ChunkedLoss` is lost, as lesson 05 explains. Its last line should say so:
+# `ChunkedLoss` is lost, as lesson 05 explains, and its backward should refuse one:
 
 
 # %%
@@ -994,7 +1000,7 @@ except RuntimeError as error:
 # ### Checkpoint 3
 #
 # Yours to finish: $y = |x|$, of which backward needs the signs, kept as packed bits by the two
-# helpers from above. Run the cell, then write the last line.
+# helpers from above. Run the cell, then repair the last line of `backward`.
 
 
 # %%

@@ -18,6 +18,7 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import checkpoint
 
+from autograd_course import functions as course
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.memory import tracing
 from autograd_course.visualize.memory.folding import folded
@@ -151,6 +152,14 @@ def test_the_line_of_the_callers_code_is_known() -> None:
     trace = of_relu(variants.ReLUByMask)
 
     assert trace.kept[0].line == "return trace_memory(lambda x: relu.apply(x + 1) + 1, batch())"
+
+
+def test_a_function_of_the_course_is_told_by_the_line_that_calls_it() -> None:
+    trace = trace_memory(lambda x: course.checkpoint(torch.sin, x + 1), batch())
+
+    assert trace.kept[0].line == (
+        "trace = trace_memory(lambda x: course.checkpoint(torch.sin, x + 1), batch())"
+    )
 
 
 # When it is freed

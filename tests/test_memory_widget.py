@@ -202,3 +202,9 @@ def test_ticks_are_few_and_reach_the_top(most: int) -> None:
     assert marks[0] == (0, "0")
     assert marks[-1][0] >= most
     assert len({label for _, label in marks}) == len(marks)
+
+
+def test_ticks_are_round_where_the_unit_changes() -> None:
+    labels = [label for _, label in ticks(1200 * 1024)]
+
+    assert labels == ["0", "256 KiB", "512 KiB", "768 KiB", "1 MiB", "1.25 MiB"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd import Function
 from torch.utils import checkpoint as of_torch
@@ -60,6 +61,17 @@ class LeakyByShifts(Function):
         digits = [(packed >> (7 - place)) & 1 for place in range(8)]
         mask = torch.stack(digits, 1).flatten()[: g.numel()].view(ctx.shape).bool()
         return g * torch.where(mask, 1.0, ctx.slope).to(g.dtype), None
+
+
+class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
+    """NumPy packs, the first element into the lowest bit."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        bits = np.packbits((x > 0).numpy(), bitorder="little")
+        ctx.save_for_backward(torch.from_numpy(bits))
+        ctx.shape, ctx.slope = x.shape, slope
+        return torch.where(x > 0, x, slope * x)
 
 
 class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
@@ -135,6 +147,7 @@ class RowLossesBySoftmax(Function):
 ALSO_RIGHT = {
     "linear and ReLU with the bias saved": ("fused-linear-relu", LinearReLUWithBiasSaved),
     "leaky ReLU packed by shifts": ("packed-leaky-relu", LeakyByShifts),
+    "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
     "coupling, both inputs reconstructed": ("invertible-coupling", CouplingInOtherWords),
     "checkpoint by functional_call": ("checkpointed-block", checkpointed_by_backward),
     "checkpoint of the package": ("checkpointed-block", lambda block, x: checkpoint(block, x)),
@@ -175,6 +188,32 @@ class SavesBoth(SavesBeforeTheReLU):
         x, weight, _, y = ctx.saved_tensors
         g = g * (y > 0)
         return g @ weight, g.t() @ x, g.sum(0)
+
+
+class KeepsAMaskAsArray(SavesBeforeTheReLU):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        ctx.mask = (h > 0).numpy()
+        ctx.save_for_backward(x, weight)
+        return h.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight = ctx.saved_tensors
+        g = g * torch.from_numpy(ctx.mask)
+        return g @ weight, g.t() @ x, g.sum(0)
+
+
+class KeepsAList(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.slope, ctx.signs = slope, {"positive": (x > 0).tolist()}
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return torch.where(torch.tensor(ctx.signs["positive"]), g, ctx.slope * g), None
 
 
 class KeepsABooleanMask(Function):
@@ -263,6 +302,19 @@ def _coupled(x2: Any, y1: Any, w: Any, v: Any, a: Any, b: Any, g1: Any, g2: Any)
     return g1, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
 
 
+class CouplingWithAnArray(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        ctx.x2 = x2.numpy()
+        return RIGHT["invertible-coupling"].forward(ctx, x1, x2, w, v)
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, _, w, v = ctx.saved_tensors
+        x2 = torch.from_numpy(ctx.x2)
+        return _coupled(x2, y1, w, v, torch.tanh(x2 @ w), torch.tanh(y1 @ v), g1, g2)
+
+
 def _wrong_coupling(y1: Any, y2: Any, w: Any, v: Any, g1: Any, g2: Any, which: str) -> Any:
     b = torch.tanh(y1 @ v)
     x2 = {"subtracts nothing": y2, "adds": y2 + b}.get(which, y2 - b)
@@ -278,6 +330,9 @@ def _checkpoint(**instead: Any) -> Any:
     class Checkpointed(Function):
         @staticmethod
         def forward(ctx: Any, block: Any, x: Any, *parameters: Any) -> Any:
+            if instead.get("seeds"):
+                torch.manual_seed(7)
+            block.train(not instead.get("evaluates"))
             ctx.block, ctx.state = block, torch.get_rng_state()
             ctx.save_for_backward(x, *parameters)
             if instead.get("keeps"):
@@ -294,6 +349,9 @@ def _checkpoint(**instead: Any) -> Any:
                 if instead.get("state", True):
                     torch.set_rng_state(ctx.state)
                 y = ctx.block(x)
+            if instead.get("silent"):
+                y.backward(g)
+                return None, x.grad, *(None for _ in parameters)
             if instead.get("writes"):
                 y.backward(g)
                 return None, x.grad, *(p.grad for p in parameters)
@@ -368,6 +426,7 @@ def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, whi
 WRONG = [
     Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
     Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
+    Wrong("fused-linear-relu", "a mask as an array", "outside of any tensor", KeepsAMaskAsArray),
     backward(
         "fused-linear-relu",
         "forgets the ReLU",
@@ -390,6 +449,7 @@ WRONG = [
         lambda ctx, x, weight, y, g: ((g * y) @ weight, (g * y).t() @ x, (g * y).sum(0)),
     ),
     Wrong("packed-leaky-relu", "a boolean mask", "oversaved", KeepsABooleanMask),
+    Wrong("packed-leaky-relu", "a list of signs", "outside of any tensor", KeepsAList),
     forward("packed-leaky-relu", "sums to int64", "oversaved", sums_in_int64),
     Wrong("packed-leaky-relu", "packed, but on ctx", "tensor-on-ctx", PacksOnCtx),
     forward(
@@ -425,6 +485,7 @@ WRONG = [
         lambda ctx, packed, g: (g * _unpacked(ctx, packed, range(8)), None),
     ),
     Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
+    Wrong("invertible-coupling", "x2 as an array", "outside of any tensor", CouplingWithAnArray),
     Wrong("invertible-coupling", "saves the tanhs too", "oversaved", CouplingOfIntermediates),
     *(
         backward(
@@ -447,6 +508,9 @@ WRONG = [
             ("draws a new mask", "draws a mask of its own", {"state": False}),
             ("leaves the old random state", "random state is another one", {"fork": False}),
             ("writes into .grad", "writes into .grad", {"writes": True}),
+            ("only writes into .grad", "backward returns None for each", {"silent": True}),
+            ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
+            ("switches dropout off", "changes the random state, or", {"evaluates": True}),
             ("keeps an activation", "are kept for backward", {"keeps": True}),
             ("thinks of no frozen parts", "where a parameter is frozen", {}),
         )
@@ -456,6 +520,12 @@ WRONG = [
         "PyTorch's own",
         "this is torch.utils.checkpoint",
         lambda block, x: of_torch.checkpoint(block, x, use_reentrant=True),
+    ),
+    Wrong(
+        "checkpointed-block",
+        "PyTorch's own, without reentry",
+        "something like torch.utils.checkpoint",
+        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=False),
     ),
     Wrong(
         "checkpointed-block",

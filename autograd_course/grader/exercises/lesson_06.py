@@ -15,6 +15,7 @@ from autograd_course.grader.exercises.lesson_06_bounds import (
     forgets_the_halves,
     keeps_no_intermediate,
     never_builds_the_logits,
+    no_copy_on_ctx,
 )
 from autograd_course.grader.exercises.lesson_06_checkpoint import CHECKPOINT
 from autograd_course.grader.sampling import around, normal
@@ -110,6 +111,7 @@ LINEAR_RELU = FunctionExercise(
     checks=(
         backward_is_a_formula,
         no_tensor_on_ctx,
+        no_copy_on_ctx,
         keeps_at_most(
             lambda x, weight, bias: _bytes(x, weight, bias) + len(x) * len(weight) * x.itemsize,
             "the inputs and the output, no more",
@@ -140,6 +142,7 @@ PACKED = FunctionExercise(
     checks=(
         backward_is_a_formula,
         no_tensor_on_ctx,
+        no_copy_on_ctx,
         keeps_at_most(
             lambda x, slope: -(-x.numel() // 8), "one bit an element, rounded up to whole bytes"
         ),
@@ -167,6 +170,7 @@ COUPLING = FunctionExercise(
     checks=(
         backward_is_a_formula,
         no_tensor_on_ctx,
+        no_copy_on_ctx,
         keeps_at_most(
             lambda x1, x2, w, v: _bytes(x1, x2, w, v), "the two outputs and the two weights"
         ),
@@ -196,6 +200,7 @@ CROSS_ENTROPY = FunctionExercise(
     checks=(
         backward_is_a_formula,
         no_tensor_on_ctx,
+        no_copy_on_ctx,
         keeps_at_most(
             lambda x, weight, target, chunk: _bytes(x, weight, target) + 2 * len(x) * x.itemsize,
             "the inputs, and two numbers for each row",

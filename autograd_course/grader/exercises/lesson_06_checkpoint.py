@@ -1,6 +1,7 @@
 """The checkpoint of lesson 06, and what it is put to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,11 @@ def is_a_function(routine: Routine) -> Verdict | None:
     if y.grad_fn is None:
         return wrong("its result has no graph: call the Function by its .apply.")
     if not isinstance(y.grad_fn, torch.autograd.function.BackwardCFunction):
+        if not kept_bytes(lambda x: routine(block, x), x):
+            return wrong(
+                "the block was run with a graph, and something like torch.utils.checkpoint takes "
+                "away what the graph saves. Here it is yours to write, as a Function."
+            )
         return wrong(
             f"the last node of its graph is {y.grad_fn.name()}, an operation of PyTorch's: the "
             "block was run with a graph, and everything in it is kept. Run it inside the forward "
@@ -69,6 +75,16 @@ def is_a_function(routine: Routine) -> Verdict | None:
     if y.grad_fn.name() == OF_TORCH:
         return wrong("this is torch.utils.checkpoint; here it is yours to write.")
     return None
+
+
+def are_inputs(tensors: Iterable[Tensor], y: Tensor) -> bool:
+    """Whether the last node of the graph has any of these leaves as an input."""
+    behind = {id(getattr(node, "variable", None)) for node, _ in _next(y)}
+    return any(id(tensor) in behind for tensor in tensors)
+
+
+def _next(y: Tensor) -> tuple[tuple[Any, int], ...]:
+    return () if y.grad_fn is None else y.grad_fn.next_functions
 
 
 def keeps_the_input_only(routine: Routine) -> Verdict | None:
@@ -87,7 +103,7 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
     """Ask for right gradients of x and of the parameters, returned and not written."""
     block, x = block_with(0.0), batch()
     try:
-        _, (of_x, *of_parameters) = run(routine, block, x)
+        y, (of_x, *of_parameters) = run(routine, block, x)
     except RuntimeError as error:
         if "does not require grad" not in str(error):
             raise
@@ -98,6 +114,12 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
         )
     _, (right_x, *right) = run(plain, block, x)
     if all(gradient is None for gradient in of_parameters):
+        if are_inputs(block.parameters(), y):
+            return wrong(
+                "the parameters are inputs of your Function, but backward returns None for each. "
+                "An inner .backward() only writes into .grad, where torch.autograd.grad does not "
+                "look: return the gradients."
+            )
         return wrong(
             "no gradient arrives at the parameters of the block when torch.autograd.grad asks for "
             "them: to the engine they are no inputs of your Function. Give them to .apply, and "
@@ -118,9 +140,15 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
 def draws_the_same_mask(routine: Routine) -> Verdict | None:
     """Ask that dropout has the mask of forward in backward, and that the caller sees no trace."""
     block, x = block_with(0.5), batch()
-    _, gradients = run(routine, block, x)
+    y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
-    _, right = run(plain, block, x)
+    right_y, right = run(plain, block_with(0.5), x)  # a block that the routine has not touched
+    if differs(y, right_y):
+        return wrong(
+            "with dropout in the block, and from the same seed, its output is not that of "
+            "block(x): forward changes the random state, or the block's mode, before it runs the "
+            "block. Read the state there, and set it nowhere but in backward."
+        )
     if any(map(differs, gradients, right)):
         return wrong(
             "with dropout in the block the gradients are not those of the output that forward "

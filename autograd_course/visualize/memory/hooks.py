@@ -26,7 +26,7 @@ from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.watch import Watch
 
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 _CHECKPOINTING = torch.utils.checkpoint.__file__
 CHECKPOINT = "checkpoint"  # it saves its inputs without a node of the graph
 _OUTSIDE = -1  # the id of the graph task where no backward runs

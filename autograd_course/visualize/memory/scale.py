@@ -23,10 +23,15 @@ def places(trace: MemoryTrace) -> list[float]:
 
 
 def ticks(most: int) -> list[tuple[int, str]]:
-    """Return about five round sizes from 0 to at least ``most``: multiples of 1, 2 or 5 · 2ᵏ."""
+    """Return about five round sizes from 0 to at least ``most``.
+
+    They are multiples of 1, 2, 4 or 5 · 10ᵏ of a unit. Where the next unit comes in between, they
+    are quarters of that: 1024 KiB is no multiple of 200.
+    """
     unit = 1024 ** max(0, (max(most, 1).bit_length() - 1) // 10)
     rough = max(most, 1) / unit / _TICKS
-    steps = (digit * 10**power for power in range(-1, 4) for digit in (1, 2, 4, 5))
+    decimal = (digit * 10**power for power in range(3) for digit in (1, 2, 4, 5))
+    steps = (*(1 / 4, 1 / 2), *(step for step in decimal if step <= 200), 1024 / 4)
     step = max(1, round(next(step for step in steps if step >= rough) * unit))
     count = -(-max(most, 1) // step)
     return [(i * step, size(i * step) if i else "0") for i in range(count + 1)]
