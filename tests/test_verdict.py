@@ -13,6 +13,7 @@ from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor.diagnosis import Finding
+from autograd_course.doctor.running.time_limit import TimeUp, time_limit
 from autograd_course.doctor.verdict import clearest, confirmed
 
 
@@ -112,6 +113,15 @@ def never_ends(x: Tensor) -> Tensor:
 def test_a_pass_that_never_ends_is_a_clear_error(endless) -> None:
     with pytest.raises(DoctorError, match=r"within 0\.2 s \(it was in never_ends: .*loop"):
         diagnose(endless, (X,), time_limit=0.2)
+
+
+def test_waiting_counts_less_than_computing() -> None:
+    with time_limit(0.1):
+        time.sleep(0.2)  # as on a machine that is busy with something else
+    with pytest.raises(TimeUp), time_limit(0.1):
+        time.sleep(5)
+    with pytest.raises(TimeUp), time_limit(0.1):
+        any(zero for zero in iter(int, 1))
 
 
 def test_a_pass_that_never_ends_is_interrupted_in_a_thread_as_well() -> None:

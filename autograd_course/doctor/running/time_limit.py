@@ -1,4 +1,8 @@
-"""A soft time limit: Python code that runs too long is interrupted by an exception."""
+"""A soft time limit: Python code that runs too long is interrupted by an exception.
+
+What counts is the time that the process computes: on a machine that is busy with something else,
+the clock alone would blame code that hardly ran. Code that waits is interrupted by the clock.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +20,8 @@ VARIABLE = "AUTOGRAD_COURSE_TIME_LIMIT"
 # .limited: this thread is inside a limit already; .listening: it has the signal handler set.
 _running = threading.local()
 _AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
+_PATIENCE = 4.0  # times the limit, on the clock, for code that waits or hardly gets to run
+_NEARLY = 0.8  # of the limit: some of the time goes to the rest of the machine even when it is idle
 
 
 class TimeUp(BaseException):
@@ -31,7 +38,7 @@ def limit_in_seconds() -> float:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[bool]:
-    """Raise :class:`TimeUp` in the block after ``seconds``; 0 is no limit.
+    """Raise :class:`TimeUp` in the block after ``seconds`` of computing; 0 is no limit.
 
     In the main thread a timer signal interrupts it; elsewhere, and on Windows, a watchdog thread
     does. Either way only Python code is interrupted: one long call into compiled code ends first.
@@ -62,7 +69,8 @@ def _interrupting(seconds: float) -> Iterator[None]:
 @contextmanager
 def _by_signal(seconds: float) -> Iterator[None]:
     with _listening():
-        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+        _running.stopwatch = _Stopwatch(seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, _AGAIN))
         try:
             yield
         finally:
@@ -97,7 +105,24 @@ def _listening() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise TimeUp
+    if _running.stopwatch.is_up:
+        raise TimeUp
+
+
+class _Stopwatch:
+    """Seconds of computing, and on the clock, since it was made."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.begun = time.monotonic(), time.process_time()
+
+    @property
+    def is_up(self) -> bool:
+        waited, computed = (
+            now - then
+            for now, then in zip((time.monotonic(), time.process_time()), self.begun, strict=True)
+        )
+        return computed >= _NEARLY * self.limit or waited >= _PATIENCE * self.limit
 
 
 def _has_signal() -> bool:
@@ -108,13 +133,15 @@ def _has_signal() -> bool:
 @contextmanager
 def _by_watchdog(seconds: float) -> Iterator[None]:
     thread, done = ctypes.c_ulong(threading.get_ident()), threading.Event()
+    stopwatch = _Stopwatch(seconds)
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
     def watch() -> None:
         wait = seconds
         while not done.wait(wait):
-            raise_in(thread, ctypes.py_object(TimeUp))
-            wait = _AGAIN
+            if stopwatch.is_up:
+                raise_in(thread, ctypes.py_object(TimeUp))
+            wait = min(seconds, _AGAIN)
 
     watchdog = threading.Thread(target=watch, daemon=True)
     watchdog.start()
