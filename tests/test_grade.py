@@ -54,6 +54,7 @@ def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
     assert result.finding is not None, str(result)
     assert result.finding.rule == wrong.rule, str(result)
     assert result.finding.hint
+    assert wrong.hint in result.finding.hint
     read = SECTION.get(wrong.rule, CATALOGUE[wrong.exercise].read)
     assert read in " ".join(str(result).split())
 

@@ -11,6 +11,7 @@ from autograd_course.grader.exercises.lesson_07_backward import GRADIENT_SUSPECT
 from autograd_course.grader.exercises.lesson_07_bounds import (
     CONDUCT,
     keeps_little,
+    leaves_its_arguments,
     no_built_in,
     stays_in_range,
 )
@@ -71,7 +72,7 @@ WHOLE: tuple[Exercise, ...] = (
         reference=attend,
         samplers=FORWARD,
         suspects=SUSPECTS,
-        trials=(no_built_in, stays_in_range),
+        trials=(no_built_in, leaves_its_arguments, stays_in_range),
         bounds="nothing overflows, a query without keys gets zeros, no built-in does the work",
         hints=(
             "Work in this order: scores, mask, softmax, product. Two things can make the softmax "
