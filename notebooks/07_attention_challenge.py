@@ -249,8 +249,9 @@ row = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
 jacobian_view(Softmax, row)
 
 # %% [markdown]
-# Left what forward does, right what backward believes. The diagonal is too large, and what is
-# beside it is missing: "more of this weight means less of the others" never reaches the scores.
+# Left what forward does, in the middle what backward believes, right by how much it is off. The
+# diagonal is too large, and what is beside it is missing: "more of this weight means less of the
+# others" never reaches the scores.
 #
 # ### Checkpoint 1
 #
@@ -326,6 +327,9 @@ for name, attend in (("autograd's own", composed), ("Attention", Attention.apply
 #
 # The sum over all keys is a sum over the few features of the *output*. Backward needs $Q$, $K$,
 # $V$, $O$ and $L$, and all of them grow with $N$.
+#
+# With a mask, two things are to be minded: the rebuilt $S$ is masked as the first one was, and in
+# an empty row $S$ and $L$ are both $-\infty$, so that $S - L$ is `nan`. Subtract 0 there.
 
 
 # %%
@@ -405,7 +409,7 @@ for function in (Attention, LeanAttention):
 
 # %% [markdown]
 # Six become seven: of the whole forward only $Q K^\top$ is repeated. On a GPU this is often
-# *faster* than keeping $P$, because seven products of matrices take less time than writing $N^2$
+# *faster* than keeping $P$, because one more product of matrices takes less time than writing $N^2$
 # numbers to memory and reading them back.
 #
 # ## A softmax in pieces
@@ -423,8 +427,8 @@ for function in (Attention, LeanAttention):
 # \ell' = r\,\ell + \operatorname{rowsum} W, \quad A' = r A + W V ,$$
 #
 # and after the last tile $O = A / \ell$ and $L = m + \log \ell$. This is the *online softmax*. The
-# factor $r$ is the whole trick: $\ell$ and $A$ are sums of $e^{S - m}$, and if the maximum rises
-# by some amount, all that was summed before shrinks by the same factor.
+# factor $r$ is the whole trick: $\ell$ and $A$ are sums of terms with $e^{S - m}$, and when the
+# maximum rises from $m$ to $m'$, each term summed so far shrinks by the one factor $e^{m - m'}$.
 #
 # ### Checkpoint 3
 #
@@ -495,8 +499,8 @@ for name, attend in ways.items():
 
 # %% [markdown]
 # Keeping less and *making* less are two things. `LeanAttention` keeps almost nothing, but at its
-# peak it holds several matrices of scores, as many as autograd's own way. The tiles grow with $N$,
-# where all others grow with its square: twice as many tokens take four times the memory.
+# peak it holds several matrices of scores, as many as autograd's own way. With twice as many tokens
+# the tiles take about twice the memory, and every other way four times as much.
 #
 # And what is *kept*, as a timeline for 64 queries. Choose a way and walk through its events:
 
@@ -559,9 +563,9 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the place", has
 # `LeanAttention` has the right gradient. Ask for its second derivative:
 
 # %%
-pair = [torch.randn(3, 2, dtype=torch.float64) for _ in range(3)]
+inputs = [torch.randn(3, 2, dtype=torch.float64) for _ in range(3)]
 for function in (LeanAttention, ScaledDotProductAttention):
-    found = diagnose(function, tuple(pair), double_backward=True).findings
+    found = diagnose(function, inputs, double_backward=True).findings
     errors = [f.rule for f in found if f.severity == "error"]
     print(f"{function.__name__:25} {errors or 'both derivatives are right'}")
 
@@ -639,8 +643,8 @@ knowledge_check("07")
 # class Attention(torch.autograd.Function):
 #     @staticmethod
 #     def forward(ctx, q, k, v):
-#         s = q @ k.mT / math.sqrt(q.shape[-1])        # -∞ where masked
-#         p, lse = softmax_rows(s)                     # a row of -∞ gives zeros
+#         s = q @ k.mT / math.sqrt(q.shape[-1])        # a mask: -∞ here, and again in backward
+#         p, lse = softmax_rows(s)                     # a row of -∞: p is 0, lse -∞
 #         out = p @ v
 #         ctx.save_for_backward(q, k, v, out, lse)     # nothing with a column for each key
 #         return out, lse                              # an output: it carries a graph
@@ -648,7 +652,8 @@ knowledge_check("07")
 #     @staticmethod
 #     def backward(ctx, grad_out, grad_lse):
 #         q, k, v, out, lse = ctx.saved_tensors
-#         p = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - lse)
+#         s = q @ k.mT / math.sqrt(q.shape[-1])
+#         p = torch.exp(s - lse)                       # an empty row: subtract 0, not -∞
 #         D = (grad_out * out).sum(-1, keepdim=True) - grad_lse
 #         grad_s = p * (grad_out @ v.mT - D) / math.sqrt(q.shape[-1])
 #         return grad_s @ k, grad_s.mT @ q, p.mT @ grad_out
@@ -656,7 +661,7 @@ knowledge_check("07")
 #
 # | | |
 # | --- | --- |
-# | an empty row | zeros: shift by 0, divide by 1; what backward reads must be finite too |
+# | an empty row | zeros: shift by 0, divide by 1; no `nan` in what backward reads, either |
 # | softmax backward | $P \circ (dP - D)$, one number $D$ for a row, no Jacobian |
 # | kept | $Q$, $K$, $V$, $O$, $L$: linear in the length; seven products instead of six |
 # | $D$ | $\operatorname{rowsum}(dO \circ O)$, so a tile needs no other tile |

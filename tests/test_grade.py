@@ -54,6 +54,7 @@ def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
     assert result.finding is not None, str(result)
     assert result.finding.rule == wrong.rule, str(result)
     assert result.finding.hint
+    assert wrong.hint in result.finding.hint
     own = CATALOGUE[wrong.exercise].read
     treated = SECTION if own < "lesson 02" else SECTION | SECTION_LATER
     assert treated.get(wrong.rule, own) in " ".join(str(result).split())

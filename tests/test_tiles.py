@@ -231,8 +231,8 @@ def test_the_account_tells_what_the_picture_shows(fresh: AttentionTiles) -> None
         "  row 1: not begun",
         "Alive at once: 52 bytes (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, l 1×1, O 1×1); "
         "as one tile 136 bytes.",
-        "With 8192 queries and keys, a turn would still hold 52 bytes; whole, S and its weights "
-        "would take 512 MiB a head.",
+        "With 8192 queries and keys, a turn would still hold at most 76 bytes; whole, S and its "
+        "weights would take 512 MiB a head.",
     ]
 
 

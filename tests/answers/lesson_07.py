@@ -51,9 +51,11 @@ def rewritten(exercise: str, *changes: tuple[str, str]) -> Any:
     return namespace[NAMES[exercise]]
 
 
-def changed(exercise: str, mistake: str, rule: str, *changes: tuple[str, str]) -> Wrong:
+def changed(
+    exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""
+) -> Wrong:
     """A wrong answer: the right one, with pieces of its source exchanged."""
-    return Wrong(exercise, mistake, rule, rewritten(exercise, *changes))
+    return Wrong(exercise, mistake, rule, rewritten(exercise, *changes), hint)
 
 
 class ThroughTwo(Function):
@@ -203,6 +205,11 @@ def built_in(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Ten
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+def attend_in_place(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    q /= math.sqrt(q.shape[-1])
+    return attend_with_softmax(q * math.sqrt(q.shape[-1]), k, v, mask)
+
+
 def forward_mistakes() -> list[Wrong]:
     rewritings = [
         changed("attention-forward", mistake, rule, *changes)
@@ -216,11 +223,21 @@ def forward_mistakes() -> list[Wrong]:
             "scaled_dot_product_attention does the work",
             built_in,
         ),
+        Wrong(
+            "attention-forward",
+            "scales q in place",
+            "q has other values after the call",
+            attend_in_place,
+        ),
     ]
 
 
 SCALED = "grad_s = grad_s / math.sqrt(q.shape[-1])"
 RETURNED = "return grad_s @ k, grad_s.mT @ q, grad_v, None"
+
+
+DROPPED = "dropout_factor(i, j, s, dropout_p, seed)"
+OPTIONS = "ctx.options = causal, dropout_p, seed, block"
 
 
 def tiled_with(causal: str) -> Any:
@@ -255,6 +272,13 @@ WRONG = [
         "dS not transposed in dK",
         "gradient-mismatch",
         ("grad_s.mT @ q", "grad_s @ q"),
+    ),
+    changed(
+        "attention-backward",
+        "D without its axis",
+        "batch-dimension",
+        ("(p * grad_p).sum(-1, keepdim=True)", "(p * grad_p).sum(-1)"),
+        hint="lost its axis",
     ),
     changed(
         "attention-backward",
@@ -296,6 +320,17 @@ WRONG = [
     ),
     changed(
         "attention-budget",
+        "keeps P as a list",
+        "oversaved",
+        (
+            "        ctx.save",
+            "        ctx.p = (weights / total.clamp(1e-30)).tolist()\n        ctx.save",
+        ),
+        ("p = torch.exp(s - lse.masked_fill(lse == -math.inf, 0))", "p = s.new_tensor(ctx.p)"),
+        hint="has a number for each element",
+    ),
+    changed(
+        "attention-budget",
         "keeps the sum and forgets the maximum",
         "gradient-mismatch",
         ("high + total.log())", "total.log())"),
@@ -308,12 +343,44 @@ WRONG = [
             "            s = s.masked_fill(~mask, -math.inf)\n        p =",
             "            s = s * 1\n        p =",
         ),
+        hint="without the mask.",
+    ),
+    changed(
+        "attention-budget",
+        "forgets the mask in backward, and rows that see nothing",
+        "non-finite",
+        (
+            "            s = s.masked_fill(~mask, -math.inf)\n        p =",
+            "            s = s * 1\n        p =",
+        ),
+        ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
+        hint="they are infinite",
+    ),
+    changed(
+        "attention-budget",
+        "D without its axis",
+        "batch-dimension",
+        ("(grad_output * out).sum(-1, keepdim=True)", "(grad_output * out).sum(-1)"),
+        hint="lost its axis",
+    ),
+    changed(
+        "attention-budget",
+        "keeps maximum and sum apart",
+        "oversaved",
+        ("mask, out, high + total.log())", "mask, out, high, total)"),
+        ("mask, out, lse = ctx", "mask, out, high, total = ctx"),
+        (
+            "torch.exp(s - lse.masked_fill(lse == -math.inf, 0))",
+            "torch.exp(s - high) / total.masked_fill(total == 0, 1)",
+        ),
+        hint="(128, 1), float64 (128, 1)",
     ),
     changed(
         "attention-budget",
         "-∞ - (-∞) in backward",
         "non-finite",
         ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
+        hint="S - L is nan",
     ),
     changed(
         "attention-budget",
@@ -331,24 +398,28 @@ WRONG = [
         "query does not see its own key",
         "forward-mismatch",
         tiled_with("columns >= rows[:, None]"),
+        "does not see its own key",
     ),
     Wrong(
         "attention-tiled",
         "one key too many",
         "forward-mismatch",
         tiled_with("columns > rows[:, None] + 1"),
+        "one key too many",
     ),
     Wrong(
         "attention-tiled",
         "causal by places in the tile",
         "forward-mismatch",
         tiled_with("columns - j > rows[:, None] - i"),
+        "The causal mask of the first tile",
     ),
     changed(
         "attention-tiled",
         "output not rescaled",
         "forward-mismatch",
         ("mixed = rescale * mixed", "mixed = mixed"),
+        hint="the running output is not",
     ),
     changed(
         "attention-tiled",
@@ -356,6 +427,62 @@ WRONG = [
         "forward-mismatch",
         ("mixed = rescale * mixed", "mixed = mixed"),
         ("total = rescale * total", "total = total"),
+        hint="still measured from the old one",
+    ),
+    changed(
+        "attention-tiled",
+        "sum not rescaled",
+        "forward-mismatch",
+        ("total = rescale * total", "total = total"),
+        hint="the running sum is not",
+    ),
+    changed(
+        "attention-tiled",
+        "no dropout",
+        "forward-mismatch",
+        (DROPPED, "s.new_ones(())"),
+        hint="Nothing is dropped",
+    ),
+    changed(
+        "attention-tiled",
+        "another seed",
+        "forward-mismatch",
+        (DROPPED, "dropout_factor(i, j, s, dropout_p, 0)"),
+        hint="another seed's",
+    ),
+    changed(
+        "attention-tiled",
+        "dropout by places in the tile",
+        "forward-mismatch",
+        (DROPPED, "dropout_factor(0, 0, s, dropout_p, seed)"),
+        hint="Every tile drops what the first one does",
+    ),
+    Wrong(
+        "attention-tiled",
+        "not causal",
+        "forward-mismatch",
+        tiled_with("columns < 0"),
+        "Each query sees all keys",
+    ),
+    changed(
+        "attention-tiled",
+        "D of one tile",
+        "gradient-mismatch",
+        ("(grad_p - delta[..., rows, :])", "(grad_p - (p * grad_p).sum(-1, keepdim=True))"),
+        hint="one tile's keys",
+    ),
+    changed(
+        "attention-tiled",
+        "dQ of the last tile only",
+        "gradient-mismatch",
+        ("grad_q[..., rows, :] +=", "grad_q[..., rows, :] ="),
+        hint="dQ holds",
+    ),
+    changed(
+        "attention-tiled",
+        "tiles of one size, whatever is asked for",
+        "oversaved",
+        ("ctx.options = causal, dropout_p, seed, block", "block = 16\n        " + OPTIONS),
     ),
     changed(
         "attention-tiled",
@@ -379,18 +506,21 @@ WRONG = [
             "\n        weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n        mixed",
             "\n        mixed",
         ),
+        hint="those that dropout leaves",
     ),
     changed(
         "attention-tiled",
         "dropout forgotten in dP",
         "gradient-mismatch",
         ("factor * (g_i @ v", "(g_i @ v"),
+        hint="not in dP",
     ),
     changed(
         "attention-tiled",
         "dK of the last tile only",
         "batch-dimension",
         ("grad_k[..., columns, :] +=", "grad_k[..., columns, :] ="),
+        hint="dK holds",
     ),
     changed(
         "attention-tiled",
@@ -421,6 +551,14 @@ WRONG = [
         "gradient of L with the wrong sign",
         "gradient-mismatch",
         (".sum(-1) - grad_lse", ".sum(-1) + grad_lse"),
+    ),
+    changed(
+        "attention-twice",
+        "gradient of L without its axis",
+        "batch-dimension",
+        (".sum(-1) - grad_lse", ".sum(-1)"),
+        ("delta.unsqueeze(-1))", "delta.unsqueeze(-1) + grad_lse)"),
+        hint="along the keys",
     ),
     changed(
         "attention-twice",

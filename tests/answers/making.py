@@ -23,12 +23,14 @@ class Wrong(NamedTuple):
     """A wrong answer to an exercise, what is wrong with it, and the rule that must speak.
 
     Where no rule of the doctor's fits, ``rule`` is a piece of the sentence that must be said.
+    ``hint`` is a piece of the hint, where the exercise has one of its own for this mistake.
     """
 
     exercise: str
     mistake: str
     rule: str
     answer: Any
+    hint: str = ""
 
 
 @cache

@@ -87,11 +87,12 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
     for slot, (once, other, got) in enumerate(zip(b["random"], b["other"], b["sum"], strict=True)):
-        if not _agree(evidence, "sum", got, _plus(once, other)):
+        wanted = _plus(once, other)
+        if not _agree(evidence, "sum", _where_finite(got, wanted), wanted):
             law = (
                 "the gradient of {name} for a sum of cotangents is not the sum of their gradients."
             )
-            return _seen(evidence, slot, law, "the sum", (once, got, _plus(once, other)))
+            return _seen(evidence, slot, law, "the sum", (once, got, wanted))
     return None
 
 
@@ -103,6 +104,13 @@ MULTIPLES = {
         f"{FAR:g} times the grad_output does not give {FAR:g} times the gradient of {{name}}.",
     ),
 }
+
+
+def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
+    """Return ``got``, and ``wanted`` where that is no number: ∞ - ∞ says nothing of a sum."""
+    if got is None or wanted is None:
+        return got
+    return torch.where(torch.isfinite(wanted), got, wanted)
 
 
 def _agree(evidence: Evidence, pull: str, got: Tensor | None, wanted: Tensor | None) -> bool:

@@ -1,6 +1,11 @@
 """What single exercises ask beyond right gradients: ``(Function, inputs) -> Finding | None``."""
 
-from autograd_course.grader.checks.conduct import backward_is_a_formula, no_tensor_on_ctx, without
+from autograd_course.grader.checks.conduct import (
+    backward_is_a_formula,
+    no_copy_on_ctx,
+    no_tensor_on_ctx,
+    without,
+)
 from autograd_course.grader.checks.kinks import gradient_at, slope_within, ties_as
 from autograd_course.grader.checks.memory import keeps_at_most, peaks_at_most, saves_only_outputs
 from autograd_course.grader.checks.tiles import makes_at_most, on
@@ -10,6 +15,7 @@ __all__ = [
     "gradient_at",
     "keeps_at_most",
     "makes_at_most",
+    "no_copy_on_ctx",
     "no_tensor_on_ctx",
     "on",
     "peaks_at_most",

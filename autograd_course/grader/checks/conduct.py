@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -12,6 +14,8 @@ from autograd_course.doctor import Finding
 from autograd_course.doctor.running.operations import Recording, memory
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
+
+A_FEW = 8  # numbers that may lie on ctx: a shape, a slope, where the chunks begin
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -28,6 +32,32 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
                 "and flags.",
             )
     return None
+
+
+def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that no list and no array on ``ctx`` stands in for a tensor."""
+    _, outputs = applied(function, inputs)
+    for name, value in getattr(node(outputs), "__dict__", {}).items():
+        if (count := _numbers(value)) > A_FEW:
+            return found(
+                "oversaved",
+                f"ctx.{name} holds {count} numbers outside of any tensor. They wait for backward "
+                "like a saved tensor, and count like one.",
+                {"attribute": name, "numbers": count},
+                "What has a number for each element of the data belongs to the budget, wherever it "
+                "lies: keep it by ctx.save_for_backward, or do without.",
+            )
+    return None
+
+
+def _numbers(value: Any) -> int:
+    if isinstance(value, (np.ndarray, array)):
+        return int(np.size(value))
+    if isinstance(value, dict):
+        return sum(map(_numbers, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return sum(map(_numbers, value))
+    return isinstance(value, (bool, int, float))
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

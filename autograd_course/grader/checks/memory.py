@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.autograd import Function
@@ -11,7 +11,9 @@ from autograd_course.doctor import Finding
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.judging.passes import differentiable
-from autograd_course.measure import kept_tensors, peak_bytes
+from autograd_course.measure import Kept, kept_tensors, peak_bytes
+
+LISTED = 6  # tensors of one kind; a list of all tiles would say no more
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -50,12 +52,24 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
             "oversaved",
             f"{total:,} bytes are kept for backward; this exercise allows {allowed:,}: {told}.",
             {"bytes": total, "budget": allowed, "largest": largest.shape},
-            f"The largest saved tensor has shape {largest.shape}, dtype {largest.dtype} and "
-            f"{largest.bytes:,} bytes. Can backward do without it, or rebuild it from something "
+            f"{_listed(kept)} Which of them can backward do without, or rebuild from something "
             "smaller?",
         )
 
     return check
+
+
+def _listed(kept: Sequence[Kept]) -> str:
+    """Say which tensors are kept, those that forward makes first."""
+    made = _shapes([item for item in kept if not item.anyway])
+    given = _shapes([item for item in kept if item.anyway])
+    return f"Of what forward makes, these are kept: {made}; of what it is given: {given}."
+
+
+def _shapes(kept: Sequence[Kept]) -> str:
+    told = [f"{str(item.dtype).removeprefix('torch.')} {item.shape}" for item in kept[:LISTED]]
+    more = [f"{len(kept) - LISTED} more"] if len(kept) > LISTED else []
+    return ", ".join((*told, *more)) or "nothing"
 
 
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:

@@ -8,6 +8,7 @@ from torch import Tensor
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     keeps_at_most,
+    no_copy_on_ctx,
     no_tensor_on_ctx,
 )
 from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampler
@@ -15,7 +16,6 @@ from autograd_course.grader.exercises.lesson_06_bounds import (
     forgets_the_halves,
     keeps_no_intermediate,
     never_builds_the_logits,
-    no_copy_on_ctx,
 )
 from autograd_course.grader.exercises.lesson_06_checkpoint import CHECKPOINT
 from autograd_course.grader.sampling import around, normal

@@ -1,44 +1,15 @@
 """What the exercises of lesson 06 allow to be kept, and to be there at once."""
 
-from array import array
 from typing import Any
 
-import numpy as np
 import torch
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
 from autograd_course.grader.checks import peaks_at_most
-from autograd_course.grader.checks.calling import applied, found, node, storage
+from autograd_course.grader.checks.calling import applied, found, storage
 
 ROWS, WIDTH, WORDS, CHUNK = 512, 4, 64, 8
-A_FEW = 8  # numbers that may lie on ctx: a shape, a slope, where the chunks begin
-
-
-def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that no list and no array on ``ctx`` stands in for a tensor."""
-    _, outputs = applied(function, inputs)
-    for name, value in getattr(node(outputs), "__dict__", {}).items():
-        if (count := _numbers(value)) > A_FEW:
-            return found(
-                "oversaved",
-                f"ctx.{name} holds {count} numbers outside of any tensor. They wait for backward "
-                "like a saved tensor, and count like one.",
-                {"attribute": name, "numbers": count},
-                "What has a number for each element of the data belongs to the budget, wherever it "
-                "lies: keep it by ctx.save_for_backward, or do without.",
-            )
-    return None
-
-
-def _numbers(value: Any) -> int:
-    if isinstance(value, (np.ndarray, array)):
-        return int(np.size(value))
-    if isinstance(value, dict):
-        return sum(map(_numbers, value.values()))
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return sum(map(_numbers, value))
-    return isinstance(value, (bool, int, float))
 
 
 def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

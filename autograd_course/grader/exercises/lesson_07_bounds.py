@@ -20,6 +20,7 @@ from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
 
 LONG, BLOCK = 128, 16  # as a matrix of scores 16,384 elements, of which a tile has 256
+FEW, FINE = 24, 2
 FLOAT64 = 8
 BUILT_IN = (
     *(
@@ -62,6 +63,11 @@ def tiled_rows() -> tuple[Any, ...]:
     return (*rows(), True, 0.25, 3, BLOCK)
 
 
+def finely_tiled_rows() -> tuple[Any, ...]:
+    """Return a few of them with tiles so small that others, of :data:`BLOCK`, are too large."""
+    return (*(x[..., :FEW, :].clone() for x in rows()), True, 0.25, 3, FINE)
+
+
 own_work = on(
     lambda: rows(1, 2), without(*BUILT_IN, use="matrix products, exp and sums of your own")
 )
@@ -74,6 +80,10 @@ tiles_only = on(
         tile_budget, f"as much as q has, or four tiles of {BLOCK}×{BLOCK}, for {LONG} queries"
     ),
     lean,
+)
+fine_tiles_only = on(
+    finely_tiled_rows,
+    makes_at_most(tile_budget, f"as much as q has, for {FEW} queries and block={FINE}"),
 )
 grouped_rows = on(
     lambda: (rows(6)[0], *rows(2)[1:]),
@@ -92,6 +102,20 @@ def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
             "right, but PyTorch's own scaled_dot_product_attention does the work. This tier asks "
             "for the scores, their softmax and the product, from matrix products, exp and sums."
         )
+    return None
+
+
+def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the routine changes no tensor of the caller's."""
+    given, mask = rows(), torch.ones(LONG, LONG, dtype=torch.bool).tril()
+    before = [x.clone() for x in (*given, mask)]
+    routine(*given, mask)
+    for name, x, was in zip(("q", "k", "v", "mask"), (*given, mask), before, strict=True):
+        if not torch.equal(x, was):
+            return wrong(
+                f"right, but {name} has other values after the call: an operation in place changes "
+                "the caller's tensor. Compute a new one."
+            )
     return None
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.functions.attention import dropped
-from autograd_course.grader.exercises.lesson_07_references import attend, scores
+from autograd_course.grader.exercises.lesson_07_references import attend, scores, tiled, weights
 
 
 def _over_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -75,51 +75,82 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
 }
 
 
-def _diagonal_hidden(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, *rest: Any) -> Tensor:
-    return _shifted_causal(q, k, v, causal, -1)
+def pattern(q: Tensor, k: Tensor, dropout_p: float, seed: int) -> Tensor:
+    """Return what dropout multiplies each weight by: 0, or 1 / (1 - p)."""
+    return _pattern(torch.arange(q.shape[-2]), torch.arange(k.shape[-2]), q, dropout_p, seed)
 
 
-def _one_ahead(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, *rest: Any) -> Tensor:
-    return _shifted_causal(q, k, v, causal, 1)
+def _pattern(rows: Tensor, columns: Tensor, like: Tensor, dropout_p: float, seed: int) -> Tensor:
+    if not dropout_p:
+        return like.new_ones(())
+    return (~dropped(rows, columns, dropout_p, seed)).to(like.dtype) / (1 - dropout_p)
 
 
-def _shifted_causal(q: Tensor, k: Tensor, v: Tensor, causal: bool, by: int) -> Tensor:
+def triangle(q: Tensor, k: Tensor, causal: bool, by: int = 0) -> Tensor | None:
+    """Return the causal mask, moved by some keys; ``None`` where nothing is hidden."""
     seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(by)
-    return torch.softmax(scores(q, k, seen if causal else None), -1) @ v
+    return seen if causal else None
 
 
-def _tilewise_causal(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-    causal, *_, block = rest
-    rows, columns = torch.arange(q.shape[-2]), torch.arange(k.shape[-2])
-    seen = columns % block <= (rows % block)[:, None]
-    return attend(q, k, v, seen if causal else None)
+def _causal_moved(by: int) -> Callable[..., Tensor]:
+    def moved(
+        q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, *_: Any
+    ) -> Tensor:
+        p = torch.softmax(scores(q, k, triangle(q, k, causal, by)), -1)
+        return p * pattern(q, k, dropout_p, seed) @ v
+
+    return moved
 
 
-def _output_not_rescaled(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-    return _online(q, k, v, rest[-1], sums=True, outputs=False)
+def _causal_by_tile(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
+) -> Tensor:
+    rows, columns = (torch.arange(x.shape[-2]) % block for x in (q, k))
+    p = weights(q, k, columns <= rows[:, None] if causal else None)
+    return p * pattern(q, k, dropout_p, seed) @ v
 
 
-def _nothing_rescaled(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-    return _online(q, k, v, rest[-1], sums=False, outputs=False)
+def _causal_by_tile_below(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
+) -> Tensor:
+    """Return the same where tiles beyond the diagonal are skipped."""
+    rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    seen = (columns % block <= rows % block) & (columns // block <= rows // block)
+    return weights(q, k, seen if causal else None) * pattern(q, k, dropout_p, seed) @ v
 
 
-def _online(q: Tensor, k: Tensor, v: Tensor, block: int, *, sums: bool, outputs: bool) -> Tensor:
-    """Return what the online softmax gives where one of the two running sums is not rescaled."""
-    s = scores(q, k)
-    high = s.new_full((*s.shape[:-1], 1), -math.inf)
-    total, out = torch.zeros_like(high), 0 * (q @ k.mT @ v)
-    for j in range(0, k.shape[-2], block):
-        before, high = high, torch.maximum(high, s[..., j : j + block].amax(-1, keepdim=True))
-        factor, w = torch.exp(before - high), torch.exp(s[..., j : j + block] - high)
-        total = total * (factor if sums else 1) + w.sum(-1, keepdim=True)
-        out = out * (factor if outputs else 1) + w @ v[..., j : j + block, :]
-    return out / total
+def _dropout_by_tile(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
+) -> Tensor:
+    rows, columns = (torch.arange(x.shape[-2]) % block for x in (q, k))
+    return weights(q, k, triangle(q, k, causal)) * _pattern(rows, columns, q, dropout_p, seed) @ v
 
 
-def _renormalized(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-    _, dropout_p, seed, _ = rest
-    gone = dropped(torch.arange(q.shape[-2]), torch.arange(k.shape[-2]), dropout_p, seed)
-    p = torch.softmax(scores(q, k), -1).masked_fill(gone, 0)
+def _online(*, sums: bool = True, outputs: bool = True, divided: bool = True) -> Callable[..., Any]:
+    """Return the online softmax with one of its steps left out."""
+
+    def mistaken(
+        q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
+    ) -> Tensor:
+        s, factors = scores(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
+        factors = factors.expand(s.shape)
+        high = s.new_full((*s.shape[:-1], 1), -math.inf)
+        total, out = torch.zeros_like(high), 0 * (q @ k.mT @ v)
+        for j in range(0, k.shape[-2], block):
+            tile = slice(j, j + block)
+            before, high = high, torch.maximum(high, s[..., tile].amax(-1, keepdim=True))
+            factor, w = torch.exp(before - high), torch.exp(s[..., tile] - high)
+            total = total * (factor if sums else 1) + w.sum(-1, keepdim=True)
+            out = out * (factor if outputs else 1) + w * factors[..., tile] @ v[..., tile, :]
+        return out / total if divided else out
+
+    return mistaken
+
+
+def _renormalized(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, *_: Any
+) -> Tensor:
+    p = weights(q, k, triangle(q, k, causal)) * pattern(q, k, dropout_p, seed)
     return p / p.sum(-1, keepdim=True) @ v
 
 
@@ -136,13 +167,31 @@ GROUPED_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
 
 TILED_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "The running sum is rescaled when the maximum rises, the running output is not: it was summed "
-    "with the same old maximum.": _output_not_rescaled,
+    "with the same old maximum.": _online(outputs=False),
+    "The running output is rescaled when the maximum rises, the running sum is not: it was summed "
+    "with the same old maximum.": _online(sums=False),
     "When a tile brings a new maximum, what was summed before is still measured from the old one. "
-    "By which factor do the two differ?": _nothing_rescaled,
+    "By which factor do the two differ?": _online(sums=False, outputs=False),
+    "That is the running output as it stands after the last tile: what is left to divide by?": (
+        _online(divided=False)
+    ),
     "The weights are divided by the sum of those that dropout leaves: the softmax comes first, and "
     "its sum counts every weight.": _renormalized,
-    "A query does not see its own key: causal means keys up to and including i.": _diagonal_hidden,
-    "Each query sees one key too many: causal means keys up to i.": _one_ahead,
+    "Nothing is dropped: which weights go is what dropout_factor says.": (
+        lambda q, k, v, causal, dropout_p, seed, block: tiled(q, k, v, causal)
+    ),
+    "The pattern of dropout is another seed's: hand the argument on.": (
+        lambda q, k, v, causal, dropout_p, seed, block: tiled(q, k, v, causal, dropout_p, 0)
+    ),
+    "Every tile drops what the first one does: dropout_factor asks for the numbers that the tile's "
+    "first query and first key have in the whole sequence.": _dropout_by_tile,
+    "Each query sees all keys: with causal=True it is to see those up to its own.": (
+        lambda q, k, v, causal, dropout_p, seed, block: tiled(q, k, v, False, dropout_p, seed)
+    ),
+    "A query does not see its own key: causal means keys up to and including i.": _causal_moved(-1),
+    "Each query sees one key too many: causal means keys up to i.": _causal_moved(1),
     "The causal mask of the first tile is used in all of them: compare the numbers that queries "
-    "and keys have in the whole sequence, not in their tile.": _tilewise_causal,
+    "and keys have in the whole sequence, not in their tile.": _causal_by_tile,
+    "The causal mask of the first tile is used in each that is visited: compare the numbers that "
+    "queries and keys have in the whole sequence, not in their tile.": _causal_by_tile_below,
 }

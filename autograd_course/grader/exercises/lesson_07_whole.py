@@ -6,11 +6,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from autograd_course.grader.checks import no_copy_on_ctx
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise, Sampler
 from autograd_course.grader.exercises.lesson_07_backward import GRADIENT_SUSPECTS
 from autograd_course.grader.exercises.lesson_07_bounds import (
     CONDUCT,
     keeps_little,
+    leaves_its_arguments,
     no_built_in,
     stays_in_range,
 )
@@ -71,7 +73,7 @@ WHOLE: tuple[Exercise, ...] = (
         reference=attend,
         samplers=FORWARD,
         suspects=SUSPECTS,
-        trials=(no_built_in, stays_in_range),
+        trials=(no_built_in, leaves_its_arguments, stays_in_range),
         bounds="nothing overflows, a query without keys gets zeros, no built-in does the work",
         hints=(
             "Work in this order: scores, mask, softmax, product. Two things can make the softmax "
@@ -115,7 +117,7 @@ WHOLE: tuple[Exercise, ...] = (
         samplers=MASKED,
         suspects=SUSPECTS,
         gradient_suspects=GRADIENT_SUSPECTS,
-        checks=(*CONDUCT, keeps_little),
+        checks=(*CONDUCT, no_copy_on_ctx, keeps_little),
         bounds="q, k, v, the output and one number for each query are all that is kept",
         hints=(
             "Everything with as many columns as there are keys must go. What is the least that "

@@ -88,8 +88,11 @@ def _recognized(
 ) -> Finding:
     """Return the finding, with the hint of the suspect whose gradients the answer has."""
     gradients = passed_back(answer.apply, inputs) if exercise.gradient_suspects else ()
+    truth = exercise.surrogate or exercise.reference
+    if not gradients or difference(gradients, passed_back(truth, inputs)) is None:
+        return found  # what is wrong is something else, and right gradients name no mistake
     for sentence, suspect in exercise.gradient_suspects.items():
-        if gradients and difference(gradients, passed_back(suspect, inputs)) is None:
+        if difference(gradients, passed_back(suspect, inputs)) is None:
             return replace(found, hint=sentence)
     return found
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import tree_map
 
+from autograd_course.doctor.comparing.numbers import told_apart
 from autograd_course.doctor.running.calls import as_tuple, prepare
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.differing import difference, recognized
@@ -77,7 +78,8 @@ def _at(evidence: Mapping[str, Any]) -> str:
     if "index" not in evidence:
         return ""
     index = f"At {evidence['index']} it" if evidence["index"] else "It"
-    return f" {index} is {evidence['actual']:.4g}, should be {evidence['expected']:.4g}."
+    actual, expected = told_apart(evidence["actual"], evidence["expected"])
+    return f" {index} is {actual}, should be {expected}."
 
 
 def _tried(exercise: RoutineExercise, answer: Routine) -> Verdict | None:

@@ -169,9 +169,9 @@ CAPTIONS = {
 def memory(trace: TileTrace) -> str:
     """Tell what grows with the sequence, and what does not."""
     largest = size(2 * _LARGE * _LARGE * trace.itemsize)
-    turn = size(max(visit.bytes for visit in trace.forward))
+    turn = size(max(visit.bytes for visit in (*trace.forward, *trace.backward)))
     return (
-        f"With {_LARGE} queries and keys, a turn would still hold {turn}; "
+        f"With {_LARGE} queries and keys, a turn would still hold at most {turn}; "
         f"whole, S and its weights would take {largest} a head."
     )
 
