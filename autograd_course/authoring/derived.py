@@ -16,10 +16,11 @@ from autograd_course.authoring.notebooks import unexecuted
 from autograd_course.authoring.percent import Source, parse, read, render
 from autograd_course.authoring.settings import Settings, read_settings
 from autograd_course.authoring.setup_cell import refreshed
-from autograd_course.doctor.pages import book
+from autograd_course.doctor.pages import book as rules_book
+from autograd_course.messages import book as messages_book
 
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
-RULES_BOOK = Path("docs", "rules.md")
+BOOKS = {Path("docs", "rules.md"): rules_book, Path("docs", "error_messages.md"): messages_book}
 FOLDERS = (LESSONS, SOLUTIONS, EXERCISES)
 
 
@@ -49,7 +50,7 @@ def derive(root: Path, points: Mapping[str, int]) -> Derived:
     texts = {source.path: render(source.cells) for source in finished}
     readme = root / "README.md"
     texts[readme] = _readme(readme, lessons, unsolved, settings)
-    texts[root / RULES_BOOK] = book()
+    texts |= {root / place: book() for place, book in BOOKS.items()}
     notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}
     return Derived(texts, notebooks)
 
