@@ -11,7 +11,7 @@ from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
 from autograd_course.grader.state import Record, State
 from autograd_course.grader.store import load, update
-from autograd_course.quizzes import QUIZZES
+from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
 from autograd_course.quizzes import load as load_quiz
 
 _CELL = "text-align: left; padding: 1px 16px 1px 0; background: none"
@@ -72,14 +72,22 @@ class Progress:
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield a knowledge check's mark, lesson, title and how many are right, in columns."""
-        quizzes = [load_quiz(number) for number in QUIZZES]
+        """Yield a knowledge check's mark, lesson, title and how many are right, in columns.
+
+        Of the course's bank, those count that were drawn and answered.
+        """
+        quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
+        longest = len(COURSE)
         for quiz in quizzes:
             answers = [self.state.question(quiz.number, q.id) for q in quiz.choices]
             done = sum(answer.right for answer in answers)
-            mark = "✓" if done == len(answers) else "·"
-            yield mark, quiz.number, quiz.title.ljust(wide), f"{done} of {len(answers)} right"
+            asked = len(answers)
+            if quiz.number == COURSE:
+                asked = max(DRAWN, sum(answer.attempts > 0 for answer in answers))
+            mark = "✓" if done == asked else "·"
+            told = f"{done} of {asked} right"
+            yield mark, quiz.number.ljust(longest), quiz.title.ljust(wide), told
 
     def _repr_html_(self) -> str:
         blocks = "".join(
