@@ -1,14 +1,15 @@
-"""``progress``: what is passed, lesson by lesson, and what comes next."""
+"""``progress``: what is passed, lesson by lesson, what to look at again, what comes next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from autograd_course.doctor.reports.card import as_html, as_text
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
+from autograd_course.grader.review import review
 from autograd_course.grader.state import Record, State
 from autograd_course.grader.store import load, update
 from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
@@ -62,6 +63,8 @@ class Progress:
             lines.append(headline)
             lines += [f"  {'  '.join(self._cells(e))}".rstrip() for e in exercises]
         lines += ["Knowledge checks", *(f"  {'  '.join(cells)}" for cells in self._checks())]
+        if rows := list(review(self.state)):
+            lines += ["To review", *_aligned(rows)]
         return as_text("\n".join([*lines, self.next_step]), [("note", self.note)])
 
     def _cells(self, exercise: Exercise) -> tuple[str, str, str, str]:
@@ -95,8 +98,16 @@ class Progress:
             for headline, exercises in self._lessons()
         )
         blocks += _html_block("Knowledge checks", self._checks())
+        if rows := list(review(self.state)):
+            blocks += _html_block("To review", rows)
         kind = "hint" if self.following else "passed"
         return blocks + as_html(self.next_step, [("note", self.note)], kind=kind)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows as lines, all columns but the last one padded."""
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 
 
 def _html_block(headline: str, lines: Iterable[tuple[str, ...]]) -> str:
