@@ -646,7 +646,8 @@ knowledge_check("07")
 #         grad_s = p * (grad_out @ v.mT - D) / math.sqrt(q.shape[-1])
 #         return grad_s @ k, grad_s.mT @ q, p.mT @ grad_out
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
 # | an empty row | zeros: shift by 0, divide by 1; what backward reads must be finite too |

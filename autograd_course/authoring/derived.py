@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
 
+from autograd_course.authoring.cheat_sheet import cheat_sheet
 from autograd_course.authoring.exercises import exercise_cells
 from autograd_course.authoring.formatting import formatted
 from autograd_course.authoring.lessons import read_lesson, table, with_table
@@ -20,6 +21,7 @@ from autograd_course.doctor.pages import book as rules_book
 from autograd_course.messages import book as messages_book
 
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
+SHEET = Path("docs", "cheat_sheet.html")
 BOOKS = {Path("docs", "rules.md"): rules_book, Path("docs", "error_messages.md"): messages_book}
 FOLDERS = (LESSONS, SOLUTIONS, EXERCISES)
 
@@ -51,6 +53,8 @@ def derive(root: Path, points: Mapping[str, int]) -> Derived:
     readme = root / "README.md"
     texts[readme] = _readme(readme, lessons, unsolved, settings)
     texts |= {root / place: book() for place, book in BOOKS.items()}
+    if sheet := cheat_sheet(lessons, settings):
+        texts[root / SHEET] = sheet
     notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}
     return Derived(texts, notebooks)
 
