@@ -8,6 +8,8 @@ The public calls, each imported on first use so that ``import autograd_course`` 
     the same in a test suite.
 ``grade(id, answer)``, ``hint(id)``, ``progress()``
     the exercises of the course.
+``explain(error)``
+    what a rule of the diagnosis, or a message of PyTorch, means and wants.
 ``gradient_flow(fn, *inputs)``
     the live picture of a backward pass.
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autograd_course.doctor import Diagnosis, DoctorError, Finding, WrongGradientError, diagnose
+    from autograd_course.explaining import explain
     from autograd_course.grader import grade, hint, progress
     from autograd_course.testing import assert_gradients
     from autograd_course.visualize import gradient_flow
@@ -32,6 +35,7 @@ __all__ = [
     "WrongGradientError",
     "assert_gradients",
     "diagnose",
+    "explain",
     "grade",
     "gradient_flow",
     "hint",
@@ -45,6 +49,7 @@ _HOME = {
     "WrongGradientError": "autograd_course.doctor",
     "assert_gradients": "autograd_course.testing",
     "diagnose": "autograd_course.doctor",
+    "explain": "autograd_course.explaining",
     "grade": "autograd_course.grader",
     "hint": "autograd_course.grader",
     "progress": "autograd_course.grader",

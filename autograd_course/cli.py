@@ -5,8 +5,7 @@ its own, where 1 is a verdict.
 """
 
 import os
-from collections.abc import Iterable
-from difflib import get_close_matches
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -37,12 +36,6 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _wants_browser(no_browser: bool) -> bool:
     return not no_browser and os.environ.get("BROWSER", "").lower() != "none"
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    closest = get_close_matches(name.lower().replace("_", "-"), names, n=3, cutoff=0.4) or names
-    return f"There is no {kind} {name!r}. Closest: {', '.join(closest)}."
 
 
 @app.callback()
@@ -109,17 +102,23 @@ def hint(
 
 @app.command()
 def explain(
-    rule: Annotated[
-        str, typer.Argument(help="The name of a rule, as a diagnosis prints it; none: list all.")
-    ] = "",
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="The name of a rule, as a diagnosis prints it, or the text of an error message; "
+            "- reads a traceback from standard input; none: list all."
+        ),
+    ] = None,
 ) -> None:
-    """Say what a rule of the diagnosis means, why it matters, and what is right instead."""
-    from autograd_course.doctor.pages import contents, page
-    from autograd_course.doctor.rules import RULES
+    """Say what a rule of the diagnosis or an error message means, and what is right instead."""
+    from autograd_course.explaining import NothingToExplainError
+    from autograd_course.explaining import explain as explanation
 
-    if rule and rule not in RULES:
-        raise typer.BadParameter(_unknown("rule", rule, RULES), param_hint="RULE")
-    _show(page(rule) if rule else contents())
+    asked = sys.stdin.read() if what == ["-"] else " ".join(what or ())
+    try:
+        _show(str(explanation(asked)))
+    except NothingToExplainError as unknown:
+        raise typer.BadParameter(str(unknown), param_hint="WHAT") from None
 
 
 def _show(markdown: str) -> None:

@@ -102,9 +102,9 @@ grade("square", Square)
 
 # %% [markdown]
 # The answer does not stop at "wrong". It names the *rule* that was broken, shows a *witness*, one
-# element with the value that came and the value expected, and says what to read. (In a terminal,
-# `autograd-course explain forward-mismatch` says more about a rule.) An exercise that you have
-# not begun is *not attempted*:
+# element with the value that came and the value expected, and says what to read. (More about a rule
+# says `explain("forward-mismatch")`, from `autograd_course`, or `autograd-course explain
+# forward-mismatch` in a terminal.) An exercise that you have not begun is *not attempted*:
 
 
 # %%
@@ -130,7 +130,8 @@ hint("square")
 #
 # Results are kept in one small file in your home folder (on Colab: as long as the machine lives).
 # What was passed once stays passed. The attempt and the hint above are in it already; `from
-# autograd_course.grader import reset` and `reset("square")` forgets them.
+# autograd_course.grader import reset` and `reset("square")` forgets them. At the end stands what to
+# review: the rules that you missed most, and questions of the knowledge checks not yet right.
 
 # %%
 progress()
@@ -163,6 +164,13 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # | 09 | Beyond eager | `vmap`, `torch.func`, `torch.compile`, custom operators | planned |
 # | 10 | External code | NumPy and SciPy, solvers, C++, Triton | planned |
 # | 11 | Ship it | export, ONNX, quantization | planned |
+#
+# Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), one page for the wall
+# ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),
+# which finds a message for you: `explain(error)` with the exception or its text. And for the end,
+# or to see where you stand, twelve questions on all lessons and three essays:
+# `knowledge_check("course")`, from `autograd_course.visualize`. Another seed, as in
+# `knowledge_check("course", seed=2)`, draws other questions.
 #
 # Today 00 to 07 exist; a *planned* lesson has a place and no notebook yet. Each lesson is
 # followed by an exercise notebook of the same number. Lessons run from top to bottom; their

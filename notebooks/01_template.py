@@ -1166,7 +1166,7 @@ for name, f in chain.items():
 # %%
 knowledge_check("01")
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # ## Summary
 #
 # ```python

@@ -1203,7 +1203,8 @@ knowledge_check("02")
 #         grad_weight = ... if needs_weight else None
 #         return grad_x, grad_weight, None
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | what was done | what follows | |
 # | --- | --- | --- |
 # | `ctx.x = x`, then a write to x | a wrong gradient | silent |

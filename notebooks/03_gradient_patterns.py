@@ -1324,7 +1324,7 @@ print("none  ", rounded(gradient), "– and the log:", [round(norm, 3) for norm 
 # %%
 knowledge_check("03")
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # ## Summary
 #
 # ```python

@@ -998,7 +998,8 @@ knowledge_check("04")
 #
 # diagnose(Quantizer, x, surrogate=h)               # does backward do what is declared?
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
 # | round, sign, floor | have a gradient, zero; no error, and the loss may fall all the same |

@@ -1056,7 +1056,8 @@ knowledge_check("05")
 # (g,) = grad(f(x), x, create_graph=True)      # a gradient that can be differentiated
 # (Hv,) = grad(g, x, grad_outputs=v)           # never H
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
 # | grad mode in `backward` | on if and only if `create_graph=True` (and under `torch.func.grad`) |

@@ -1225,7 +1225,8 @@ knowledge_check("06")
 # kept_bytes(f, x)     # what waits for backward
 # peak_bytes(f, x)     # what decides whether it fits
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | | keeps | costs |
 # | --- | --- | --- |
 # | output instead of input | nothing of its own, if the next layer keeps it | nothing |
@@ -1239,7 +1240,7 @@ knowledge_check("06")
 # | chunks, gradients in forward | the gradients | scalar $g$ only; no second derivative |
 # | chunks, again in backward | inputs and one number a row | the logits twice |
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # | running twice | must restore or avoid |
 # | --- | --- |
 # | parameters | are inputs of the Function |

@@ -658,7 +658,8 @@ knowledge_check("07")
 #         grad_s = p * (grad_out @ v.mT - D) / math.sqrt(q.shape[-1])
 #         return grad_s @ k, grad_s.mT @ q, p.mT @ grad_out
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
 # | an empty row | zeros: shift by 0, divide by 1; no `nan` in what backward reads, either |

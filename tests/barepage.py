@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from anywidget import AnyWidget
 from ipywidgets import DOMWidget
-from labdrive import find_chromium
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from autograd_course.authoring.printing import find_chromium
 
 # What anywidget's front end gives to ``render``, without a kernel behind it.
 MODEL = """

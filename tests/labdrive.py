@@ -18,13 +18,6 @@ from playwright.sync_api import BrowserContext, Locator, Page, Route, expect, sy
 
 SECONDS = 1000  # Playwright counts in milliseconds
 REPOSITORY = Path(__file__).parents[1]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def find_chromium() -> str | None:
-    """Return the browser that env CHROMIUM names, else the first one on the PATH."""
-    candidates = (os.environ.get("CHROMIUM", ""), *BROWSERS)
-    return next((path for name in candidates if name and (path := shutil.which(name))), None)
 
 
 # --- the server ---------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ def test_one_build_makes_everything_and_leaves_no_drift(course: Path) -> None:
     assert drift(course, POINTS) == []
     assert sorted(contents(course)) == [
         "README.md",
+        "docs/error_messages.md",
         "docs/rules.md",
         "exercises/01_sample.ipynb",
         "exercises/01_sample.py",

@@ -11,6 +11,8 @@ from autograd_course.cli import app
 from autograd_course.doctor import RULES
 from autograd_course.doctor.pages import page
 from autograd_course.lab import folder, launcher
+from autograd_course.messages import MESSAGES
+from autograd_course.messages import page as message_page
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
 COMMANDS = ("check", "lab", "status", "hint", "explain")
@@ -157,10 +159,32 @@ def test_explain_prints_the_page_of_a_rule(name: str) -> None:
     assert result.output.strip() == page(name).strip()
 
 
-def test_explain_alone_lists_every_rule() -> None:
+def test_explain_alone_lists_every_rule_and_every_message() -> None:
     result = run("explain")
     assert result.exit_code == DONE
-    assert all(f"`{name}`" in result.output for name in RULES)
+    assert all(f"`{name}`" in result.output for name in (*RULES, *MESSAGES))
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_explain_finds_the_page_of_a_message(quoted: bool) -> None:
+    said = "RuntimeError: function MyBackward returned an incorrect number of gradients"
+    said += " (expected 7, got 2)"
+    result = run("explain", *([said] if quoted else said.split()))
+    assert result.exit_code == DONE
+    assert result.output.strip() == message_page("incorrect-number-of-gradients").strip()
+
+
+def test_explain_reads_a_traceback_from_standard_input() -> None:
+    said = "Traceback (most recent call last):\nRuntimeError: grad can be implicitly created only"
+    result = CliRunner().invoke(app, ["explain", "-"], input=f"{said}\nfor scalar outputs\n")
+    assert result.exit_code == DONE
+    assert result.output.startswith("# scalar-outputs")
+
+
+def test_explain_says_where_a_message_is_not_known() -> None:
+    result = run("explain", "KeyError: the weight of layer 3")
+    assert result.exit_code == NOT_UNDERSTOOD
+    assert "No message of the index is like this one" in result.output
 
 
 @pytest.mark.parametrize("typed", ["constant_factr", "Constant-Factor", "constantfactor"])

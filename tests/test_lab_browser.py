@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from labdrive import REPOSITORY, Lab, RunningLab, browsing, copy_course, find_chromium, running_lab
+from labdrive import REPOSITORY, Lab, RunningLab, browsing, copy_course, running_lab
 from playwright.sync_api import Locator, expect
+
+from autograd_course.authoring.printing import find_chromium
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

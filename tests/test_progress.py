@@ -15,8 +15,11 @@ import pytest
 from answers.lesson_01 import RIGHT, SOLVED
 from filelock import FileLock
 
+from autograd_course.doctor import RULES
 from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
+from autograd_course.grader.review import MOST
 from autograd_course.grader.state import State
+from autograd_course.quizzes import bank
 
 SQUARE, BROKEN = RIGHT["square"], SOLVED["BrokenCube"]
 FOREVER = "while True: update(lambda state: state.graded('square', 'wrong', 'flipped-sign'))"
@@ -267,3 +270,94 @@ def test_a_finished_course_says_so() -> None:
 @pytest.mark.parametrize("show", [str, lambda shown: shown._repr_html_()], ids=["text", "html"])
 def test_a_first_look_works_before_anything_is_graded(show: Callable[[Any], str]) -> None:
     assert "0 of 11 passed" in show(progress())
+
+
+# What to review
+
+
+def reviewed(shown: Any) -> list[list[str]]:
+    """Return the columns of the lines below "To review"."""
+    lines = str(shown).splitlines()
+    begin = lines.index("To review") + 1 if "To review" in lines else len(lines) - 1
+    return [re.split(r" {2,}", line.strip()) for line in lines[begin:-1]]
+
+
+def graded(*gradings: tuple[str, str, str]) -> None:
+    def change(state: State) -> State:
+        for exercise, status, rule in gradings:
+            state = state.graded(exercise, status, rule)
+        return state
+
+    store.update(change)
+
+
+def test_before_anything_was_missed_there_is_nothing_to_review() -> None:
+    graded(("square", "passed", ""), ("weighted-sum", "wrong", ""))
+
+    assert reviewed(progress()) == []
+    assert "To review" not in progress()._repr_html_()
+
+
+def test_the_rules_missed_most_come_first_and_solved_ones_later() -> None:
+    graded(
+        *[("square", "wrong", "flipped-sign")] * 2,
+        ("square", "passed", ""),
+        ("weighted-sum", "wrong", "ignores-grad-output"),
+        *[("scaled-sigmoid", "wrong", "constant-factor")] * 3,
+    )
+
+    assert reviewed(progress()) == [
+        [
+            "✗",
+            "constant-factor",
+            CATALOGUE["scaled-sigmoid"].read,
+            'missed 3 times, in scaled-sigmoid; explain("constant-factor")',
+        ],
+        [
+            "✗",
+            "ignores-grad-output",
+            'lesson 01, "What backward is asked for"',
+            'missed once, in weighted-sum; explain("ignores-grad-output")',
+        ],
+        [
+            "·",
+            "flipped-sign",
+            CATALOGUE["square"].read,
+            'missed 2 times, in square, solved since; explain("flipped-sign")',
+        ],
+    ]
+    html = progress()._repr_html_()
+    assert html.index("constant-factor") < html.index("flipped-sign")
+
+
+def test_questions_are_reviewed_by_lesson_until_they_are_right() -> None:
+    bank_question = bank().choices[0]
+
+    def answered(right: bool) -> None:
+        for lesson, name in (("02", "zeros-or-none"), ("01", "vjp"), ("course", bank_question.id)):
+            store.update(lambda s, w=lesson, n=name: s.answered(w, n, right=right, chosen="a"))
+
+    answered(False)
+    assert reviewed(progress()) == [
+        ["✗", "lesson 01", 'knowledge_check("01")', "not yet right: vjp"],
+        ["✗", "lesson 01", 'knowledge_check("course")', f"not yet right: {bank_question.id}"],
+        ["✗", "lesson 02", 'knowledge_check("02")', "not yet right: zeros-or-none"],
+    ]
+
+    answered(True)
+    assert reviewed(progress()) == []
+
+
+def test_a_file_with_rules_and_exercises_that_are_gone_is_shown(progress_file: Path) -> None:
+    record = {"status": "wrong", "latest": "wrong", "attempts": 1, "rules": {"an-old-rule": 1}}
+    exercises = {"gone": record, "square": record}
+    progress_file.write_text(json.dumps({"schema": 1, "exercises": exercises}))
+
+    (row,) = reviewed(progress())
+    assert row[1:3] == ["an-old-rule", CATALOGUE["square"].read]
+
+
+def test_what_is_shown_of_many_rules_is_the_top() -> None:
+    graded(*[("square", "wrong", rule) for rule in list(RULES)[:9]])
+
+    assert len(reviewed(progress())) == MOST

@@ -11,7 +11,7 @@ import pytest
 
 from autograd_course.grader import grade, progress
 from autograd_course.grader.state import State
-from autograd_course.quizzes import load
+from autograd_course.quizzes import draw, load
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.quiz.markup import blocks
 from autograd_course.visualize.quiz.widget import KnowledgeCheck, knowledge_check
@@ -205,6 +205,34 @@ def test_a_state_goes_through_json_and_back() -> None:
 
     assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
     assert state.without("square").question("01", "vjp").right
+
+
+# The course's
+
+
+def test_an_essay_written_in_a_lesson_is_written_in_the_course(check: KnowledgeCheck) -> None:
+    check.answer("essay-only-tensors", "So that …")
+    course = knowledge_check("course")
+
+    assert course.answers["essay-only-tensors"]["text"] == "So that …"
+    assert course.score == "0 of 12 right, 1 of 3 essays written"
+
+
+def test_a_draw_is_remembered_question_by_question(progress_file: Path) -> None:
+    course = knowledge_check("course", seed="ada")
+    first = course.quiz["questions"][0]["id"]
+    course.answer(first, *draw("ada")[first].right)
+
+    assert list(saved(progress_file)["questions"]) == [f"course/{first}"]
+    assert knowledge_check("course", seed="ada").score.startswith("1 of 12 right")
+    assert "1 of 12 right" in str(progress()).splitlines()[-2]
+
+
+def test_the_course_is_headed_without_a_number() -> None:
+    text = repr(knowledge_check("course"))
+
+    assert text.startswith("Knowledge check · The whole course\n")
+    assert 'knowledge_check("course").answer("' in text.splitlines()[-1]
 
 
 # What is shown

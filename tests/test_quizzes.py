@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from autograd_course.quizzes import QUIZZES, Question, QuizError, load
+from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, Question, QuizError, bank, draw, load
 from autograd_course.quizzes.reading import read
 
-ALL = [(number, question) for number in QUIZZES for question in load(number).questions]
+CHECKS = [*map(load, QUIZZES), bank()]
+ALL = [(quiz.number, question) for quiz in CHECKS for question in quiz.questions]
 each_question = pytest.mark.parametrize(
     ("number", "question"), ALL, ids=[f"{number}/{question.id}" for number, question in ALL]
 )
@@ -79,6 +80,53 @@ def test_of_a_lesson_without_a_check_the_others_are_named() -> None:
 def test_of_an_unknown_question_the_known_ones_are_named() -> None:
     with pytest.raises(QuizError, match="no question 'nope'; it has vjp, why-grad-output"):
         load("01")["nope"]
+
+
+# The course's
+
+
+def test_the_bank_asks_transfer_questions_of_every_lesson() -> None:
+    lessons = [question.lesson for question in bank().choices]
+
+    assert len(lessons) >= 36
+    assert set(lessons) == {f"{number:02}" for number in range(1, 12)}
+    assert min(map(lessons.count, lessons)) >= 3
+    others = {question.id for number in QUIZZES for question in load(number).questions}
+    assert not others & {question.id for question in bank().questions}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, "ada", "grace"])
+def test_a_draw_is_balanced_and_ends_with_three_essays(seed: int | str) -> None:
+    quiz = draw(seed)
+    lessons = [question.lesson for question in quiz.choices]
+
+    assert len(lessons) == DRAWN >= 10
+    assert lessons == sorted(lessons)
+    assert set(lessons) == {f"{number:02}" for number in range(1, 12)}
+    assert [question.essay for question in quiz.questions] == [False] * DRAWN + [True] * 3
+    assert draw(seed) == draw.__wrapped__(seed)
+
+
+def test_seeds_draw_differently_and_reach_the_whole_bank() -> None:
+    drawn = {seed: frozenset(q.id for q in draw(seed).choices) for seed in range(40)}
+
+    assert len(set(drawn.values())) == 40
+    assert frozenset().union(*drawn.values()) == {q.id for q in bank().choices}
+
+
+def test_essays_of_lessons_are_asked_again_but_kept_once() -> None:
+    homes = {question.id: question.home for question in draw().questions if question.essay}
+
+    assert homes == {
+        "essay-only-tensors": "01",
+        "essay-upstream": COURSE,
+        "essay-biased-estimator": "04",
+    }
+
+
+def test_the_call_of_a_draw_says_its_seed() -> None:
+    assert draw().call == 'knowledge_check("course")'
+    assert draw("ada").call == "knowledge_check(\"course\", seed='ada')"
 
 
 # Reading

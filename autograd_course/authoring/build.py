@@ -7,9 +7,11 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.derived import derive
+from autograd_course.authoring.derived import SHEET, derive
 from autograd_course.authoring.execution import execute
 from autograd_course.authoring.notebooks import is_executed, load, same_inputs, write
+from autograd_course.authoring.printing import is_current as is_printed
+from autograd_course.authoring.printing import print_pdf
 
 
 def build(
@@ -30,6 +32,8 @@ def build(
     derived = derive(root, points)
     for path, text in derived.texts.items():
         _write_text(path, text, root, say)
+    if sheet := derived.texts.get(root / SHEET):
+        _print(sheet, (root / SHEET).with_suffix(".pdf"), root, say)
     for path, notebook in derived.notebooks.items():
         wanted = not only or path.stem.partition("_")[0] in only
         if wanted and (force or not is_current(path, notebook)):
@@ -42,6 +46,15 @@ def is_current(path: Path, expected: NotebookNode) -> bool:
     """Whether the notebook at ``path`` has the cells of ``expected``, executed."""
     built = load(path)
     return built is not None and same_inputs(built, expected) and is_executed(built)
+
+
+def _print(sheet: str, pdf: Path, root: Path, say: Callable[[str], None]) -> None:
+    if is_printed(pdf, sheet):
+        return
+    if print_pdf(sheet, pdf):
+        say(f"printed {pdf.relative_to(root)}")
+    else:
+        say(f"left {pdf.relative_to(root)} as it was: there is no Chromium to print it with")
 
 
 def _write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:

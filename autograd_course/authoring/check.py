@@ -7,8 +7,9 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.derived import FOLDERS, LESSONS, Derived, derive
+from autograd_course.authoring.derived import FOLDERS, LESSONS, SHEET, Derived, derive
 from autograd_course.authoring.notebooks import is_executed, load, same_inputs
+from autograd_course.authoring.printing import is_current
 from autograd_course.authoring.stated import untrue
 
 REPAIR = "run `make notebooks`"
@@ -21,7 +22,12 @@ def drift(root: Path, points: Mapping[str, int]) -> list[str]:
     Outputs are not compared here: that takes executing, which ``make test`` does with nbval.
     """
     derived = derive(root, points)
-    problems = [*_texts(derived), *_notebooks(derived), *_strays(root, derived)]
+    problems = [
+        *_texts(derived),
+        *_print(root, derived),
+        *_notebooks(derived),
+        *_strays(root, derived),
+    ]
     return [problem.replace(f"{root}/", "") for problem in problems]
 
 
@@ -31,6 +37,12 @@ def _texts(derived: Derived) -> Iterator[str]:
             yield f"{path} is missing: {REPAIR}"
         elif path.read_text(encoding="utf-8") != text:
             yield f"{path} differs from what its source makes of it: {REPAIR}"
+
+
+def _print(root: Path, derived: Derived) -> Iterator[str]:
+    sheet, pdf = root / SHEET, (root / SHEET).with_suffix(".pdf")
+    if sheet in derived.texts and not is_current(pdf, derived.texts[sheet]):
+        yield f"{pdf} was not printed from {sheet.name}: {REPAIR} where Chromium is installed"
 
 
 def _notebooks(derived: Derived) -> Iterator[str]:

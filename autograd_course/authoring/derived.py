@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
 
+from autograd_course.authoring.cheat_sheet import cheat_sheet
 from autograd_course.authoring.exercises import exercise_cells
 from autograd_course.authoring.formatting import formatted
 from autograd_course.authoring.lessons import read_lesson, table, with_table
@@ -16,10 +17,12 @@ from autograd_course.authoring.notebooks import unexecuted
 from autograd_course.authoring.percent import Source, parse, read, render
 from autograd_course.authoring.settings import Settings, read_settings
 from autograd_course.authoring.setup_cell import refreshed
-from autograd_course.doctor.pages import book
+from autograd_course.doctor.pages import book as rules_book
+from autograd_course.messages import book as messages_book
 
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
-RULES_BOOK = Path("docs", "rules.md")
+SHEET = Path("docs", "cheat_sheet.html")
+BOOKS = {Path("docs", "rules.md"): rules_book, Path("docs", "error_messages.md"): messages_book}
 FOLDERS = (LESSONS, SOLUTIONS, EXERCISES)
 
 
@@ -49,7 +52,9 @@ def derive(root: Path, points: Mapping[str, int]) -> Derived:
     texts = {source.path: render(source.cells) for source in finished}
     readme = root / "README.md"
     texts[readme] = _readme(readme, lessons, unsolved, settings)
-    texts[root / RULES_BOOK] = book()
+    texts |= {root / place: book() for place, book in BOOKS.items()}
+    if sheet := cheat_sheet(lessons, settings):
+        texts[root / SHEET] = sheet
     notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}
     return Derived(texts, notebooks)
 

@@ -1,17 +1,18 @@
-"""``progress``: what is passed, lesson by lesson, and what comes next."""
+"""``progress``: what is passed, lesson by lesson, what to look at again, what comes next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from autograd_course.doctor.reports.card import as_html, as_text
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
+from autograd_course.grader.review import review
 from autograd_course.grader.state import Record, State
 from autograd_course.grader.store import load, update
-from autograd_course.quizzes import QUIZZES
+from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
 from autograd_course.quizzes import load as load_quiz
 
 _CELL = "text-align: left; padding: 1px 16px 1px 0; background: none"
@@ -62,6 +63,8 @@ class Progress:
             lines.append(headline)
             lines += [f"  {'  '.join(self._cells(e))}".rstrip() for e in exercises]
         lines += ["Knowledge checks", *(f"  {'  '.join(cells)}" for cells in self._checks())]
+        if rows := list(review(self.state)):
+            lines += ["To review", *_aligned(rows)]
         return as_text("\n".join([*lines, self.next_step]), [("note", self.note)])
 
     def _cells(self, exercise: Exercise) -> tuple[str, str, str, str]:
@@ -72,14 +75,22 @@ class Progress:
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield a knowledge check's mark, lesson, title and how many are right, in columns."""
-        quizzes = [load_quiz(number) for number in QUIZZES]
+        """Yield a knowledge check's mark, lesson, title and how many are right, in columns.
+
+        Of the course's bank, those count that were drawn and answered.
+        """
+        quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
+        longest = len(COURSE)
         for quiz in quizzes:
             answers = [self.state.question(quiz.number, q.id) for q in quiz.choices]
             done = sum(answer.right for answer in answers)
-            mark = "✓" if done == len(answers) else "·"
-            yield mark, quiz.number, quiz.title.ljust(wide), f"{done} of {len(answers)} right"
+            asked = len(answers)
+            if quiz.number == COURSE:
+                asked = max(DRAWN, sum(answer.attempts > 0 for answer in answers))
+            mark = "✓" if done == asked else "·"
+            told = f"{done} of {asked} right"
+            yield mark, quiz.number.ljust(longest), quiz.title.ljust(wide), told
 
     def _repr_html_(self) -> str:
         blocks = "".join(
@@ -87,8 +98,16 @@ class Progress:
             for headline, exercises in self._lessons()
         )
         blocks += _html_block("Knowledge checks", self._checks())
+        if rows := list(review(self.state)):
+            blocks += _html_block("To review", rows)
         kind = "hint" if self.following else "passed"
         return blocks + as_html(self.next_step, [("note", self.note)], kind=kind)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows as lines, all columns but the last one padded."""
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 
 
 def _html_block(headline: str, lines: Iterable[tuple[str, ...]]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from string import ascii_lowercase
 
+COURSE = "course"  # the number of the check on all lessons
+
 
 class QuizError(ValueError):
     """A knowledge check is incomplete, or asked for what it has not; one sentence says what."""
@@ -25,13 +27,17 @@ class Question:
     """One question: of options, in the order in which they are shown, or an essay with a rubric.
 
     ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. The points of ``rubric`` say
-    what a good essay mentions; the learner compares.
+    what a good essay mentions; the learner compares. ``lesson`` is the number of the lesson that it
+    belongs to, ``home`` the check under whose name its answer is kept: a question that is asked in
+    two places is answered once.
     """
 
     id: str
     text: str
     options: tuple[Option, ...] = ()
     rubric: tuple[str, ...] = ()
+    lesson: str = ""
+    home: str = ""
 
     @property
     def essay(self) -> bool:
@@ -60,11 +66,21 @@ class Question:
 
 @dataclass(frozen=True)
 class Quiz:
-    """A lesson's knowledge check: ``number`` is the lesson's, as in ``"01"``."""
+    """A knowledge check: ``number`` is the lesson's, as in ``"01"``, or ``"course"``.
+
+    ``call`` is the Python that shows it.
+    """
 
     number: str
     title: str
     questions: tuple[Question, ...]
+    call: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What stands above it."""
+        number = "" if self.number == COURSE else f" {self.number}"
+        return f"Knowledge check{number} · {self.title}"
 
     @property
     def choices(self) -> tuple[Question, ...]:
@@ -76,7 +92,7 @@ class Quiz:
             if question.id == question_id:
                 return question
         known = ", ".join(question.id for question in self.questions)
+        whose = "the course" if self.number == COURSE else f"lesson {self.number}"
         raise QuizError(
-            f"The knowledge check of lesson {self.number} has no question {question_id!r}; "
-            f"it has {known}."
+            f"The knowledge check of {whose} has no question {question_id!r}; it has {known}."
         )

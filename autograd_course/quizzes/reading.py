@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from autograd_course.quizzes.quiz import Option, Question, Quiz, QuizError
+from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError
 
 FOLDER = Path(__file__).parent
 QUIZZES: Mapping[str, Path] = {
@@ -40,21 +40,28 @@ def read(text: str, number: str) -> Quiz:
     """Read and check the text of a file, which holds ``title`` and tables ``[[question]]``.
 
     A question has ``id``, ``text`` and tables ``[[question.option]]`` with ``text``, ``right`` and
-    ``explanation``, or ``rubric``, the points of a good essay.
+    ``explanation``, or ``rubric``, the points of a good essay. In the course's bank it has
+    ``lesson`` as well, and the file ``essays``, which are asked in every draw.
     """
-    where = f"lesson_{number}.toml"
+    where = file_name(number)
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise QuizError(f"{where} is not TOML: {error}.") from None
-    _only(data, {"title", "question"}, where)
+    _only(data, {"title", "question"} | ({"essays"} if number == COURSE else set()), where)
     questions = tuple(_question(entry, number, where) for entry in data.get("question", ()))
     if not questions:
         raise QuizError(f"{where} asks nothing; begin a question with [[question]].")
     twice = [name for name, count in Counter(q.id for q in questions).items() if count > 1]
     if twice:
         raise QuizError(f"{where} has two questions {twice[0]!r}; an id is given once.")
-    return Quiz(number, _text(data, "title", where), questions)
+    call = f'knowledge_check("{number}")'
+    return Quiz(number, _text(data, "title", where), questions, call)
+
+
+def file_name(number: str) -> str:
+    """Return the name of the file that holds a check."""
+    return f"{COURSE}.toml" if number == COURSE else f"lesson_{number}.toml"
 
 
 def _question(data: Mapping[str, Any], number: str, where: str) -> Question:
@@ -62,12 +69,15 @@ def _question(data: Mapping[str, Any], number: str, where: str) -> Question:
     where = f"{where}, question {name!r}"
     if not _ID.fullmatch(name):
         raise QuizError(f"{where}: an id is kebab-case, as in why-grad-output.")
-    _only(data, {"id", "text", "option", "rubric"}, where)
+    banked = number == COURSE
+    _only(data, {"id", "text", "option", "rubric"} | ({"lesson"} if banked else set()), where)
+    lesson = _text(data, "lesson", where) if banked else number
     options = tuple(_option(entry, where) for entry in data.get("option", ()))
     rubric = tuple(data.get("rubric", ()))
     for problem in _problems(options, rubric):
         raise QuizError(f"{where} {problem}.")
-    return Question(name, _text(data, "text", where), _shuffled(options, name, number), rubric)
+    text = _text(data, "text", where)
+    return Question(name, text, _shuffled(options, name, number), rubric, lesson, number)
 
 
 def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def contents() -> str:
 def book() -> str:
     """Return all pages as one document, with the table of contents before them."""
     linked = re.sub(r"^\| `(.+?)`", r"| [`\1`](#\1)", contents(), flags=re.MULTILINE)
-    pages = "\n\n".join(_lowered(page(name)).rstrip() for name in RULES)
+    pages = "\n\n".join(lowered(page(name)).rstrip() for name in RULES)
     return f"{_PREFACE}\n{linked}\n\n{pages}\n"
 
 
@@ -59,7 +59,7 @@ def _table(family: str) -> str:
     return "\n".join([f"**{family.capitalize()}**", "", head, *rows])
 
 
-def _lowered(text: str) -> str:
+def lowered(text: str) -> str:
     """Return Markdown with every heading one level down, code left alone."""
     inside = False
     lines = []

@@ -11,7 +11,7 @@ import traitlets
 
 from autograd_course.grader.state import State
 from autograd_course.grader.store import Kept, load, update
-from autograd_course.quizzes import Question, Quiz, QuizError
+from autograd_course.quizzes import COURSE, Question, Quiz, QuizError, draw
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import FROM_PAGE, script, sheet
@@ -23,7 +23,7 @@ _LONGEST = 20_000  # characters of an essay that are kept
 
 
 class KnowledgeCheck(anywidget.AnyWidget):
-    """The questions of one lesson. Made by :func:`knowledge_check`.
+    """The questions of one lesson, or of the course. Made by :func:`knowledge_check`.
 
     ``answers`` holds, by question, what was chosen or written; setting it answers. In a saved
     notebook the questions stay as Markdown and plain text: both are text that a reader can search,
@@ -88,20 +88,20 @@ class KnowledgeCheck(anywidget.AnyWidget):
 
         def answered(state: State) -> State:
             for name, answer in news.items():
-                right = _is_right(self._quiz[name], answer)
-                state = state.answered(self._quiz.number, name, right=right, **answer)
+                question = self._quiz[name]
+                right = _is_right(question, answer)
+                state = state.answered(question.home, name, right=right, **answer)
             return state
 
         self.kept = self._told(update(answered) if news else load())
 
     def _told(self, kept: Kept) -> dict[str, Any]:
         questions = self._quiz.questions
-        number = self._quiz.number
         return {
             "replies": self.kept.get("replies", -1) + 1 if self.trait_has_value("kept") else 0,
             "summary": summary(self._quiz, kept.state),
             "note": kept.note,
-            "right": [q.id for q in questions if kept.state.question(number, q.id).right],
+            "right": [q.id for q in questions if kept.state.question(q.home, q.id).right],
         }
 
     def __repr__(self) -> str:
@@ -115,8 +115,11 @@ class KnowledgeCheck(anywidget.AnyWidget):
         return {**data, **left}, metadata
 
 
-def knowledge_check(lesson: str) -> KnowledgeCheck:
+def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
     """Show the knowledge check of a lesson, ``"01"``; answers given before are shown again.
+
+    ``"course"`` asks about all lessons: twelve questions, drawn from a bank by ``seed``, a number
+    or a learner's name, and three essays.
 
     What is answered is kept in the learner's progress file, and ``progress()`` counts it. Without
     the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains.
@@ -124,13 +127,13 @@ def knowledge_check(lesson: str) -> KnowledgeCheck:
     Raises :class:`TraceError` for a lesson that has none.
     """
     try:
-        return KnowledgeCheck(load_quiz(lesson))
+        return KnowledgeCheck(draw(seed) if lesson == COURSE else load_quiz(lesson))
     except QuizError as error:
         raise TraceError(str(error)) from None
 
 
 def _remembered(quiz: Quiz, state: State) -> dict[str, Answer]:
-    found = {question.id: state.question(quiz.number, question.id) for question in quiz.questions}
+    found = {question.id: state.question(question.home, question.id) for question in quiz.questions}
     return {
         name: {"chosen": answered.chosen, "text": answered.text}
         for name, answered in found.items()

@@ -30,7 +30,7 @@ WORDS: Mapping[str, str] = {
 def page(quiz: Quiz) -> dict[str, Any]:
     """Return what the page shows, as JSON."""
     return {
-        "title": f"Knowledge check {quiz.number} · {quiz.title}",
+        "title": quiz.heading,
         "questions": [_question(question) for question in quiz.questions],
         "words": dict(WORDS),
     }
@@ -61,13 +61,15 @@ def _kind(question: Question) -> str:
 
 def summary(quiz: Quiz, state: State) -> str:
     """Say how many questions were answered rightly, at least once."""
-    done = sum(state.question(quiz.number, question.id).right for question in quiz.choices)
+    done = sum(state.question(q.home, q.id).right for q in quiz.choices)
     essays = [question for question in quiz.questions if question.essay]
-    written = sum(state.question(quiz.number, question.id).right for question in essays)
+    written = sum(state.question(q.home, q.id).right for q in essays)
     said = f"{done} of {len(quiz.choices)} right"
+    if len(essays) > 1:
+        return f"{said}, {written} of {len(essays)} essays written"
     if not essays:
         return said
-    return f"{said}, essay {'written' if written == len(essays) else 'to be written'}"
+    return f"{said}, essay {'written' if written else 'to be written'}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +103,7 @@ class Outcome:
 
 def plain(quiz: Quiz) -> str:
     """Return the questions and their options as plain text."""
-    lines = [f"Knowledge check {quiz.number} · {quiz.title}"]
+    lines = [quiz.heading]
     for number, question in enumerate(quiz.questions, 1):
         lines += ["", f"{number}. {question.id} – {WORDS[_kind(question)]}"]
         lines += [_indented(block, "   ") for block in blocks(question.text)]
@@ -115,7 +117,7 @@ def plain(quiz: Quiz) -> str:
 
 def markdown(quiz: Quiz) -> str:
     """Return the same as Markdown, which GitHub, JupyterLab and nbconvert show."""
-    parts = [f"**Knowledge check {quiz.number} · {quiz.title}**"]
+    parts = [f"**{quiz.heading}**"]
     for number, question in enumerate(quiz.questions, 1):
         parts.append(f"**{number}.** `{question.id}` – *{WORDS[_kind(question)]}*")
         parts.append(question.text)
@@ -127,7 +129,7 @@ def markdown(quiz: Quiz) -> str:
 
 def _how(quiz: Quiz) -> str:
     first = quiz.choices[0].id
-    return f'Without the widget: knowledge_check("{quiz.number}").answer("{first}", "a")'
+    return f'Without the widget: {quiz.call}.answer("{first}", "a")'
 
 
 def _indented(block: Mapping[str, Any], margin: str) -> str:

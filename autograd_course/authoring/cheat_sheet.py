@@ -1,0 +1,80 @@
+"""The cheat sheet: the lessons' own summary cells, set on one sheet of paper.
+
+A Markdown cell tagged ``cheat-sheet`` is on it, under its lesson's title. The page is one HTML
+file that needs nothing besides itself; :mod:`~autograd_course.authoring.printing` makes the PDF.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from importlib.resources import files
+
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from autograd_course.authoring.errors import AuthoringError
+from autograd_course.authoring.formulas import FormulaError, with_formulas
+from autograd_course.authoring.lessons import read_lesson
+from autograd_course.authoring.percent import Cell, Source
+from autograd_course.authoring.settings import Settings
+
+TAG = "cheat-sheet"
+TITLE = "Custom autograd Functions in PyTorch"
+_FORMATTER = HtmlFormatter(nowrap=True, style="friendly")
+
+
+def cheat_sheet(lessons: list[Source], settings: Settings) -> str:
+    """Return the sheet as HTML, empty if no cell is tagged.
+
+    Raises AuthoringError where a tagged cell is no Markdown or holds a formula that has no plain
+    form.
+    """
+    sections = [_section(source) for source in lessons]
+    if not any(sections):
+        return ""
+    style = files(__package__).joinpath("cheat_sheet.css").read_text(encoding="utf-8")
+    colors = _FORMATTER.get_style_defs("pre")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{TITLE} · cheat sheet</title>\n"
+        "<!-- Written by `make notebooks` from the lessons' summaries; not by hand. -->\n"
+        f"<style>\n{colors}\n{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>{TITLE}</h1><p>github.com/{escape(settings.repository)}</p></header>\n"
+        f"<main>\n{''.join(sections)}</main>\n</body>\n</html>\n"
+    )
+
+
+def _section(source: Source) -> str:
+    tagged = [cell for cell in source.cells if TAG in cell.tags]
+    if not tagged:
+        return ""
+    lesson = read_lesson(source)
+    number = '<span class="number">' + lesson.number + "</span>"
+    body = "".join(_html(cell, source) for cell in tagged)
+    return f"<section>\n<h2>{number} {escape(lesson.title)}</h2>\n{body}</section>\n"
+
+
+def _html(cell: Cell, source: Source) -> str:
+    if cell.is_code:
+        raise AuthoringError(
+            source.path, cell.line, f"a code cell is tagged {TAG}", "tag the summary, a text cell"
+        )
+    text = re.sub(r"^##+ .*\n", "", cell.source, flags=re.MULTILINE)
+    try:
+        text = with_formulas(text)
+    except FormulaError as error:
+        raise AuthoringError(
+            source.path, cell.line, str(error), "write it in Unicode, or teach formulas.py"
+        ) from None
+    rules = MarkdownIt("commonmark", {"highlight": _highlighted}).enable("table")
+    html = str(rules.render(text))
+    return re.sub(r"<thead>\s*<tr>\s*(<th></th>\s*)+</tr>\s*</thead>\s*", "", html)
+
+
+def _highlighted(code: str, language: str, _: str) -> str:
+    """Return code in color, with comments closer to it than in a notebook: the column is narrow."""
+    nearer = re.sub(r"(?<=\S) {2,}#", "  #", code)
+    return str(highlight(nearer, PythonLexer(), _FORMATTER))

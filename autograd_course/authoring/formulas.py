@@ -1,0 +1,103 @@
+r"""Formulas of a line, ``$\sum g\,(n - v)$``, as HTML that needs no script: ∑ *g* (*n* − *v*).
+
+Symbols come from IPython's table of LaTeX names. What is understood besides: ``^`` and ``_``,
+braces, ``\text``, ``\operatorname``, ``\sqrt``, spaces. What is not is refused, never shown as TeX.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from IPython.core.latex_symbols import latex_symbols
+
+_TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[{}^_']|[a-zA-Z]+|[\d.]+|\s+|.")
+_SPACES = {"\\,": "\u2009", "\\;": " ", "\\quad": "  ", "\\ ": " ", "\\!": ""}
+_UPRIGHT = {"\\max", "\\min", "\\log", "\\exp", "\\operatorname", "\\text", "\\mathrm"}
+# IPython's table has another sign for these than one prints.
+_SIGNS = {"\\sum": "∑", "\\top": "⊤", "-": "−", "'": "′", "\\le": "≤", "\\ge": "≥", "\\to": "→"}
+_SIGNS |= {
+    "\\langle": "⟨",
+    "\\rangle": "⟩",
+    "\\circ": "∘",
+    "\\partial": "∂",
+    "\\sigma": "σ",
+    "\\|": "‖",
+}
+_SCRIPTS = {"^": "sup", "_": "sub"}
+
+
+class FormulaError(ValueError):
+    """A formula that has no plain form here; one sentence names what is not understood."""
+
+
+def with_formulas(text: str) -> str:
+    """Return Markdown in which every ``$…$`` outside of code is HTML."""
+    return re.sub(r"(```.*?```|`[^`\n]*`)|\$([^$\n]+)\$", _replaced, text, flags=re.DOTALL)
+
+
+def _replaced(match: re.Match[str]) -> str:
+    return match[1] or f'<span class="formula">{as_html(match[2])}</span>'
+
+
+def as_html(formula: str) -> str:
+    """Return a formula as HTML; raises :class:`FormulaError`."""
+    tokens = _TOKEN.findall(formula.strip())
+    parts = []
+    while tokens:
+        parts.append(_next(tokens, formula))
+    return "".join(parts)
+
+
+def _next(tokens: list[str], formula: str) -> str:
+    """Take one unit from the tokens: a symbol, a group, a script with what it lifts."""
+    token = tokens.pop(0)
+    if token == "{":
+        return _group(tokens, formula)
+    if token in _SCRIPTS:
+        tag = _SCRIPTS[token]
+        return f"<{tag}>{_argument(tokens, formula)}</{tag}>"
+    if token == "\\sqrt":
+        return f'√<span class="root">{_argument(tokens, formula)}</span>'
+    if token in ("\\operatorname", "\\text", "\\mathrm"):
+        return re.sub(r"</?i>", "", _argument(tokens, formula))
+    if token in _UPRIGHT:
+        return token[1:]
+    return _symbol(token, formula)
+
+
+def _group(tokens: list[str], formula: str) -> str:
+    parts = []
+    while tokens and tokens[0] != "}":
+        parts.append(_next(tokens, formula))
+    if not tokens:
+        raise FormulaError(f"a brace is not closed in the formula {formula!r}")
+    tokens.pop(0)
+    return "".join(parts)
+
+
+def _argument(tokens: list[str], formula: str) -> str:
+    """Return what a command or a script applies to: a group, or the next unit alone."""
+    while tokens and tokens[0].isspace():
+        tokens.pop(0)
+    if not tokens:
+        raise FormulaError(f"something is missing at the end of the formula {formula!r}")
+    if tokens[0][0].isalnum() and len(tokens[0]) > 1:  # in TeX x^ab lifts only the a
+        tokens[:1] = [tokens[0][0], tokens[0][1:]]
+    return _next(tokens, formula)
+
+
+def _symbol(token: str, formula: str) -> str:
+    if token in _SPACES:
+        return _SPACES[token]
+    if token in _SIGNS:
+        return _SIGNS[token]
+    if token.isalpha():
+        return f"<i>{token}</i>"
+    if token in ("\\{", "\\}"):
+        return token[1]
+    if token.startswith("\\"):
+        if token not in latex_symbols:
+            raise FormulaError(f"{token} is not understood in the formula {formula!r}")
+        return escape(latex_symbols[token])
+    return escape(" " if token.isspace() else token)

@@ -1,0 +1,49 @@
+"""Printing the cheat sheet: a PDF that says from which HTML it was made.
+
+Two prints of one page differ in their dates, so the bytes are never compared. A comment after the
+end of the PDF, which readers skip, holds the hash of the page.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def stamp(html: str) -> bytes:
+    """Return the last line of a PDF that was printed from this page."""
+    return b"% printed from " + sha256(html.encode()).hexdigest().encode()
+
+
+def is_current(pdf: Path, html: str) -> bool:
+    """Whether a PDF was printed from this page."""
+    return pdf.exists() and pdf.read_bytes().rstrip().endswith(stamp(html))
+
+
+def find_chromium() -> str | None:
+    """Return the browser that the environment variable CHROMIUM names, else one on the PATH."""
+    names = (os.environ.get("CHROMIUM", ""), *BROWSERS)
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def print_pdf(html: str, pdf: Path) -> bool:
+    """Print a page to a file; return ``False``, and leave the file, where there is no Chromium."""
+    executable = find_chromium()
+    if executable is None:
+        return False
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        try:
+            page = browser.new_page()
+            page.set_content(html)
+            content = page.pdf(prefer_css_page_size=True, print_background=True)
+        finally:
+            browser.close()
+    pdf.write_bytes(content.rstrip() + b"\n" + stamp(html) + b"\n")
+    return True

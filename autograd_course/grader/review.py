@@ -1,0 +1,74 @@
+"""What to look at again: the rules that answers missed, the questions that were not got right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.result import SECTION
+from autograd_course.grader.state import State
+from autograd_course.quizzes import QUIZZES, Question, bank
+from autograd_course.quizzes import load as load_quiz
+
+MOST = 5  # rules that are shown
+SOLVED = 1 / 3  # what a miss counts in an exercise that was passed since
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A rule that answers broke: how often, in which exercises, and in which not yet passed."""
+
+    rule: str
+    times: int
+    exercises: tuple[str, ...]
+    unsolved: tuple[str, ...]
+    weight: float
+
+    @property
+    def read(self) -> str:
+        """The section to reread: the rule's, else that of the exercise where it was missed."""
+        exercise = CATALOGUE[(self.unsolved or self.exercises)[0]]
+        return SECTION.get(self.rule, exercise.read)
+
+    @property
+    def told(self) -> str:
+        """How often and where it was missed, and how to read more."""
+        times = "once" if self.times == 1 else f"{self.times} times"
+        where = ", ".join(self.unsolved or self.exercises)
+        since = "" if self.unsolved else ", solved since"
+        return f'missed {times}, in {where}{since}; explain("{self.rule}")'
+
+
+def missed_rules(state: State) -> list[Missed]:
+    """Return the rules missed most, at most :data:`MOST`; misses since solved count less."""
+    tried = {name: state[name] for name in CATALOGUE}
+    rules = dict.fromkeys(rule for record in tried.values() for rule in record.rules)
+    every = []
+    for rule in rules:
+        times = {name: record.rules[rule] for name, record in tried.items() if rule in record.rules}
+        unsolved = tuple(name for name in times if tried[name].status != "passed")
+        weight = sum(n if name in unsolved else n * SOLVED for name, n in times.items())
+        every.append(Missed(rule, sum(times.values()), tuple(times), unsolved, weight))
+    return sorted(every, key=lambda missed: -missed.weight)[:MOST]
+
+
+def open_questions(state: State) -> dict[str, list[Question]]:
+    """Return the questions whose last answer was wrong, by the number of their lesson."""
+    found: dict[str, list[Question]] = {}
+    for quiz in (*map(load_quiz, QUIZZES), bank()):
+        for question in quiz.choices:
+            answer = state.question(question.home, question.id)
+            if answer.attempts and not answer.latest:
+                found.setdefault(question.lesson, []).append(question)
+    return dict(sorted(found.items()))
+
+
+def review(state: State) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what is to be reviewed: mark, name, where to read, and what was missed."""
+    for missed in missed_rules(state):
+        yield ("✗" if missed.unsolved else "·"), missed.rule, missed.read, missed.told
+    for lesson, questions in open_questions(state).items():
+        for home in dict.fromkeys(question.home for question in questions):
+            names = ", ".join(q.id for q in questions if q.home == home)
+            yield "✗", f"lesson {lesson}", f'knowledge_check("{home}")', f"not yet right: {names}"

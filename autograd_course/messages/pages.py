@@ -1,0 +1,114 @@
+"""Reading the pages; one of them, their table, and the whole book as Markdown."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+
+from autograd_course.doctor.pages import GIVEN, lowered
+from autograd_course.doctor.rules import RULES
+from autograd_course.messages.message import Message, MessageError, from_page
+
+FAMILIES = (
+    "engine",
+    "ctx",
+    "in place",
+    "second derivatives",
+    "transforms",
+    "compiling",
+    "checkpoint and autocast",
+    "gradcheck",
+    "warnings",
+    "no message at all",
+)
+_MARK = "+++\n"
+
+
+def read(name: str, text: str) -> Message:
+    """Read a page: a head of TOML between two lines ``+++``, then Markdown."""
+    before, _, rest = text.partition(_MARK)
+    head, found, body = rest.partition(_MARK)
+    if before or not found:
+        raise MessageError(f"messages/{name}.md does not begin with a head between two lines +++.")
+    message = from_page(name, tomllib.loads(head), body)
+    if message.family not in FAMILIES:
+        raise MessageError(f"messages/{name}.md: {message.family!r} is no family; see FAMILIES.")
+    if message.rule and message.rule not in RULES:
+        raise MessageError(f"messages/{name}.md: {message.rule!r} is no rule of the diagnosis.")
+    return message
+
+
+def _read_all() -> Mapping[str, Message]:
+    pages = [page for page in files(__package__).iterdir() if page.name.endswith(".md")]
+    read_ = (read(p.name.removesuffix(".md"), p.read_text(encoding="utf-8")) for p in pages)
+    ordered = sorted(read_, key=lambda message: (FAMILIES.index(message.family), message.name))
+    return MappingProxyType({message.name: message for message in ordered})
+
+
+MESSAGES = _read_all()
+
+
+def page(name: str) -> str:
+    """Return the page of a message as Markdown: its name, its wording, where it belongs, text."""
+    message = MESSAGES[name]
+    wording = "\n".join(message.patterns)
+    return f"# {name}\n\n{summary(message)}\n\n```\n{wording}\n```\n\n{message.text.strip()}\n"
+
+
+def summary(message: Message) -> str:
+    """Return what kind of message it is, the lesson that treats it, and the rule behind it."""
+    kind = "*No message.*" if message.silent else f"*{message.kind}*."
+    said = f"{kind} Treated in lesson `{message.lesson}`."
+    if not message.rule:
+        return said
+    return f"{said}\nThe rule behind it, as `diagnose` names it: `{message.rule}`."
+
+
+def contents() -> str:
+    """Return all messages in a table for each family."""
+    return "\n\n".join(_table(family, "`{0}`") for family in FAMILIES)
+
+
+def book() -> str:
+    """Return all pages as one document, with the tables before them."""
+    tables = "\n\n".join(_table(family, "[`{0}`](#{0})") for family in FAMILIES)
+    pages = "\n\n".join(lowered(page(name)).rstrip() for name in MESSAGES)
+    return f"{_PREFACE}\n{tables}\n\n{pages}\n"
+
+
+def _table(family: str, link: str) -> str:
+    rows = [
+        f"| {m.patterns[0].replace('|', chr(92) + '|')} | {link.format(m.name)} | {m.lesson} |"
+        for m in MESSAGES.values()
+        if m.family == family
+    ]
+    says = "what one sees" if family == FAMILIES[-1] else "what it says"
+    head = f"| {says} | page | lesson |\n| --- | --- | --- |"
+    title = f"**{family[0].upper()}{family[1:]}**"
+    return "\n".join([title, "", head, *rows])
+
+
+_PREFACE = f"""\
+# The index of error messages
+
+What one sees when a custom Function goes wrong: what it means, and what repairs it. A `…` stands
+for what differs from case to case. Paste a message, or the whole traceback, and its page is found:
+
+```
+autograd-course explain "returned an incorrect number of gradients (expected 3, got 1)"
+pytest 2>&1 | autograd-course explain -
+```
+
+or in a notebook `from autograd_course import explain`, then `explain(error)`. The tests run every
+block of code below on the installed PyTorch, top to bottom within a page, after
+
+```python
+{GIVEN}```
+
+The last block before each "Repair" provokes the message. The last family has no message: there one
+has to look, or to ask `diagnose`.
+
+<!-- Written by `make notebooks` from autograd_course/messages; not by hand. -->
+"""

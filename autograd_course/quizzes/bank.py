@@ -1,0 +1,57 @@
+"""The knowledge check on the whole course: a draw from a bank, the same for the same seed."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from hashlib import sha256
+
+from autograd_course.quizzes.quiz import COURSE, Question, Quiz
+from autograd_course.quizzes.reading import FOLDER, file_name, load, read
+
+DRAWN = 12  # questions of a draw, besides the essays
+
+
+@cache
+def bank() -> Quiz:
+    """Return all questions of the bank, its own essay among them."""
+    return read(_file(), COURSE)
+
+
+@cache
+def essays() -> tuple[Question, ...]:
+    """Return the essays of every draw; those of lessons are kept, and written, under the lesson."""
+    return tuple(map(_named, tomllib.loads(_file())["essays"]))
+
+
+@cache
+def draw(seed: int | str = 0) -> Quiz:
+    """Return the check for a seed, a number or a learner's name: questions, then essays.
+
+    Every lesson gives one question before any gives a second; the questions stand in the order of
+    the lessons.
+    """
+    drawn = sorted(_in_turns(str(seed))[:DRAWN], key=lambda question: question.lesson)
+    argument = f", seed={seed!r}" if seed else ""
+    call = f'knowledge_check("{COURSE}"{argument})'
+    return Quiz(COURSE, bank().title, (*drawn, *essays()), call)
+
+
+def _in_turns(seed: str) -> list[Question]:
+    """Return the whole bank, shuffled: a round of one question a lesson, then another round."""
+
+    def place(name: str) -> bytes:
+        return sha256(f"{seed}/{name}".encode()).digest()
+
+    shuffled = sorted(bank().choices, key=lambda question: place(question.id))
+    turn = {q: sum(r.lesson == q.lesson for r in shuffled[:k]) for k, q in enumerate(shuffled)}
+    return sorted(shuffled, key=lambda question: (turn[question], place(question.lesson)))
+
+
+def _named(path: str) -> Question:
+    home, _, question_id = path.partition("/")
+    return (bank() if home == COURSE else load(home))[question_id]
+
+
+def _file() -> str:
+    return (FOLDER / file_name(COURSE)).read_text(encoding="utf-8")
