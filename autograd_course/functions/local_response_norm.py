@@ -17,7 +17,7 @@ class LocalResponseNorm(Function):
 
     A channel is damped by the ``n`` of its window, and damps all in whose window it stands: of an
     even ``n`` the second window is the first one's mirror image. Windows end where the channels
-    do. Saves ``x`` alone and computes ``s`` again, so that it is differentiable any number of times.
+    do. Saves ``x`` alone and computes ``s`` again: it is differentiable any number of times.
 
     ``x``: ``(N, C, …)``, real floating point; ``y`` has its shape and dtype. ``n``, ``alpha``,
     ``beta`` and ``k`` are numbers.
@@ -35,6 +35,7 @@ class LocalResponseNorm(Function):
         beta: float = 0.75,
         k: float = 1.0,
     ) -> Tensor:
+        """Return ``x · s^-β``, saving ``x``."""
         if x.dim() < 2 or n < 1:
             raise ValueError(
                 f"LocalResponseNorm wants x of shape (N, C, …) and n of 1 or more, not "
@@ -46,6 +47,7 @@ class LocalResponseNorm(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradient of ``x``; the settings have none."""
         (x,) = ctx.saved_tensors
         n, alpha, beta, k = ctx.settings
         scale = _scale(x, n, alpha, k)
@@ -61,7 +63,7 @@ def _scale(x: Tensor, n: int, alpha: float, k: float) -> Tensor:
 
 
 def _window_sum(x: Tensor, before: int, after: int) -> Tensor:
-    """Sum along axis 1 over each channel, ``before`` channels in front of it and ``after`` behind."""
+    """Sum over each channel, ``before`` channels in front of it and ``after`` behind (axis 1)."""
     if not x.shape[1]:
         return torch.zeros_like(x)
     windows = pad(x.movedim(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)

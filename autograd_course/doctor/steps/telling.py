@@ -17,8 +17,8 @@ REPAIR_FORWARD = (
     "A gradient can only be right for the function that forward computes: repair forward first."
 )
 KEEP_THE_CONTRACT = (
-    "One value for each argument of forward: None, or a tensor of its shape and dtype. Some misfits "
-    "the engine sums or casts away; then they show only where backward is called without it."
+    "One value for each argument of forward: None, or a tensor of its shape and dtype. Some "
+    "misfits the engine sums or casts away; they show where backward is called without it."
 )
 READ_THE_RATIO = (
     "Change the input. If the ratio stays, a constant is lost or doubled: 2, N, 1/N, a scale. If "
