@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from autograd_course.doctor.comparing.numbers import element, unraveled
 from autograd_course.doctor.evidence import Evidence, Failure
@@ -18,6 +17,7 @@ from autograd_course.doctor.reports import card
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.steps.step import TITLES, Step, Steps
 from autograd_course.doctor.steps.telling import (
+    furthest,
     told_contract,
     told_element,
     told_forward,
@@ -96,23 +96,17 @@ def _magnitudes(evidence: Evidence) -> Step:
 def _element(evidence: Evidence) -> Step:
     if _settled(evidence):
         return Step("one element", None, "none stands out: every random direction agrees")
-    grads, expected = evidence.pulls["random"].grads, evidence.expected["random"]
-    worst: tuple[float, Step | None] = (-1.0, None)
-    for position, grad, right in zip(evidence.wanted, grads, expected, strict=True):
-        came = torch.zeros_like(right.value) if grad is None else grad
-        off = (came - right.value).abs().nan_to_num(-1.0, torch.inf)  # nan: not known there
-        if off.numel() and float(off.max()) > worst[0]:
-            index = unraveled(int(off.argmax()), off.shape)
-            worst = float(off.max()), _told(evidence, position, index, came, right.value)
-    return worst[1] or Step("one element", None, "differences find no derivative at any")
-
-
-def _told(
-    evidence: Evidence, position: int, index: tuple[int, ...], came: Tensor, right: Tensor
-) -> Step:
-    at, quotient, here = (t[index].item() for t in (evidence.inputs[position], right, came))
+    grads = evidence.pulls["random"].grads
+    truths = [expected.value for expected in evidence.expected["random"]]
+    if all(bool(torch.isnan(truth).all()) for truth in truths):
+        return Step("one element", None, "differences find no derivative at any")
+    slot, flat = furthest(grads, truths)
+    position, index = evidence.wanted[slot], unraveled(flat, truths[slot].shape)
+    grad, value = grads[slot], evidence.inputs[evidence.wanted[slot]]
+    came = 0.0 if grad is None else grad[index].item()
     place = element(evidence.name(position), index)
-    return told_element(place, at, quotient, here, truth=_truth(evidence))
+    at, slope = value[index].item(), truths[slot][index].item()
+    return told_element(place, at, slope, came, truth=_truth(evidence))
 
 
 def _gradcheck(evidence: Evidence) -> Step:

@@ -146,6 +146,27 @@ def told_element(
     return Step("one element", fine, seen, "" if fine else BY_HAND)
 
 
+def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
+    """Return the tensor and the flat index at which gradient and truth differ most.
+
+    Where they agree, which rounding must not decide, the largest gradient stands for all. Raises
+    ``ValueError`` if no element's truth is known.
+    """
+    worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
+    for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
+        came = torch.zeros_like(right) if grad is None else grad
+        for index, (one, other) in enumerate(zip(came.reshape(-1), right.reshape(-1), strict=True)):
+            if bool(torch.isnan(other)):
+                continue
+            off = float((one - other).abs().nan_to_num(math.inf))
+            if off > worst[0] and not agree(one.item(), other.item(), 1.0):
+                worst = off, (slot, index)
+            largest = max(largest, (float(other.abs()), (slot, index)), key=lambda seen: seen[0])
+    if largest[0] < 0:
+        raise ValueError("no element's derivative is known")
+    return worst[1] if worst[0] else largest[1]
+
+
 def told_gradcheck(message: str) -> Step:
     """Say what gradcheck says: ``message`` is the first line of its error, or empty."""
     if not message:

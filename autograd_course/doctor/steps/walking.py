@@ -11,6 +11,7 @@ from torch.autograd import gradcheck
 from autograd_course.doctor.steps.calling import EPS, Call
 from autograd_course.doctor.steps.step import TITLES, Step, Steps
 from autograd_course.doctor.steps.telling import (
+    furthest,
     told_contract,
     told_element,
     told_forward,
@@ -68,27 +69,20 @@ def check_element(
 
     ``L = Σ g·y`` with a random ``g``, at ``x + eps`` and ``x − eps``, their quotient, and what
     backward has there. ``place`` is ``(argument, flat index)``; without it, where the two are
-    furthest apart.
+    furthest apart, or where the gradient is largest if they agree everywhere.
     """
     call = Call(fn, inputs)
-    grads = dict(zip(call.wanted, call.gradients(), strict=True))
-    argument, index = place or _furthest(call, eps)
+    grads = call.gradients()
+    slot, index = place or furthest(grads, call.differences(eps))
+    argument = slot if place else call.wanted[slot]
     above, below = call.around(argument, index, eps)
     quotient = (above - below) / (2 * eps)
     value = call.args[argument].detach()
     where = [int(k) for k in torch.unravel_index(torch.tensor(index), value.shape)]
     how = f"({above:.9g} − {below:.9g}) / {2 * eps:.0e}".replace("e-0", "e-")
-    came = float(grads[argument].reshape(-1)[index])
+    came = float(grads[call.wanted.index(argument)].reshape(-1)[index])
     name = f"{call.names[argument]}{where or ''}"
     return told_element(name, float(value.reshape(-1)[index]), quotient, came, how)
-
-
-def _furthest(call: Call, eps: float) -> tuple[int, int]:
-    """Return the argument and flat index at which backward and differences differ most."""
-    pairs = zip(call.gradients(), call.differences(eps), strict=True)
-    off = [(came - right).abs().nan_to_num(torch.inf).reshape(-1) for came, right in pairs]
-    worst = max(range(len(off)), key=lambda k: float(off[k].max()) if off[k].numel() else -1.0)
-    return call.wanted[worst], int(off[worst].argmax())
 
 
 def run_gradcheck(fn: Any, inputs: Any) -> Step:
