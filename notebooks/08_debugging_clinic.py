@@ -1,4 +1,6 @@
 # %% [markdown]
+# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/08_debugging_clinic.ipynb)
+#
 # # 08 · The debugging clinic
 #
 # **You will** examine Functions that nobody here wrote, one of which ships with PyTorch, say what
@@ -11,6 +13,21 @@
 # **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
 #
 # **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+
+# %% tags=["setup"]
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "git+https://github.com/autograd-course/autograd_course@main"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()
 
 # %%
 import inspect
