@@ -109,7 +109,13 @@ def _copy(value: Any, wanted: bool) -> Any:
 def _names(forward: Callable[..., Any], count: int) -> list[str]:
     """Return what the arguments are called: forward's parameters without its ctx."""
     try:
-        names = [name for name in inspect.signature(forward).parameters if name != "ctx"]
+        parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):  # a builtin does not tell
-        names = []
+        return [f"input {k}" for k in range(count)]
+    names = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{k}]" for k in range(count - len(names))]
+        elif parameter.name != "ctx":
+            names.append(parameter.name)
     return names[:count] + [f"input {k}" for k in range(len(names), count)]

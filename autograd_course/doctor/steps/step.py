@@ -44,7 +44,8 @@ class Step:
     def lines(self, *, explained: bool = True) -> Iterator[str]:
         """Yield the step as lines of text, wrapped; unless ``explained``, without its meaning."""
         head = f"  {self.number} {self.title:<12}{self.mark} "
-        for text in (self.seen, self.means if explained else ""):
+        told = [*self.seen.replace("; ", ";\n").splitlines(), self.means if explained else ""]
+        for text in told:
             yield from _wrapped(text, head)
             head = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
 
@@ -175,7 +176,9 @@ def told_gradcheck(message: str) -> Step:
 
 
 def agree(one: float, other: float, scale: float) -> bool:
-    """Whether two numbers are the same for differences with a step of 1e-5."""
+    """Whether two finite numbers are the same for differences with a step of 1e-5."""
+    if not all(map(cmath.isfinite, (one, other))):
+        return False
     return abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + 1e-7 * scale
 
 
