@@ -112,7 +112,7 @@ def _names(forward: Callable[..., Any], count: int) -> list[str]:
         parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):  # a builtin does not tell
         return [f"input {k}" for k in range(count)]
-    names = []
+    names: list[str] = []
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}[{k}]" for k in range(count - len(names))]
