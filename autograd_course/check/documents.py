@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from autograd_course.doctor import Diagnosis
+from autograd_course.doctor.reports import five_steps
 from autograd_course.doctor.reports.report import as_html
 
 _PAGE = """<!doctype html>
@@ -39,6 +40,10 @@ def _plain(value: Any) -> Any:
 
 
 def as_page(diagnosis: Diagnosis) -> str:
-    """Return the report as an HTML page without scripts, light or dark as its reader likes."""
+    """Return the report as an HTML page without scripts, light or dark as its reader likes.
+
+    Below it stand the five steps on the same example.
+    """
     title = escape(f"{diagnosis.subject}: gradients")
-    return _PAGE.format(title=title, body=as_html(diagnosis))
+    steps = five_steps.as_html(diagnosis.steps) if diagnosis.steps else ""
+    return _PAGE.format(title=title, body=as_html(diagnosis) + steps)

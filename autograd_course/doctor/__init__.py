@@ -14,6 +14,16 @@ from autograd_course.doctor.diagnosis import (
 )
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules import RULES, Rule
+from autograd_course.doctor.steps import (
+    Step,
+    Steps,
+    check_element,
+    compare_forward,
+    compare_magnitudes,
+    five_steps,
+    run_backward,
+    run_gradcheck,
+)
 
 __all__ = [
     "RULES",
@@ -23,6 +33,14 @@ __all__ = [
     "Finding",
     "Rule",
     "Severity",
+    "Step",
+    "Steps",
     "WrongGradientError",
+    "check_element",
+    "compare_forward",
+    "compare_magnitudes",
     "diagnose",
+    "five_steps",
+    "run_backward",
+    "run_gradcheck",
 ]

@@ -16,6 +16,7 @@ from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, beside_kinks
 from autograd_course.doctor.probes import PROBES, Level
 from autograd_course.doctor.reports.both_jacobians import Jacobians, both_jacobians
+from autograd_course.doctor.reports.five_steps import steps_of
 from autograd_course.doctor.rules import RULES
 from autograd_course.doctor.running.calls import first_line, passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
@@ -90,7 +91,8 @@ def diagnose(
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
     examined = (*EXAMINED[level], *beside_kinks(seen[0]))
-    return Diagnosis(case.subject.name, found, examined, _drawn(found, verdicts, seen))
+    drawn = _drawn(found, verdicts, seen)
+    return Diagnosis(case.subject.name, found, examined, drawn, steps_of(seen[0]))
 
 
 def _drawn(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from autograd_course.doctor.reports.both_jacobians import Jacobians
+    from autograd_course.doctor.steps import Steps
 
 Severity = Literal["error", "warning", "info"]
 
@@ -69,13 +70,15 @@ class Diagnosis:
     ``subject`` is the Function's name, ``findings`` are sorted with the cause first, ``examined``
     lists what was checked in words. Printed, it is a plain-text report; in a notebook, HTML; by
     rich in a terminal, the same text in color. ``jacobians`` holds what the HTML draws where values
-    are wrong: forward's Jacobian beside backward's.
+    are wrong: forward's Jacobian beside backward's. ``print(diagnosis.steps)`` tells the same
+    example in the five steps of :func:`~autograd_course.doctor.five_steps`, from what was seen.
     """
 
     subject: str
     findings: tuple[Finding, ...]
     examined: tuple[str, ...] = ()
     jacobians: Jacobians | None = None
+    steps: Steps | None = None
 
     @property
     def ok(self) -> bool:

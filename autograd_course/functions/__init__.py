@@ -14,6 +14,7 @@ from autograd_course.functions.gumbel_softmax import GumbelSoftmax
 from autograd_course.functions.leaky_relu_in_place import LeakyReLUInPlace
 from autograd_course.functions.linear import Linear
 from autograd_course.functions.linear_cross_entropy import LinearCrossEntropy, linear_cross_entropy
+from autograd_course.functions.local_response_norm import LocalResponseNorm
 from autograd_course.functions.logsumexp import LogSumExp
 from autograd_course.functions.lookup import Lookup
 from autograd_course.functions.matmul import MatMul
@@ -52,6 +53,7 @@ __all__ = [
     "Linear",
     "LinearCrossEntropy",
     "LinearReLU",
+    "LocalResponseNorm",
     "LogSumExp",
     "Lookup",
     "MatMul",

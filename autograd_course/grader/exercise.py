@@ -79,7 +79,8 @@ class FunctionExercise(Sampled):
     is only a warning. ``double_backward`` asks for right second derivatives too.
     ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
     once the gradients are right, for what only this exercise asks: each is
-    ``(Function, inputs) -> Finding | None``.
+    ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the public bug that a repair is
+    modeled on; it is told with the pass, when it gives nothing away anymore.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -88,6 +89,7 @@ class FunctionExercise(Sampled):
     double_backward: bool | None = None
     gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    modeled_on: str = ""
 
     @property
     def signature(self) -> str:

@@ -36,7 +36,7 @@ def settled(evidence: Evidence) -> bool:
 def _agrees(evidence: Evidence, slopes: Slopes, pull: Pull) -> bool:
     g = flat_cotangent(evidence, pull.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
-    projected, size = _projected(evidence, slopes, pull)
+    projected, size = along_directions(slopes, pull)
     tolerance = error + RELATIVE * size + 1e-12
     sharp = error <= SHARP * torch.maximum(size, expected.abs()) + 1e-9
     return bool((((projected - expected).abs() <= tolerance) & sharp).all())
@@ -58,7 +58,7 @@ def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) ->
     )
 
 
-def _projected(evidence: Evidence, slopes: Slopes, pull: Pull) -> tuple[Tensor, Tensor]:
+def along_directions(slopes: Slopes, pull: Pull) -> tuple[Tensor, Tensor]:
     """Return ⟨B(g), v⟩ for each direction, and the size of what was added up."""
     total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
     squares = torch.zeros_like(total)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.autograd import Function
 
-from autograd_course.doctor import DoctorError, Finding, diagnose
+from autograd_course.doctor import RULES, DoctorError, Finding, diagnose
 from autograd_course.doctor.running.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import difference
@@ -86,10 +86,15 @@ def _examined(
 def _recognized(
     exercise: FunctionExercise, answer: type[Function], inputs: tuple[Any, ...], found: Finding
 ) -> Finding:
-    """Return the finding, with the hint of the suspect whose gradients the answer has."""
-    gradients = passed_back(answer.apply, inputs) if exercise.gradient_suspects else ()
+    """Return the finding, with the hint of the suspect whose gradients the answer has.
+
+    What breaks the contract has another cause than a formula, and keeps its own hint.
+    """
+    if not exercise.gradient_suspects or RULES[found.rule].family == "contract":
+        return found
+    gradients = passed_back(answer.apply, inputs)
     truth = exercise.surrogate or exercise.reference
-    if not gradients or difference(gradients, passed_back(truth, inputs)) is None:
+    if difference(gradients, passed_back(truth, inputs)) is None:
         return found  # what is wrong is something else, and right gradients name no mistake
     for sentence, suspect in exercise.gradient_suspects.items():
         if difference(gradients, passed_back(suspect, inputs)) is None:
@@ -115,7 +120,8 @@ def _told_checked(exercise: FunctionExercise) -> str:
     truth = "the declared surrogate" if exercise.surrogate else "the reference"
     forward = " agrees with the reference;" if exercise.surrogate else ","
     second = ", also a second time," if exercise.double_backward else ""
+    model = f" Modeled on {exercise.modeled_on}." if exercise.modeled_on else ""
     return (
         f"forward{forward} every gradient and its linearity in grad_output agree{second} with "
-        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}."
+        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}.{model}"
     )

@@ -1,0 +1,191 @@
+"""From what a step saw to its answer: pure functions of numbers, the same for all who saw them."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.steps.step import Step
+
+RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5: far above their error
+SAME = 1e-7  # between two ways to compute the same values in float64
+
+REPAIR_FORWARD = (
+    "A gradient can only be right for the function that forward computes: repair forward first."
+)
+KEEP_THE_CONTRACT = (
+    "One value for each argument of forward: None, or a tensor of its shape and dtype. Some "
+    "misfits the engine sums or casts away; they show where backward is called without it."
+)
+READ_THE_RATIO = (
+    "Change the input. If the ratio stays, a constant is lost or doubled: 2, N, 1/N, a scale. If "
+    "it moves, a term or a whole region is wrong."
+)
+BY_HAND = "Put these numbers into your formula, term by term, and see which term does not fit."
+READ_THE_ENTRIES = (
+    "In the two matrices that gradcheck prints, row j is input element j, column i output element "
+    "i. Where do they differ, and where not?"
+)
+
+
+def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
+    """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
+    if right is None:
+        return Step("forward", None, "no reference, so forward is taken at its word")
+    if len(outputs) != len(right):
+        counts = f"{_counted(len(outputs), 'output')}, the reference has {len(right)}"
+        return Step("forward", False, counts, REPAIR_FORWARD)
+    for k, (mine, reference) in enumerate(zip(outputs, right, strict=True)):
+        name = "output" if len(outputs) == 1 else f"output {k}"
+        if differs := _difference(name, mine, reference):
+            return Step("forward", False, differs, REPAIR_FORWARD)
+    count = sum(out.numel() for out in outputs)
+    return Step("forward", True, f"{_counted(count, 'element')} as in the reference")
+
+
+def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
+    if mine.shape != reference.shape:
+        return f"{name} has shape {tuple(mine.shape)}, the reference {tuple(reference.shape)}"
+    size = float(reference.abs().max()) if reference.numel() else 0.0
+    close = {"rtol": SAME, "atol": 1e-9 * size if math.isfinite(size) else 0.0, "equal_nan": True}
+    off = ~torch.isclose(mine.to(reference.dtype), reference, **close)  # type: ignore[arg-type]
+    if not bool(off.any()):
+        return ""
+    where = off.nonzero()[0].tolist()
+    came, should = mine[tuple(where)], reference[tuple(where)]
+    place = f"{name}{where or ''} is {_number(came)}, should be {_number(should)}"
+    return f"{int(off.sum())} of {off.numel()} elements differ from the reference; {place}"
+
+
+def told_contract(
+    names: Sequence[str],
+    inputs: Sequence[object],
+    returned: Sequence[object],
+    wanted: Sequence[int],
+) -> Step:
+    """Say whether what backward returned fits the arguments: count, shapes, dtypes, finite."""
+    count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
+    further = [value for value in returned[len(inputs) :] if value is not None]
+    if len(returned) < len(inputs) or further:
+        return Step("contract", False, f"backward returns {count}", KEEP_THE_CONTRACT)
+    none = [names[i] for i in wanted if returned[i] is None]
+    for i in wanted:
+        if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
+            return Step("contract", False, amiss, KEEP_THE_CONTRACT)
+    rest = f"; None for {', '.join(none)}: as if without influence" if none else ""
+    return Step("contract", True, f"{count}, fitting and finite{rest}")
+
+
+def _misfit(name: str, value: object, grad: object) -> str:
+    """Say in what a gradient does not fit its argument, ``""`` where it does."""
+    assert isinstance(value, Tensor)
+    if not isinstance(grad, Tensor):
+        return f"the gradient of {name} is of type {type(grad).__name__}"
+    if grad.shape != value.shape:
+        return f"the gradient of {name} has shape {tuple(grad.shape)}, {name} {tuple(value.shape)}"
+    if grad.dtype != value.dtype:
+        came, should = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
+        return f"the gradient of {name} has dtype {came}, {name} {should}"
+    lost = int((~torch.isfinite(grad)).sum())
+    return f"{lost} of {grad.numel()} elements of the gradient of {name} are not finite" * (
+        lost > 0
+    )
+
+
+def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
+    """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
+    line = next(iter(text.splitlines()), "")
+    return Step(title, False, f"{stage} raises {kind}: {line}", stops=True)
+
+
+def told_never_called() -> Step:
+    """Say that the graph does not hold the Function; nothing further is taken."""
+    return Step("contract", False, "no output requires grad: backward is never called", stops=True)
+
+
+def told_untaken(title: str, stopped: Step) -> Step:
+    """Say that a step was not taken, because an earlier one stopped the walk."""
+    return Step(title, None, f"not taken: step {stopped.number} stops the walk")
+
+
+def told_magnitudes(
+    whats: Sequence[str],
+    grads: Sequence[Tensor | None],
+    truths: Sequence[Tensor],
+    truth: str = "differences",
+) -> Step:
+    """Put the norm of each gradient beside the norm of the true one, where that is known.
+
+    ``whats`` says what each is, as in "gradient of x"; ``truth`` where the true one comes from.
+    """
+    told, fine = [], True
+    for what, grad, right in zip(whats, grads, truths, strict=True):
+        known = ~torch.isnan(right)
+        came = 0.0 if grad is None else float(torch.linalg.vector_norm(grad[known]))
+        should = float(torch.linalg.vector_norm(right[known]))
+        same = agree(came, should, 1.0)
+        fine, how = fine and same, f"backward {_number(came)}, {truth} {_number(should)}"
+        ratio = f", ratio {came / should:.4g}" if should else ""
+        told.append(f"|{what}|: {how}{ratio}")
+    return Step("magnitudes", fine, "; ".join(told), "" if fine else READ_THE_RATIO)
+
+
+def told_element(
+    place: str, at: float, quotient: float, came: float, how: str = "", truth: str = "differences"
+) -> Step:
+    """Say what one element's difference quotient is, and what backward has there.
+
+    ``how`` is the computation that led to the quotient, where it was made here and now.
+    """
+    fine = agree(came, quotient, 1.0)
+    slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
+    seen = f"{place} = {_number(at)}: {slope}, backward {_number(came)}"
+    return Step("one element", fine, seen, "" if fine else BY_HAND)
+
+
+def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
+    """Return the tensor and the flat index at which gradient and truth differ most.
+
+    Where they agree, which rounding must not decide, the largest gradient stands for all. Raises
+    ``ValueError`` if no element's truth is known.
+    """
+    worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
+    for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
+        came = torch.zeros_like(right) if grad is None else grad
+        for index, (one, other) in enumerate(zip(came.reshape(-1), right.reshape(-1), strict=True)):
+            if bool(torch.isnan(other)):
+                continue
+            off = float((one - other).abs().nan_to_num(math.inf))
+            if off > worst[0] and not agree(one.item(), other.item(), 1.0):
+                worst = off, (slot, index)
+            largest = max(largest, (float(other.abs()), (slot, index)), key=lambda seen: seen[0])
+    if largest[0] < 0:
+        raise ValueError("no element's derivative is known")
+    return worst[1] if worst[0] else largest[1]
+
+
+def told_gradcheck(message: str) -> Step:
+    """Say what gradcheck says: ``message`` is the first line of its error, or empty."""
+    if not message:
+        return Step("gradcheck", True, "passes")
+    return Step("gradcheck", False, message.rstrip(",:. "), READ_THE_ENTRIES)
+
+
+def agree(one: float, other: float, scale: float) -> bool:
+    """Whether two finite numbers are the same for differences with a step of 1e-5."""
+    if not all(map(cmath.isfinite, (one, other))):
+        return False
+    return abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + 1e-7 * scale
+
+
+def _number(value: object) -> str:
+    number = value.item() if isinstance(value, Tensor) else value
+    return f"{number + 0.0:.4g}" if isinstance(number, float | complex) else f"{number}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -1,0 +1,192 @@
+"""Answers to the exercises of lesson 08."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.autograd import Function
+
+from answers import lesson_08_half
+from answers.making import double, solved
+
+SOLVED = solved("08_debugging_clinic")
+RIGHT = {
+    "name-temperature": "captured-tensor",
+    "repair-temperature": SOLVED["Tempered"],
+    "repair-film": SOLVED["FiLM"],
+    "name-floor-log": "mutates-input",
+    "repair-floor-log": SOLVED["FloorLog"],
+    "name-distance": "uniform-grad-output",
+    "repair-distance": SOLVED["Distance"],
+    "name-rotation": "grad-output-layout",
+    "repair-rotation": SOLVED["Rotate"],
+    "repair-share": SOLVED["Share"],
+    "repair-color-table": SOLVED["LookUp"],
+    "repair-log-cosh": SOLVED["LogCosh"],
+    "repair-softsign": SOLVED["Softsign"],
+    "name-solver": "not-reentrant",
+    "repair-solver": SOLVED["Solve"],
+    "repair-rms-norm": SOLVED["RMSNorm"],
+    "name-dropout": "rng-not-restored",
+    "repair-dropout": SOLVED["Dropout"],
+}
+
+
+class TemperedByOutput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, temperature: Any) -> Any:
+        y = torch.tanh(x / temperature)
+        ctx.save_for_backward(y, x, temperature)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        y, x, temperature = ctx.saved_tensors
+        grad_x = g * (1 - y * y) / temperature
+        grad_t = -(grad_x * x / temperature).sum() if ctx.needs_input_grad[1] else None
+        return grad_x, grad_t
+
+
+class FiLMOfEverything(SOLVED["SickFiLM"]):  # type: ignore[misc]
+    """Compute all gradients, whoever asked: wasteful, and right."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, gamma = ctx.saved_tensors
+        return g * gamma, (g * x).sum(0), g.sum(0)
+
+
+class FloorLogByMask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, floor: float) -> Any:
+        high = x.clamp(min=floor)
+        ctx.save_for_backward(high, x > floor)
+        return high.log()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        high, above = ctx.saved_tensors
+        return g * above / high, None
+
+
+class RotateContiguous(SOLVED["SickRotate"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return SOLVED["SickRotate"].backward(ctx, g.contiguous())
+
+
+class LookUpByIndexAdd(SOLVED["SickLookUp"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        table, index, fraction = ctx.saved_tensors
+        grad_table, places = table.new_zeros(len(table)), index.reshape(-1)
+        grad_table.index_add_(0, places, ((1 - fraction) * g).reshape(-1))
+        grad_table.index_add_(0, places + 1, (fraction * g).reshape(-1))
+        return grad_table, None, (table[index + 1] - table[index]) * g
+
+
+class LogCoshBounded(SOLVED["SickLogCosh"]):  # type: ignore[misc]
+    """The bound is harmless here: beyond 20 tanh is 1 to the last digit."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        up, down = x.clamp(-20, 20).exp(), (-x).clamp(-20, 20).exp()
+        return g * (up - down) / (up + down)
+
+
+class SoftsignByInput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x / (1 + x.abs())
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g / (1 + x.abs()).square()
+
+
+class SolveWithACopiedTape(SOLVED["SickSolve"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        states, tape = ctx.saved_tensors, list(ctx.tape)
+        while tape:
+            i, h = tape.pop()
+            g = g * (1 - h * states[i].cos())
+        return g, None
+
+
+class RMSNormByOutput(Function):
+    """The output is a tensor with a graph, too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = SOLVED["rms_norm"](x)
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+        return r * (g - y * (g * y).mean(-1, keepdim=True))
+
+
+class DropoutKeepingTheMask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        kept = SOLVED["draw"](x, p, torch.Generator(x.device).manual_seed(seed))
+        ctx.save_for_backward(kept)
+        ctx.p = p
+        return torch.where(kept, x / (1 - p), 0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept, g / (1 - ctx.p), 0), None, None
+
+
+ALSO_RIGHT = {
+    "temperature by the output": ("repair-temperature", TemperedByOutput),
+    "all three gradients always": ("repair-film", FiLMOfEverything),
+    "the floor as a mask": ("repair-floor-log", FloorLogByMask),
+    "rotation made contiguous": ("repair-rotation", RotateContiguous),
+    "table by index_add": ("repair-color-table", LookUpByIndexAdd),
+    "log cosh with bounded exponentials": ("repair-log-cosh", LogCoshBounded),
+    "softsign by the input": ("repair-softsign", SoftsignByInput),
+    "a tape that is copied": ("repair-solver", SolveWithACopiedTape),
+    "rms norm by input and output": ("repair-rms-norm", RMSNormByOutput),
+    "dropout that keeps its mask": ("repair-dropout", DropoutKeepingTheMask),
+}
+
+WRONG = lesson_08_half.wrong(SOLVED, RIGHT)
+
+KNOWN = [
+    ("repair-temperature", (double(0.0, 2.0), double(2.0)[0]), double(0.0, math.tanh(1.0))),
+    (
+        "repair-film",
+        (double(2.0, 3.0)[None], double(1.0, 2.0), double(5.0, 7.0)),
+        double(7.0, 13.0)[None],
+    ),
+    ("repair-floor-log", (double(1.0, 0.001), 0.1), double(0.0, math.log(0.1))),
+    ("repair-distance", (double(3.0, 4.0), double(0.0, 0.0)), double(12.5)[0]),
+    ("repair-rotation", (double(1.0, 0.0), math.pi / 2), double(0.0, 1.0)),
+    ("repair-share", (double(1.0, 3.0), 0), double(0.25, 0.75)),
+    (
+        "repair-color-table",
+        (double(0.0, 1.0, 3.0), torch.tensor([1, 0]), double(0.5, 0.25)),
+        double(2.0, 0.25),
+    ),
+    ("repair-log-cosh", (double(0.0, 1000.0),), double(0.0, 1000 - math.log(2))),
+    ("repair-softsign", (double(1.0, -3.0),), double(0.5, -0.75)),
+    (
+        "repair-solver",
+        (double(math.pi / 2), (0.5, 0.5)),
+        double(math.pi / 2 - 0.5 - 0.5 * math.cos(0.5)),
+    ),
+    ("repair-rms-norm", (double(3.0, -3.0),), double(1.0, -1.0) * 3 / math.sqrt(9 + 1e-6)),
+    ("repair-dropout", (double(5.0), 0.0, 1), double(5.0)),
+]
