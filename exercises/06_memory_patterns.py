@@ -11,7 +11,7 @@
 #
 # **Bounds that hold for every Function:**
 #
-# - The gradients are right first; then the grader counts what is alive, each storage once, on `ctx` attributes too.
+# - The gradients are right first; then the grader counts what is alive, each storage once, on `ctx` attributes too. A list or a NumPy array that stands in for a tensor counts like one.
 # - `backward` is a formula that you derive and write down, not a call of autograd. (The checkpoint is the exception: it calls autograd by its nature.)
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 #

@@ -147,7 +147,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 #
 # **Write** both methods, and what else you need.
 #
-# **Bounds:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. What is kept is the budget of tier 3.
+# **Bounds:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. What is kept is the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
