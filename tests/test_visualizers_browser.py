@@ -1,4 +1,4 @@
-"""Every visualizer alive in a real JupyterLab: by keyboard, by mouse, light and dark.
+"""Every visualizer alive in a real JupyterLab: by keyboard, by mouse, in the dark.
 
 One notebook, one widget a cell; its screenshots stay in ``artifacts/`` for looking at.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from barepage import chromium_or_skip
+from barepage import chromium_or_skip, contrast
 from labdrive import REPOSITORY, Lab, browsing, running_lab
 from playwright.sync_api import Locator, expect
 
@@ -84,9 +84,9 @@ SHOWN = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Run the notebook in one of JupyterLab's themes."""
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Run the notebook."""
     chromium = chromium_or_skip()
     course = tmp_path_factory.mktemp("course")
     write_notebook(course / FIRST_NOTEBOOK)
@@ -97,14 +97,8 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ):
         lab = Lab(context.new_page(), server, REPOSITORY / "artifacts")
         lab.open(FIRST_NOTEBOOK.as_posix())
-        if request.param == "dark":
-            lab.page.evaluate(
-                "() => jupyterapp.commands.execute("
-                "'apputils:change-theme', {theme: 'JupyterLab Dark'})"
-            )
         lab.run_all()
         assert lab.surprises() == []
-        lab.theme = request.param
         yield lab
         assert strays == [], "a widget must need nothing but this machine"
 
@@ -142,7 +136,7 @@ def test_a_key_moves_it_and_stays_inside(lab: Lab, name: str) -> None:
     lab.page.keyboard.press("d")
     assert len(lab.cells()) == cells
     root.scroll_into_view_if_needed()
-    lab.picture(f"widget-{name}-{lab.theme}")
+    lab.picture(f"widget-{name}")
 
 
 def expect_other(lab: Lab, root: Locator, selector: str, before: list[str]) -> None:
@@ -167,7 +161,7 @@ def test_the_function_lab_follows_the_mouse(lab: Lab) -> None:
     lab.page.mouse.up()
 
     assert root.inner_text() != before
-    lab.picture(f"widget-function-lab-dragged-{lab.theme}")
+    lab.picture("widget-function-lab-dragged")
 
 
 def test_a_question_is_answered_and_explained(lab: Lab) -> None:
@@ -176,4 +170,17 @@ def test_a_question_is_answered_and_explained(lab: Lab) -> None:
     root.get_by_role("button", name="Check").first.click()
 
     expect(root.get_by_text(re.compile("[✓✗]")).first).to_be_visible()
-    lab.picture(f"widget-knowledge-check-{lab.theme}")
+    lab.picture("widget-knowledge-check")
+
+
+def test_in_the_dark_the_ink_is_light(lab: Lab) -> None:
+    change = "'apputils:change-theme', {theme: 'JupyterLab Dark'}"
+    lab.page.evaluate(f"() => jupyterapp.commands.execute({change})")
+    for cell, (name, shown) in enumerate(SHOWN.items(), start=1):
+        root = widget(lab, cell, shown.root)
+        ink = root.evaluate("root => getComputedStyle(root).color")
+        ground = lab.page.locator(".jp-Notebook").first.evaluate(
+            "notebook => getComputedStyle(notebook).backgroundColor"
+        )
+        assert contrast(ink, ground) >= 7, (name, ink, ground)
+        lab.picture(f"widget-{name}-dark")
