@@ -12,7 +12,8 @@
 #
 # **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 25, can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -448,6 +449,8 @@ with figure(columns=4, width=8.6, height=2.6) as places:
 # %% [markdown]
 # ### Checkpoint 2
 #
+# *In depth: how many entries one forgotten statistic spoils. Checkpoint 3 repairs this Function.*
+#
 # The same bug with the spread in place of the mean: $y = x / \lVert x \rVert$ at a vector of 4
 # numbers, none of them zero. The backward takes the norm for a constant: $g / \lVert x \rVert$.
 # How many of the 16 entries of its Jacobian are wrong?
@@ -540,8 +543,12 @@ print(five_steps(Well, call, local_response_norm))
 # is $\alpha = 10^{-4}$: with small activations the whole damping hardly matters, right or wrong.
 # And nets are forgiving: they learn around a wrong layer, as long as it is wrong in the same way
 # tomorrow.
+
+# %% [markdown]
+# ### Is the doctor satisfied?
 #
-# The five steps are satisfied. Is the doctor?
+# *In depth: the five steps are; the doctor still finds memory that is freed late, and no second
+# derivative. Exercise 9 needs it.*
 
 # %%
 diagnose(Well, call, reference=local_response_norm)
@@ -550,8 +557,7 @@ diagnose(Well, call, reference=local_response_norm)
 # No error, and still something to do: $s$ is kept as `ctx.scale`, an attribute, which outlives the
 # backward pass and which no saved-tensor hook sees (lesson 02); and a second derivative raises,
 # because backward writes into buffers with `out=`. The course's own version is a few lines of
-# ordinary operations, saves $x$ alone, and computes $s$ again. (`diagnose(…).steps` tells the five
-# steps from what the doctor has seen anyway.)
+# ordinary operations, saves $x$ alone, and computes $s$ again.
 
 # %%
 health = diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward=True)
@@ -562,6 +568,9 @@ print("finds the stimulus:", torch.allclose(found, stimulus, atol=1e-3))
 
 # %% [markdown]
 # ## Where a nan comes from
+#
+# *In depth: for the day on which a `nan` appears. In short: look for the first number that is not
+# finite; anomaly mode knows `nan` only. Exercise 8 sends you here.*
 #
 # A `nan` says that something went wrong some time ago. Where it is *seen* and where it is *made*
 # are different places. Here is a root, written by hand, and two ways to keep it away from numbers
@@ -718,14 +727,21 @@ for name, patient in tour.items():
 # %% [markdown]
 # What each would have taken to be seen: a $g$ that is not one-hot; a look at $g$ afterward; two
 # calls before one backward; an expanded or transposed $g$, as a `.sum()` or a `.T` behind the
-# Function sends it; the raw gradient's dtype; large inputs; a second derivative. (`gradgradcheck`
-# *raises* in the second row for another reason: its $g$ requires grad, and into such a leaf nobody
-# may write. Training sends a $g$ that does not, and there the sibling branch gets a wrong gradient,
-# as lesson 02 has shown.)
+# Function sends it; the raw gradient's dtype; large inputs; a second derivative; an example beyond
+# the bound. (`gradgradcheck` *raises* in the second row for another reason: its $g$ requires grad,
+# and into such a leaf nobody may write. Training sends a $g$ that does not, and there the sibling
+# branch gets a wrong gradient, as lesson 02 has shown.)
 #
 # The last one is for you. The bound at 100 is far from this example, so neither `gradcheck` nor
 # the doctor (which varies the example a little) can know of it. Only whoever has read `forward`
-# knows which branches there are. A *sampler* tells the doctor what other inputs are like:
+# knows which branches there are.
+
+# %% [markdown]
+# ### Tell the doctor of other inputs
+#
+# *In depth: for a Function with branches that your example does not reach.*
+#
+# A *sampler* says what other inputs are like:
 
 
 # %%
@@ -743,6 +759,9 @@ print(diagnose(tour["a bound, untested"], x, sampler=draws))
 
 # %% [markdown]
 # ## When the gradient is an estimate
+#
+# *In depth: this section, to the end of "Decide and write it down", for gradients from samples or
+# from differences. Exercise 12 needs "Freeze the noise".*
 #
 # So far there was a truth to compare with. Sometimes `backward` can only estimate: by samples,
 # where the function is an expectation, or by differences, where it is a closed library. Such a
@@ -949,7 +968,13 @@ print(f" 6 digits, step 1:    error below 1e-3: {error_at(1.0, 6) < 1e-3}")
 # %% [markdown]
 # ## What people say
 #
-# Debugging is also an argument with oneself. These sentences come up in every project:
+# Debugging is also an argument with oneself.
+#
+# ### Sentences and their answers
+#
+# *In depth: for the next review of a `backward`, somebody else's or yours.*
+#
+# These sentences come up in every project:
 #
 # | one says | the answer |
 # | --- | --- |
@@ -1004,8 +1029,8 @@ print(f"four times it:  x = {minimum(Attracted.apply):.2f}")
 # %% [markdown]
 # ### Checkpoint 3
 #
-# Your patient: $y = x / \lVert x \rVert$, row by row, with the backward of checkpoint 2. Repair it,
-# and run the cell until both the steps and the doctor are content.
+# Your patient: $y = x / \lVert x \rVert$, row by row, with a backward that takes the norm for a
+# constant. Repair it, and run the cell until both the steps and the doctor are content.
 
 
 # %%
@@ -1042,9 +1067,25 @@ diagnose(Unit, x, reference=unit)
 # %% [markdown]
 # ## Before it ships
 #
-# The doctor as a command, for a file on disk, a hook before a commit, or a line of CI. It takes a
-# Function by name, and the inputs are described in a few characters: `f64[5]` is five normal
-# numbers in float64. Here is a small file with a cube that keeps its slope:
+# Before a Function leaves your hands:
+#
+# 1. `forward` equals a reference, also at the ends: 0, large, negative, empty, ties.
+# 2. The five steps pass on a small example whose sizes are all different, and none of them 1 or 2.
+# 3. There is an example on every side of every branch, and none on a kink.
+# 4. `diagnose` finds no error; each warning is repaired, or the reason for it written down.
+# 5. It runs as it will be used: a frozen input, no bias, float32, a batch of one.
+# 6. Second derivatives are right, or refused aloud.
+# 7. The docstring has formula, shapes, what is saved, and what the gradient is *not*.
+# 8. The check runs in CI, so that all this stays true.
+
+# %% [markdown]
+# ### The doctor as a command
+#
+# *In depth: for a file on disk, a hook before a commit, or a line of CI. Exercise 11 sends you
+# here.*
+#
+# The doctor takes a Function by name, and the inputs are described in a few characters: `f64[5]` is
+# five normal numbers in float64. Here is a small file with a cube that keeps its slope:
 
 # %%
 patient = """
@@ -1075,17 +1116,6 @@ print(done.stdout, "exit code", done.returncode)
 # %% [markdown]
 # First derivative right, second one silently wrong: that is a warning, and `--strict` turns it into
 # a failure. In a test suite, `assert_gradients(Cube, x)` from `autograd_course` is the same check.
-#
-# Before a Function leaves your hands:
-#
-# 1. `forward` equals a reference, also at the ends: 0, large, negative, empty, ties.
-# 2. The five steps pass on a small example whose sizes are all different, and none of them 1 or 2.
-# 3. There is an example on every side of every branch, and none on a kink.
-# 4. `diagnose` finds no error; each warning is repaired, or the reason for it written down.
-# 5. It runs as it will be used: a frozen input, no bias, float32, a batch of one.
-# 6. Second derivatives are right, or refused aloud.
-# 7. The docstring has formula, shapes, what is saved, and what the gradient is *not*.
-# 8. The check runs in CI, so that all this stays true.
 
 # %% [markdown]
 # ## Do you know it?
