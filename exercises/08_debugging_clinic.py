@@ -52,16 +52,16 @@ from autograd_course.doctor import five_steps
 # 1. Read the chart, and write a *hypothesis* into the cell below it: which line, and what would be seen if it were that? One sentence, before anything is run.
 # 2. Test it with the cheapest experiment that could refute it: a print, a second call, an example by hand, `five_steps`.
 # 3. Only then `diagnose`. Were you right? If not, what in the chart would have told you?
-# 4. Repair the cause. The grader knows the usual ways to treat the symptom.
+# 4. Repair the cause. The grader knows the usual ways to treat the symptom. A repaired class that derives from the sick one keeps its forward; where you see both methods, both are yours.
 #
 # Half of the patients pass `gradcheck`. Three have **two bugs**, of which the first hides the second: a repair that is told `wrong` under a *new* name is half a success.
 #
-# Where a name is asked for, it is that of a rule, as `diagnose` prints it. `autograd-course explain` lists them all, and `hint("name-temperature")` gives a nudge.
+# A cell `name = ...` asks for the name: that of a rule, as `diagnose` prints it. Put it in place of the dots, or below them. `autograd-course explain` in a terminal lists all rules, `autograd-course explain mutates-saved` describes one, and `hint("name-temperature")` gives a nudge.
 
 # %% [markdown]
-# # Admission: who knows of what
+# ## Admission: who knows of what
 #
-# ## 1 · The temperature that stays (1 + 2 points)
+# ### 1 · The temperature that stays (1 + 2 points)
 #
 # **The owner:** "Our scores are squashed by $y = \tanh(x / t)$ with a learned temperature. The loss falls, but the curve of $t$ on the dashboard is a horizontal line, for weeks now. It requires grad, and it is in the optimizer, I checked twice. `gradcheck` passes."
 
@@ -118,9 +118,9 @@ class Tempered(Function):
 grade("repair-temperature", Tempered)
 
 # %% [markdown]
-# ## 2 · Scale and shift on a frozen backbone (1 point)
+# ### 2 · Scale and shift on a frozen backbone (1 point)
 #
-# **The owner:** "$y = \gamma x + \beta$, a scale and a shift for each column, on top of a backbone. Trained together with the backbone everything is fine. Now we freeze the backbone and fine-tune the two, and it goes wrong: $\beta$ does not move at all, and $\gamma$ moves in a strange way. `gradcheck` passes, of course."
+# **The owner:** "Feature-wise linear modulation, FiLM: $y = \gamma x + \beta$, a scale and a shift for each column, on top of a backbone. Trained together with the backbone everything is fine. Now we freeze the backbone and fine-tune the two, and it goes wrong: $\beta$ does not move at all, and $\gamma$ moves in a strange way. `gradcheck` passes, of course."
 
 
 # %%
@@ -155,7 +155,7 @@ for frozen in (False, True):
 
 # %%
 # My hypothesis:
-# diagnose(SickFiLM, (x, gamma, beta))
+# diagnose(SickFiLM, (torch.randn(4, 2), torch.randn(2), torch.randn(2)))
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-film", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -170,9 +170,9 @@ class FiLM(SickFiLM):
 grade("repair-film", FiLM)
 
 # %% [markdown]
-# ## 3 · The silence that was not silent (1 + 2 points)
+# ### 3 · The silence that was not silent (1 + 2 points)
 #
-# **The owner:** "The front end of our speech model: $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head looks at the same spectrum and counts the silent frames, to weight the loss. Since the fused log is in use, it finds not a single one. And if I swap the two heads, it finds them."
+# **The owner:** "The front end of our speech model: $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head looks at the same spectrum and counts the silent frames, to weight the loss. Since our own log is in use, it finds not a single one. And if I swap the two heads, it finds them."
 
 
 # %%
@@ -227,11 +227,11 @@ class FloorLog(Function):
 grade("repair-floor-log", FloorLog)
 
 # %% [markdown]
-# # What arrives from upstream
+# ## What arrives from upstream
 #
-# ## 4 · The word that mutes the sentence (1 + 1 points)
+# ### 4 · The word that mutes the sentence (1 + 1 points)
 #
-# **The owner:** "A fused distance of each row to its target, $y_i = \frac12 \lVert x_i - t_i \rVert^2$. Each row is a word, and the loss is a weighted mean: padding has weight 0. With left padding nothing trains. With right padding everything does, even the padding. The values are right to the last digit."
+# **The owner:** "A fused distance of each row to its target, $y_i = \frac12 \lVert x_i - t_i \rVert^2$. Each row is a word, and the loss is a weighted mean: padding has weight 0. Where padding stands in front, nothing trains. Where it stands at the end everything does, even the padding. The values are right to the last digit."
 
 
 # %%
@@ -278,7 +278,7 @@ class Distance(SickDistance):
 grade("repair-distance", Distance)
 
 # %% [markdown]
-# ## 5 · Right until transposed (1 + 1 points)
+# ### 5 · Right until transposed (1 + 1 points)
 #
 # **The owner:** "It rotates points of the plane by an angle, the pairs in the last axis. `gradcheck` passes. Our model has (batch, time, 2) and learns; a colleague's has (time, batch, 2), so there is a `transpose` right behind the rotation, and it does not. Below is the same loss, written both ways. The values agree."
 #
@@ -300,6 +300,7 @@ class SickRotate(Function):
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # the memory, two numbers at a time
         rows = grad_output.as_strided((grad_output.numel() // 2, 2), (2, 1))
         return (rows @ turn(rows, -ctx.angle)).view(grad_output.shape), None
 
@@ -336,9 +337,9 @@ class Rotate(SickRotate):
 grade("repair-rotation", Rotate)
 
 # %% [markdown]
-# # Wrong numbers
+# ## Wrong numbers
 #
-# ## 6 · Shares along another axis (1 point)
+# ### 6 · Shares along another axis (1 point)
 #
 # **The owner:** "Positive numbers to shares of their sum: $y = x / \sum x$ along an axis `dim`. It has tests, with `dim=-1`. Somebody now uses it with `dim=0`, for shares of a column, and says that their model only trains since they transpose before and after. Superstition, if you ask me."
 
@@ -381,7 +382,7 @@ class Share(SickShare):
 grade("repair-share", Share)
 
 # %% [markdown]
-# ## 7 · One pixel teaches (2 points)
+# ### 7 · One pixel teaches (2 points)
 #
 # **The owner:** "A learned color curve: a table, read between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It does learn, but as if an image had a dozen pixels. For `y.sum()` the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. See for yourself. In float64 I never ran it."
 #
@@ -427,7 +428,7 @@ class LookUp(SickLookUp):
 grade("repair-color-table", LookUp)
 
 # %% [markdown]
-# ## 8 · nan since the outlier (1 point)
+# ### 8 · nan since the outlier (1 point)
 #
 # **The owner:** "A robust loss, $y = \log \cosh x$: a parabola for small errors, a straight line for large ones. It ran for 300 steps, then came one bad measurement, and since then every weight is `nan`. The loss of that step was a perfectly normal 199. `gradcheck` passes. I wrote `nan_to_num` behind it for now."
 
@@ -468,9 +469,9 @@ class LogCosh(SickLogCosh):
 grade("repair-log-cosh", LogCosh)
 
 # %% [markdown]
-# # What it remembers
+# ## What it remembers
 #
-# ## 9 · Memory that grows (1 point)
+# ### 9 · Memory that grows (1 point)
 #
 # **The owner:** "$y = x / (1 + |x|)$, and since $\partial y / \partial x = (1 - |y|)^2$ we keep only the output; we are careful with memory. The gradients are right, `gradcheck` passes. But memory grows for a minute or two, falls, grows again, and on a bad day it does not fall in time. `del y` does not help."
 
@@ -488,7 +489,7 @@ class SickSoftsign(Function):
 
 
 gc.collect()
-gc.disable()
+gc.disable()  # so that memory goes when nobody holds it, or not at all
 x, outputs = torch.ones(3, requires_grad=True), []
 for _ in range(5):
     y = SickSoftsign.apply(x)
@@ -520,7 +521,7 @@ class Softsign(Function):
 grade("repair-softsign", Softsign)
 
 # %% [markdown]
-# ## 10 · Only the first loss trains (1 + 1 points)
+# ### 10 · Only the first loss trains (1 + 1 points)
 #
 # **The owner:** "A solver of $\dot x = -\sin x$ by Euler steps, $x \leftarrow x - h \sin x$ for each $h$ of `steps`. Two heads hang on its result, and we take the gradient of each loss for itself, to balance them. The first one, whichever it is, is right. The second comes out too long, and always the same, whatever the state was. PyTorch asked for `retain_graph=True`, so I gave it that."
 
@@ -535,7 +536,7 @@ class SickSolve(Function):
             x = x - h * x.sin()
         ctx.save_for_backward(*states)
         ctx.tape = list(enumerate(steps))
-        return x.clone()
+        return x.clone()  # for no steps: not the input itself
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
@@ -581,7 +582,7 @@ class Solve(Function):
 grade("repair-solver", Solve)
 
 # %% [markdown]
-# ## 11 · The penalty that misleads (2 points)
+# ### 11 · The penalty that misleads (2 points)
 #
 # **The owner:** "A norm without mean, $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training it does what the plain formula does, digit by digit. Then we added a penalty on the gradient of the input. The penalty's *value* is the same with both, too. What the net learns from it is not."
 
@@ -633,7 +634,7 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ## 12 · Two masks (1 + 2 points)
+# ### 12 · Two masks (1 + 2 points)
 #
 # **The owner:** "Dropout that keeps nothing: each element survives with probability $1 - p$ and is then divided by $1 - p$, and because the mask would cost memory, backward makes a new one. Without dropout the net trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 

@@ -81,8 +81,8 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "needs_input_grad asks for, and return all three in the order of the arguments.",
         ),
         read='lesson 08, "What gradcheck does not ask"',
-        modeled_on="Liger-Kernel #930, one of several about what happens in a fused backward when "
-        "part of the inputs is frozen",
+        modeled_on="Liger-Kernel #930: a fused loss that was right as long as all of its inputs "
+        "asked for a gradient",
     ),
     repair(
         id="repair-floor-log",
