@@ -228,6 +228,7 @@ MAY_IMPORT = {
     "classroom": {"grader", "doctor", "functions"},
     "authoring": {"doctor", "grader"},
     "lab": set(),
+    "replicas": {"functions"},
     "checkup": {"doctor", "functions", "grader"},
     "check": {"doctor"},
     "testing": {"doctor"},
