@@ -1,6 +1,9 @@
 # %% [markdown]
 # [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
 #
+# [![Open In
+# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
+#
 # # 09 · Beyond eager
 #
 # **You will** give one Function, step by step, what the rest of PyTorch asks of it: per-sample
@@ -146,14 +149,13 @@ def fit(snake, compute_gradients, steps=200):
 
 
 by_batch = fit(OldSnake.apply, of_batch)
-print(f"off by up to {(by_batch - tide).abs().max():.0f} meters")
+print(f"typical error: {(by_batch - tide).square().mean().sqrt():.0f} meters")
 
 # %% [markdown]
-# Meters off, and clipping did nothing. (Adam divides the length of the gradient out again; but with
-# any optimizer the *direction* is what is spoiled.) The five readings have taken over the sum
-# before anybody clipped it. What must be clipped is the gradient of each *sample*, before they are
-# averaged: then no reading counts for more than any other. Training with differential privacy does
-# the same.
+# Meters off, in spite of the clipping. The five readings have taken over the sum before anybody
+# clipped it: what is shortened is its length, what is spoiled its direction. What must be clipped
+# is the gradient of each *sample*, before they are averaged: then no reading counts for much more
+# than another. Training with differential privacy does the same.
 #
 # So 120 gradients are wanted in each step. A loop takes 120 backward passes. `torch.func` promises
 # all of them in one: `grad` makes a function into its gradient function, `vmap` runs that over a
@@ -165,7 +167,8 @@ def sample_gradients(net):
     """The gradient of each sample's loss, by parameter, the samples along axis 0."""
 
     def loss(parameters, x, y):
-        return (functional_call(net, parameters, (x,)) - y).square()
+        prediction = functional_call(net, parameters, (x,))  # net(x), with these parameters
+        return (prediction - y).square()
 
     parameters = {name: p.detach() for name, p in net.named_parameters()}
     return vmap(grad(loss), in_dims=(None, 0, 0))(parameters, when, gauge)
@@ -223,7 +226,8 @@ class Snake(Function):
 
 
 by_sample = fit(Snake.apply, of_each)
-print(f"off by up to {100 * (by_sample - tide).abs().max():.0f} centimeters")
+error = (by_sample - tide).square().mean().sqrt()
+print("typical error below 10 centimeters:", bool(error < 0.1))
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(0)
@@ -563,6 +567,7 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 # ```
 #
 # `expand` copies nothing, and its own backward sums the shared tensor's gradient over the samples.
+# (Here `x * t` would broadcast a shared tensor by itself. Most kernels do not.)
 #
 # </details>
 
@@ -668,7 +673,8 @@ for name, f in functions.items():
 # `torch.compile` *traces*: it goes through your Python once with *fake tensors*, which have a
 # shape, a dtype and no values, and writes down what is called. What it has written goes to a
 # *backend*. The usual backend makes C++ or Triton of it; any function can be one, and this one only
-# notes the names of the operations.
+# notes the names of the operations. (`aot_autograd` stands before it and traces the backward pass
+# ahead of time, so that the backend gets two graphs.)
 
 # %%
 from functorch.compile import make_boxed_func
@@ -702,11 +708,10 @@ print("forward: ", *forward_graph)
 print("backward:", *backward_graph)
 
 # %% [markdown]
-# Both methods lie open: `forward` became part of one graph and `backward`, traced like any code,
+# Both methods lie open: `forward` became part of one graph and `backward`, traced at the same time,
 # part of another, together with the derivative of the `tanh` behind it. Now the compiler may fuse
-# all of that into one loop, which nobody's hand-written Function can do. (What is computed and not
-# used, the gradient of `a32`, has been left out.) That is a reason *not* to write a Function for
-# speed, and no reason against one.
+# all of that into one loop. (What is computed and not used, the gradient of `a32`, has been left
+# out.) So nothing is lost by a Function, and nothing of this fusing is gained by writing one.
 #
 # Compiled in earnest, by the backend *inductor*, with C++ where there is a compiler. The next cell
 # says which backend it got on your machine.
@@ -967,16 +972,23 @@ for name, operator in {"smooth": smooth, "doubled": doubled}.items():
 #
 # ### Together with a Function
 #
-# An operator with `register_autograd` is made for compiling and exporting. The transforms of
-# `torch.func` do not accept it, whatever is registered:
+# An operator with `register_autograd` is made for compiling and exporting. **Common belief: "where
+# a transform is not supported, it raises."** Ask for the derivative of our operator in the two
+# modes of `torch.func`:
 
 # %%
+still = sample.detach()
 try:
-    grad(lambda x: smooth(x, 0.8).sum())(sample.detach())
+    grad(lambda x: smooth(x, 0.8).sum())(still)
 except RuntimeError as error:
-    print(str(error).partition(", it")[0])
+    print("grad raises:", str(error).partition(", it")[0])
+_, change = jvp(lambda x: smooth(x, 0.8), (still,), (torch.ones_like(still),))
+print("jvp gives:  ", change.numpy())
+print("right:      ", smooth(torch.ones_like(still), 0.8).numpy().round(3))  # it is linear
 
 # %% [markdown]
+# Reverse mode refuses. Forward mode treats the operator as a constant: zeros, and not a word.
+#
 # But nobody says that an operator must have a gradient. Let it be the kernel alone, and put a
 # Function in the split form around it. The tracer goes into the Function and stops at the operator;
 # `torch.func` sees the Function.
@@ -1125,10 +1137,10 @@ checkpoint(lambda x: Watched.apply(x, a).sum(), x, use_reentrant=False).backward
 print(*(call.split()[0] for call in calls))
 
 # %% [markdown]
-# The second `forward` runs *inside* `backward`, at the moment when it asks for its saved tensors.
-# So `forward` may not count its calls, draw random numbers of its own making, or change anything
-# outside. And `ctx.saved_tensors` can be unpacked once in each backward: read it into names in the
-# first line, not in two places.
+# The second `forward` runs *inside* `backward`, at the moment when that asks for its saved tensors.
+# So `forward` may not count its calls, draw from random numbers other than PyTorch's, or change
+# anything outside. And `ctx.saved_tensors` can be unpacked once in each backward, twice raises:
+# read it into names in the first line.
 #
 # `DistributedDataParallel` runs the same model in several processes, each with its share of the
 # batch, and averages the gradients over them while they arrive. **Common belief: "in a Function I
@@ -1161,10 +1173,10 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 
 # %% [markdown]
 # The written gradient never met the hook. After one step the two processes have different weights,
-# and nothing was said. (At the next step DDP complains of a parameter without gradient, unless
-# `find_unused_parameters=True` keeps it quiet.) Any gradient that does not go through `backward`'s
-# return value is lost the same way: to DDP, to tensor hooks, to `torch.autograd.grad`, to
-# checkpoint.
+# and nothing was said. (At the next step DDP does complain, of parameters "not used in producing
+# loss", and suggests `find_unused_parameters=True`. With that it trains on, each process a model of
+# its own.) A gradient that does not go through `backward`'s return value is lost to all that
+# listens there: DDP, tensor hooks, `torch.autograd.grad`, checkpoint.
 
 # %% [markdown]
 # ## Which one to take
@@ -1229,7 +1241,7 @@ knowledge_check("09")
 # | shared parameter | its per-sample gradient has a batch dimension |
 # | `jvp` | with `save_for_forward`; `gradcheck(…, check_forward_ad=True)` |
 # | `torch.compile` | traces both methods; breaks are silent: test with `fullgraph=True` |
-# | `custom_op` | one opaque node; fake, autograd; not for `torch.func` |
+# | `custom_op` | one opaque node; fake, autograd; `torch.func.grad` refuses, `jvp` gives 0 |
 # | `opcheck` | registration; `gradcheck`: mathematics |
 # | autocast | `g` comes in the output's dtype; `custom_fwd` goes where `ctx` is |
 # | DDP, checkpoint | gradients are returned, never written; `forward` may run twice |
