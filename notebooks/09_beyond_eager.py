@@ -4,6 +4,9 @@
 # [![Open In
 # Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
 #
+# [![Open In
+# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
+#
 # # 09 · Beyond eager
 #
 # **You will** give one Function, step by step, what the rest of PyTorch asks of it: per-sample
@@ -100,8 +103,7 @@ print("gradcheck:", gradcheck(OldSnake.apply, (x, a)))
 
 # %% [markdown]
 # A squared error of $30^2$ outweighs everything else, so the usual advice is to *clip*: shorten the
-# gradient to a given length. That is done twice below, once to the gradient of the whole batch, as
-# `clip_grad_norm_` does it.
+# gradient to a given length. First that of the whole batch, as `clip_grad_norm_` does it.
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -261,10 +263,10 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 # %% [markdown]
 # ## Two forms of one Function
 #
-# Why must `ctx` go out of `forward`? `ctx` is the node of one graph. A transform runs `forward`
-# more than once, on several levels: `vmap(grad(f))` has the level of the batch and the level of the
-# gradient. Each level that differentiates needs a node of its own, and wants to choose *what to
-# run* and *what to keep* one by one.
+# Why must `ctx` go out of `forward`? `ctx` is the node of one graph. In `vmap(grad(f))` there are
+# two transforms, one inside the other, and each takes the call in its turn: one runs `forward` for
+# the batch, the other makes a node for the gradient. So computing and keeping must be two things
+# that can be asked for separately.
 #
 # | | joint form | split form |
 # | --- | --- | --- |
@@ -320,9 +322,8 @@ wanted = grad(lambda x: Snake.apply(x, a).sum())(x)
 print("the same gradient:", torch.allclose(grad(lambda x: snake(x, a).sum())(x), wanted))
 
 # %% [markdown]
-# **Common belief: "an attribute does as well: `ctx.sine = sine`."** In the split form there is no
-# `ctx` in `forward`, and a value put anywhere else (a global, the class) is overwritten by the next
-# call, as lesson 02 has shown. In the joint form it works until the first transform.
+# There is no way around that output: `forward` has no `ctx` on which to put a value, and one put
+# elsewhere (a global, the class) is overwritten by the next call, as lesson 02 has shown.
 
 # %% [markdown]
 # ## vmap, generated
@@ -815,8 +816,8 @@ for length in (4, 8):
     print(f"{length} steps: {len(forward_graph)} operations")
 
 # %% [markdown]
-# The loop has been unrolled. A series of a thousand would make a graph of thousands of nodes and
-# minutes of compilation, and C code is not followed at all. For such code there is a way to say
+# The loop has been unrolled, nine operations for each step. A series of a thousand would make a
+# graph of nine thousand; and code in C is not followed at all. For such code there is a way to say
 # "one operation, do not look inside": the next section.
 #
 # ### Checkpoint 3
@@ -1016,9 +1017,16 @@ print("per-sample slopes as before:", torch.equal(again, slopes))
 
 # %% [markdown]
 # **Common belief: "an operator can be defined once; running the cell again needs a new kernel."**
+
+# %%
+for _ in range(2):
+    declared("again", last_value, lambda x: x[..., -1].clone())
+print("defined twice")
+
+# %% [markdown]
 # `custom_op` replaces the old definition, and what was registered for it goes with it. Keep the
-# four pieces in one cell, as above, and run it as often as you like. (`torch.library.define` is the
-# one that raises.)
+# four pieces in one cell, as above, and run it as often as you like. (`torch.library.define`, the
+# older and lower interface, is the one that raises.)
 
 # %% [markdown]
 # ## Autocast
@@ -1232,7 +1240,8 @@ knowledge_check("09")
 # f.register_autograd(backward, setup_context=setup_context)
 # opcheck(f, (x, 0.5)); gradcheck(lambda x: f(x, 0.5), x)
 # ```
-#
+
+# %% [markdown]
 # | | |
 # | --- | --- |
 # | `torch.func` | the split form only; an intermediate becomes an output |
