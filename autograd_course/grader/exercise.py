@@ -79,7 +79,8 @@ class FunctionExercise(Sampled):
     is only a warning. ``double_backward`` asks for right second derivatives too.
     ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
     once the gradients are right, for what only this exercise asks: each is
-    ``(Function, inputs) -> Finding | None``.
+    ``(Function, inputs) -> Finding | None``. ``methods`` are those that are asked for besides
+    forward and backward, of ``"setup_context"``, ``"vmap"`` and ``"jvp"``.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -88,11 +89,13 @@ class FunctionExercise(Sampled):
     double_backward: bool | None = None
     gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    methods: tuple[str, ...] = ()
 
     @property
     def signature(self) -> str:
         """The first line of the forward that is asked for, as in ``forward(ctx, x)``."""
-        return f"forward(ctx, {self.arguments})"
+        ctx = "" if "setup_context" in self.methods else "ctx, "
+        return f"forward({ctx}{self.arguments})"
 
 
 @dataclass(frozen=True, kw_only=True)
