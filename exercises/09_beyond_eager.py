@@ -226,7 +226,7 @@ class BrokenHuber(Function):
 errors = torch.tensor([-3.0, -0.4, 0.2, 1.5], dtype=torch.float64)
 for finding in diagnose(BrokenHuber, (errors, 1.0), level="full").findings:
     if finding.rule == "compile-mismatch":
-        print(finding.message)
+        print(finding.message.partition(":")[0])
 
 
 # %% [markdown]

@@ -34,7 +34,9 @@ def unfinished_part(error: BaseException) -> str:
 
 def told(method: str, error: BaseException, answer: Any) -> str:
     """Return one sentence: which method raised what, and the learner's own line."""
-    return f"{method} raised {type(error).__name__}: {said(error)}{place(error, answer)}."
+    return (
+        f"{method} raised {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
+    )
 
 
 def said(error: BaseException) -> str:

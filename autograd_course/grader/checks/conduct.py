@@ -39,8 +39,8 @@ def no_gradient_through(position: int, name: str) -> Check:
             return None
         return found(
             "wrong-non-differentiable",
-            f"{name} asks for a gradient, which backward never returns: a loss that uses {name} "
-            "gets a wrong one, and nobody is told.",
+            f"Output {position}, {name}, asks for a gradient, which backward never returns: a loss "
+            f"that uses {name} gets a wrong one, and nobody is told.",
             {"position": position},
             f"ctx.mark_non_differentiable({name}) says that none comes through it.",
         )

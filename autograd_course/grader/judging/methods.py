@@ -31,7 +31,7 @@ def method_problem(
                 _CALLS[name](answer, inputs)
         except Exception as error:
             if is_unfinished(error, answer):
-                return unfinished(f"the rest is right; {name} is still to be written.")
+                return unfinished(f"forward is right; {name} is still to be written.")
     return None
 
 
@@ -39,19 +39,17 @@ def _missing(answer: type[Function], name: str) -> Finding | None:
     if name == "setup_context" and takes_ctx(answer):
         return _found(
             "func-incompatible",
-            f"It is right, but ctx is still an argument of forward in {answer.__name__}: "
+            f"Forward is right, but ctx is still an argument of forward in {answer.__name__}: "
             "torch.func refuses it.",
         )
     if name == "vmap" and answer.vmap is Function.vmap and not answer.generate_vmap_rule:
         return _found(
             "wrong-vmap",
-            "It is right, but torch.func.vmap refuses it: it has neither a method vmap nor "
-            "generate_vmap_rule = True.",
+            "Forward is right, but torch.func.vmap refuses it: the class has neither a method vmap "
+            "nor generate_vmap_rule = True.",
         )
     if name == "jvp" and answer.jvp is Function.jvp:
-        return _found(
-            "wrong-jvp", "It is right backward, but there is no method jvp for forward mode."
-        )
+        return _found("wrong-jvp", "Forward is right, but forward mode finds no method jvp.")
     return None
 
 
