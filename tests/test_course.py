@@ -230,6 +230,7 @@ MAY_IMPORT = {
     "classroom": {"grader", "doctor", "functions"},
     "authoring": {"doctor", "grader", "messages"},
     "lab": set(),
+    "replicas": {"functions"},
     "checkup": {"doctor", "functions", "grader"},
     "check": {"doctor"},
     "testing": {"doctor"},

@@ -27,6 +27,7 @@ from autograd_course.functions.round_ste import RoundSTE
 from autograd_course.functions.scaled_sigmoid import ScaledSigmoid
 from autograd_course.functions.sign_ste import SignSTE
 from autograd_course.functions.sinh import Sinh
+from autograd_course.functions.smooth_maximum import SmoothMaximum
 from autograd_course.functions.soft_rank import SoftRank
 from autograd_course.functions.soft_threshold import SoftThreshold
 from autograd_course.functions.softmax import Softmax
@@ -67,6 +68,7 @@ __all__ = [
     "ScaledSigmoid",
     "SignSTE",
     "Sinh",
+    "SmoothMaximum",
     "SoftRank",
     "SoftThreshold",
     "Softmax",

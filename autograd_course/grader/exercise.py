@@ -80,7 +80,9 @@ class FunctionExercise(Sampled):
     ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
     once the gradients are right, for what only this exercise asks: each is
     ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the public bug that a repair is
-    modeled on; it is told with the pass, when it gives nothing away anymore.
+    modeled on; it is told with the pass, when it gives nothing away anymore. ``methods`` are those
+    that are asked for besides forward and backward, of ``"setup_context"``, ``"vmap"`` and
+    ``"jvp"``.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -90,11 +92,13 @@ class FunctionExercise(Sampled):
     gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     modeled_on: str = ""
+    methods: tuple[str, ...] = ()
 
     @property
     def signature(self) -> str:
         """The first line of the forward that is asked for, as in ``forward(ctx, x)``."""
-        return f"forward(ctx, {self.arguments})"
+        ctx = "" if "setup_context" in self.methods else "ctx, "
+        return f"forward({ctx}{self.arguments})"
 
 
 @dataclass(frozen=True, kw_only=True)

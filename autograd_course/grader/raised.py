@@ -5,11 +5,13 @@ from __future__ import annotations
 import dis
 import inspect
 import linecache
+import re
 import traceback
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import torch
 from torch.autograd import Function
 
 
@@ -24,10 +26,24 @@ def is_unfinished(error: BaseException, answer: Any) -> bool:
     return _raises_here(error) and (_is_own(frame, answer) or _is_base(frame))
 
 
+def unfinished_part(error: BaseException) -> str:
+    """Return the name of the function that raised ``error``."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_name
+
+
 def told(method: str, error: BaseException, answer: Any) -> str:
     """Return one sentence: which method raised what, and the learner's own line."""
-    said = str(error).strip().partition("\n")[0] or "without a message"
-    return f"{method} raised {type(error).__name__}: {said}{place(error, answer)}."
+    return (
+        f"{method} raised {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
+    )
+
+
+def said(error: BaseException) -> str:
+    """Return the first line of what an exception says, without the paths that torch tells."""
+    line = str(error).strip().partition("\n")[0] or "without a message"
+    line = re.sub(r" \(with implementation in <.*?>\)", "", line)
+    return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
 
 
 def place(error: BaseException, answer: Any) -> str:
@@ -70,7 +86,9 @@ def _files(answer: Any) -> Iterator[str]:
 
 
 def _parts(answer: Any) -> Iterator[Any]:
-    if not isinstance(answer, type):
+    if isinstance(answer, torch._library.custom_ops.CustomOpDef):
+        yield from vars(answer).values()  # the operator, its fake, its backward
+    elif not isinstance(answer, type):
         yield answer
     else:
         for cls in answer.__mro__[: answer.__mro__.index(Function)]:

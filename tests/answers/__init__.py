@@ -14,9 +14,20 @@ from answers import (
     lesson_06,
     lesson_07,
     lesson_08,
+    lesson_09,
 )
 
-LESSONS = (lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_07, lesson_08)
+LESSONS = (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_08,
+    lesson_09,
+)
 
 RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}
 ALSO_RIGHT = {what: right for lesson in LESSONS for what, right in lesson.ALSO_RIGHT.items()}

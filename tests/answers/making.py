@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Callable
 from functools import cache
 from itertools import takewhile
@@ -17,6 +18,7 @@ from autograd_course.authoring.percent import read
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 DEFINING = ("import", "from", "class", "def", "@")
+PLACEHOLDER = re.compile(r"^(\w+ = \.\.\.|### (BEGIN|END) SOLUTION)\n", re.MULTILINE)
 
 
 class Wrong(NamedTuple):
@@ -38,8 +40,9 @@ def solved(lesson: str) -> dict[str, Any]:
     """Run the definitions of a lesson's solved notebook; return what they define, by name."""
     defined: dict[str, Any] = {}
     for cell in read(SOLUTIONS / f"{lesson}.py").cells:
-        if cell.is_code and cell.source.startswith(DEFINING):
-            definitions, filename = _definitions(cell.source), f"<{lesson}:{cell.line}>"
+        source = PLACEHOLDER.sub("", cell.source).lstrip()
+        if cell.is_code and source.startswith(DEFINING):
+            definitions, filename = _definitions(source), f"<{lesson}:{cell.line}>"
             lines = definitions.splitlines(keepends=True)
             linecache.cache[filename] = (len(definitions), None, lines, filename)
             exec(compile(definitions, filename, "exec"), defined)

@@ -51,17 +51,19 @@ def _traced(session: Session, plain: Plain) -> Pass:
     reseed(session.seed)
     session.subject.around.begin(args)
     try:
-        with _silence():
-            returned = as_tuple(_compiled(session.subject.call)(*args))
+        with silence():
+            returned = as_tuple(whole(session.subject.call)(*args))
             run = Run(leaves, args, returned)
             grads = gradients(run, copies(plain.grad_outputs))
     except Exception as error:
-        return Pass(failure=_reason(error), stage="tracing")
+        return Pass(failure=reason(error), stage="tracing")
     outputs = tuple(out.detach().clone() for out in run.floats)
     return Pass(outputs, tuple(g if g is None else g.detach() for g in grads))
 
 
-def _compiled(call: Call) -> Call:
+def whole(call: Call) -> Call:
+    """Return the call, compiled into one graph; where it cannot be, its first use raises."""
+
     def caller(*args: Any) -> Any:
         return call(*args)
 
@@ -71,7 +73,7 @@ def _compiled(call: Call) -> Call:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Let dynamo log nothing: what it has to say is in the exception."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -96,14 +98,14 @@ def _available() -> bool:
     """Whether torch.compile works here, on a Function that nothing is wrong with."""
     x = torch.ones(2, requires_grad=True)
     try:
-        with _silence():
-            torch.autograd.grad(_compiled(_Doubled.apply)(x).sum(), x)
+        with silence():
+            torch.autograd.grad(whole(_Doubled.apply)(x).sum(), x)
     except Exception:
         return False
     return True
 
 
-def _reason(error: Exception) -> Failure:
+def reason(error: Exception) -> Failure:
     """Return in one line why dynamo stopped, and the user's line that it had come to."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]

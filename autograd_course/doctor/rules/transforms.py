@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autograd_course.doctor.comparing.numbers import number, plain
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
 from autograd_course.doctor.rules.agreement import disagreement, furthest, told, twins
@@ -9,6 +11,10 @@ from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
+NOT_KEPT = (
+    "In jvp ctx.saved_tensors holds what ctx.save_for_forward was given, not what "
+    "ctx.save_for_backward was: give both the tensors that they need."
+)
 USERS_EXCEPTION = "Observed exception"  # so dynamo begins to tell of one in the code it traces
 
 
@@ -28,7 +34,9 @@ def wrong_jvp(evidence: Evidence) -> Seen | None:
 
 def _jvp_told(twin: Twin) -> Seen | None:
     if twin.failure:
-        return told(twin)
+        seen = told(twin)
+        unsaved = "saved_tensors" in twin.failure.line
+        return replace(seen, hint=NOT_KEPT) if seen and unsaved else seen
     if furthest(twin) is None:
         return None
     came, should = (number(plain(value)) for (value,) in (twin.came, twin.should))

@@ -107,6 +107,11 @@ def is_float(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor is one that a transform of ``torch.func`` left behind: it has no memory."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
 _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from autograd_course.doctor.running.calls import is_wrapped
 from autograd_course.measure.dispatch import Watching
 from autograd_course.measure.storages import tensors
 
@@ -98,7 +99,7 @@ def memory(values: Iterable[Any]) -> Memory:
     return frozenset(
         tensor.untyped_storage()
         for tensor in tensors(list(values))
-        if tensor.layout is torch.strided
+        if tensor.layout is torch.strided and not is_wrapped(tensor)
     )
 
 

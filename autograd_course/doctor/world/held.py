@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from autograd_course.doctor.running.calls import is_float, same_bytes
+from autograd_course.doctor.running.calls import is_float, is_wrapped, same_bytes
 
 DOUBLE = torch.float64
 
@@ -80,4 +80,5 @@ def can_be_lent(thing: Any) -> bool:
         and thing.layout is torch.strided
         and thing.is_leaf
         and not (thing.is_meta or thing.is_quantized or thing.is_inference())
+        and not is_wrapped(thing)
     )

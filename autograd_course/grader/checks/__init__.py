@@ -3,22 +3,29 @@
 from autograd_course.grader.checks.conduct import (
     backward_is_a_formula,
     no_copy_on_ctx,
+    no_gradient_through,
     no_tensor_on_ctx,
     without,
 )
 from autograd_course.grader.checks.kinks import gradient_at, slope_within, ties_as
 from autograd_course.grader.checks.memory import keeps_at_most, peaks_at_most, saves_only_outputs
+from autograd_course.grader.checks.mixed import same_under_autocast
 from autograd_course.grader.checks.tiles import makes_at_most, on
+from autograd_course.grader.checks.transforms import compiles_whole, one_call_for_the_batch
 
 __all__ = [
     "backward_is_a_formula",
+    "compiles_whole",
     "gradient_at",
     "keeps_at_most",
     "makes_at_most",
     "no_copy_on_ctx",
+    "no_gradient_through",
     "no_tensor_on_ctx",
     "on",
+    "one_call_for_the_batch",
     "peaks_at_most",
+    "same_under_autocast",
     "saves_only_outputs",
     "slope_within",
     "ties_as",

@@ -60,6 +60,24 @@ def _numbers(value: Any) -> int:
     return isinstance(value, (bool, int, float))
 
 
+def no_gradient_through(position: int, name: str) -> Check:
+    """Return a check that one of the outputs, known by ``name``, does not ask for a gradient."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        _, outputs = applied(function, inputs)
+        if not outputs[position].requires_grad:
+            return None
+        return found(
+            "wrong-non-differentiable",
+            f"Output {position}, {name}, asks for a gradient, which backward never returns: a loss "
+            f"that uses {name} gets a wrong one, and nobody is told.",
+            {"position": position},
+            f"ctx.mark_non_differentiable({name}) says that none comes through it.",
+        )
+
+    return check
+
+
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that backward computes the gradient itself and does not let autograd do it.
 

@@ -15,9 +15,20 @@ from autograd_course.grader.exercises import (
     lesson_06,
     lesson_07,
     lesson_08,
+    lesson_09,
 )
 
-MODULES = (lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_07, lesson_08)
+MODULES = (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_08,
+    lesson_09,
+)
 LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 
 

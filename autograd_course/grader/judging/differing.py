@@ -37,6 +37,10 @@ def difference(
     ``what`` names in the message where the results come from.
     """
     if len(actual) != len(expected):
+        if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
+            hint = MISSING_RETURN if actual[0] is None else SHAPES
+            asked = f"{len(expected)} tensors are asked for"
+            return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         return Difference(f"{what} returns {len(actual)} values; asked for is {len(expected)}.")
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
         name = what if len(expected) == 1 else f"output {number} of {what}"

@@ -13,6 +13,7 @@ from autograd_course.doctor.running.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import difference
 from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
+from autograd_course.grader.judging.methods import method_problem
 from autograd_course.grader.judging.passes import backward_problem, forward_problem, passed_back
 from autograd_course.grader.judging.submission import signature_problem, submission_problem
 from autograd_course.grader.verdict import Verdict, fault, unfinished
@@ -30,6 +31,7 @@ def _judged_class(exercise: FunctionExercise, answer: type[Function]) -> Verdict
     return (
         first_fault(samples, lambda inputs: signature_problem(exercise, answer, inputs))
         or _run(exercise, answer, samples)
+        or first_fault(plainest, lambda inputs: method_problem(exercise, answer, inputs))
         or _diagnosed(exercise, answer, samples)
         or first_fault(
             plainest, lambda inputs: _checked(exercise, answer, inputs), seconds_for(exercise)

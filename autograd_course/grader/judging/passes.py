@@ -13,7 +13,7 @@ from autograd_course.doctor import Finding
 from autograd_course.doctor.running.calls import as_tuple, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
-from autograd_course.grader.raised import is_unfinished, told
+from autograd_course.grader.raised import is_unfinished, told, unfinished_part
 from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
 
 
@@ -40,6 +40,8 @@ def forward_problem(
         outputs = applied(answer, differentiable(inputs))
     except (Exception, SystemExit) as error:
         if is_unfinished(error, answer):
+            if (part := unfinished_part(error)) in exercise.methods:
+                return unfinished(f"{part} is still to be written.")
             return unfinished(f"forward is still to be written: {exercise.signature}.")
         return wrong(told("forward", error, answer))
     expected = exercise.reference(*inputs)

@@ -15,7 +15,7 @@ from autograd_course.doctor.running.calls import as_tuple, prepare
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.differing import difference, recognized
 from autograd_course.grader.judging.limits import first_fault, seconds_for
-from autograd_course.grader.raised import is_unfinished, told
+from autograd_course.grader.raised import is_unfinished, told, unfinished_part
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
 Routine = Callable[..., Any]
@@ -95,7 +95,9 @@ def _tried(exercise: RoutineExercise, answer: Routine) -> Verdict | None:
 
 def _raised(error: BaseException, answer: Routine) -> Verdict:
     if is_unfinished(error, answer):
-        return unfinished("the function is still to be written.")
+        name = getattr(answer, "__name__", "")
+        part = "the function" if name else unfinished_part(error)  # of an operator's functions
+        return unfinished(f"{part} is still to be written.")
     return wrong(told("it", error, answer))
 
 

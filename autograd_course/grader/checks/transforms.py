@@ -1,0 +1,62 @@
+"""What becomes of a Function under vmap and in the compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.autograd import Function
+
+from autograd_course.doctor import Finding
+from autograd_course.doctor.probes.compiled import reason, silence, whole
+from autograd_course.doctor.rules.wording import raised
+from autograd_course.doctor.running.calls import as_tuple, is_float
+from autograd_course.grader.checks.calling import backward, found
+from autograd_course.grader.judging.passes import differentiable
+
+SAMPLES = 40
+
+
+def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that ``vmap`` runs forward once, however many samples there are."""
+    calls = 0
+    forward = function.forward
+
+    def counted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return forward(*args)
+
+    stacked = [v.expand(SAMPLES, *v.shape).clone() if is_float(v) else v for v in inputs]
+    dims = tuple(0 if is_float(v) else None for v in inputs)
+    with patch.object(function, "forward", staticmethod(counted)):
+        torch.func.vmap(function.apply, dims)(*stacked)
+    if calls == 1:
+        return None
+    return found(
+        "wrong-vmap",
+        f"The results are right, but for {SAMPLES} samples forward runs {calls} times: that is the "
+        "loop which vmap is to spare.",
+        {"samples": SAMPLES, "calls": calls},
+        "The kernel takes leading axes. Bring the batch to the front of every argument and call "
+        "apply once.",
+    )
+
+
+def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that forward and backward can be traced into one graph each."""
+    try:
+        with silence():
+            backward(list(as_tuple(whole(function.apply)(*differentiable(inputs)))))
+    except Exception as error:
+        failure = reason(error)
+        return found(
+            "compile-mismatch",
+            f"It is right, but torch.compile cannot trace it into one graph: {failure.text}",
+            {} if failure.line.startswith("compiles_whole") else raised(failure),
+            "A fake tensor has no values, and tracing keeps no side effects. Choose between values "
+            "with torch.where (how many elements a mask selects is a value, too), compute backward "
+            "by a formula, and leave out what does not compute.",
+        )
+    return None

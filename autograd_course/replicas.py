@@ -1,0 +1,118 @@
+"""A layer trained by several processes on this machine, as DistributedDataParallel does it.
+
+What a process runs has to be importable, which the cells of a notebook are not. Hence this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import start_processes
+from torch.nn.parallel import DistributedDataParallel
+
+from autograd_course.functions import Linear
+
+LIMIT = 90.0  # seconds for everything: the start of the processes is most of it
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # the network interface that leads nowhere else
+
+
+class Returned(nn.Module):
+    """y = (gain·x) wᵀ by a Function that takes the weight and returns its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(3))
+        self.weight = nn.Parameter(torch.tensor([[0.5, -1.0, 2.0]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``(gain·x) wᵀ``."""
+        return Linear.apply(self.gain * x, self.weight)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Written(Returned):
+    """The same numbers, but backward reaches for the weight and writes its ``.grad`` by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``(gain·x) wᵀ``; autograd does not hear of the weight."""
+        return _Writing.apply(self.gain * x, self)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _Writing(torch.autograd.Function):
+    """y = x wᵀ, wrong by design: ∂L/∂w goes past autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, owner: Returned) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.owner = owner
+        return x @ owner.weight.T
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        ctx.owner.weight.grad = grad_output.T @ x
+        return grad_output @ ctx.owner.weight, None
+
+
+def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[Tensor]]:
+    """Return for each layer the gradient of its weight in each process, after one step there.
+
+    There is one process for each shard of the batch, and DistributedDataParallel between them; the
+    loss is mean(y²) of the shard. A layer is a class with a parameter ``weight`` that can be
+    imported. Raises RuntimeError where a process fails, or where they have not finished after
+    ``LIMIT``; no process outlives the call.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        work = (folder, layers, shards)
+        started = start_processes(_work, work, len(shards), join=False, start_method="spawn")
+        _wait(started)
+        found = [torch.load(_result(folder, rank)) for rank in range(len(shards))]
+    return [list(of_layer) for of_layer in zip(*found, strict=True)]
+
+
+def step(layer: type[nn.Module], shard: Tensor) -> Tensor:
+    """Return the gradient of ``layer().weight`` after one step, in one process of several."""
+    model = DistributedDataParallel(layer())
+    model(shard).square().mean().backward()
+    gradient: Tensor = model.module.weight.grad
+    return gradient
+
+
+def _work(rank: int, folder: str, layers: list[type[nn.Module]], shards: list[Tensor]) -> None:
+    torch.set_num_threads(1)
+    if sys.platform in LOOPBACK:
+        os.environ["GLOO_SOCKET_IFNAME"] = LOOPBACK[sys.platform]
+    meeting = (Path(folder) / "meeting").as_uri()
+    wait = timedelta(seconds=LIMIT)
+    dist.init_process_group("gloo", meeting, wait, world_size=len(shards), rank=rank)
+    try:
+        found = [step(layer, shards[rank]) for layer in layers]
+        torch.save(found, _result(folder, rank))
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def _result(folder: str, rank: int) -> Path:
+    return Path(folder) / f"{rank}.pt"
+
+
+def _wait(started: Any) -> None:
+    deadline = time.monotonic() + LIMIT
+    try:
+        while not started.join(timeout=1):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the processes have not finished within {LIMIT:.0f} seconds")
+    finally:
+        for process in started.processes:
+            if process.is_alive():
+                process.kill()
+            process.join()

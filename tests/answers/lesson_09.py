@@ -1,0 +1,425 @@
+"""Answers to the exercises of lesson 09: Functions. The routines' are in ``lesson_09_routines``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd import Function
+
+from answers import lesson_09_routines as routines
+from answers.making import Wrong, double, solved, spoiled
+from autograd_course.functions import SmoothMaximum
+
+SOLVED = solved("09_beyond_eager")
+SOLVED["window_sums"].register_autograd(SOLVED["backward"], setup_context=SOLVED["setup_context"])
+RIGHT = {
+    "split-rms-norm": SOLVED["RMSNorm"],
+    "per-sample-gradients": SOLVED["per_sample_gradients"],
+    "vmap-solve": SOLVED["Solve"],
+    "jvp-smooth-maximum": SOLVED["SmoothMaximum"],
+    "repair-graph-breaks": SOLVED["Huber"],
+    "operator-window-sums": SOLVED["window_sums"],
+    "repair-autocast": SOLVED["Contrast"],
+}
+RMSNorm, Solve, Maximum = SOLVED["RMSNorm"], SOLVED["Solve"], SOLVED["SmoothMaximum"]
+Huber, Contrast, BrokenContrast = SOLVED["Huber"], SOLVED["Contrast"], SOLVED["BrokenContrast"]
+
+
+# Split an old Function
+
+
+def rms_backward(ctx: Any, g: Any, _: Any) -> Any:
+    """The old backward, with rstd where each of the answers below keeps it."""
+    x, weight = ctx.saved_tensors
+    normed, scaled = x * ctx.rstd, g * weight
+    by_x = ctx.rstd * (scaled - normed * (scaled * normed).mean(-1, keepdim=True))
+    return by_x, (g * normed).reshape(-1, x.shape[-1]).sum(0), None
+
+
+def rms_of_rstd_on_ctx(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.rstd = output[1]
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*inputs[:2])
+
+
+class RMSRecomputed(RMSNorm):
+    """Saves the inputs alone, so that it can be differentiated twice."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[:2])
+        ctx.eps = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        ctx.rstd = (ctx.saved_tensors[0].square().mean(-1, keepdim=True) + ctx.eps).rsqrt()
+        return rms_backward(ctx, g, _)
+
+
+class RMSJoint(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
+        y, rstd = RMSNorm.forward(x, weight, eps)
+        RMSNorm.setup_context(ctx, (x, weight, eps), (y, rstd))
+        return y, rstd
+
+    backward = staticmethod(RMSNorm.backward)
+
+
+class RMSWithoutRule(RMSNorm):
+    generate_vmap_rule = False
+
+
+def rms_unmarked(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2], output[1])
+
+
+def rms_ctx_in_forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
+    ctx.rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return x * ctx.rstd * weight, ctx.rstd
+
+
+class RMSOnTheClass(RMSNorm):
+    """The value that has no ctx to lie on, put on the class."""
+
+    kept: Any = None
+
+    @staticmethod
+    def forward(x: Any, weight: Any, eps: Any) -> Any:
+        y, RMSOnTheClass.kept = RMSNorm.forward(x, weight, eps)
+        return y, RMSOnTheClass.kept
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        ctx.rstd = RMSOnTheClass.kept
+        return rms_backward(ctx, g, _)
+
+
+# A vmap rule for NumPy
+
+
+def ruled(rule: Any) -> type[Function]:
+    """Solve with another rule; ``rule(apply, info, in_dims, a, b)``."""
+
+    class Ruled(Solve):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            a, y = ctx.saved_tensors
+            by_b = Ruled.apply(a.mT, g)
+            return -by_b[..., :, None] * y[..., None, :], by_b
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+            return rule(Ruled.apply, info, in_dims, a, b)
+
+    return Ruled
+
+
+def moved(tensor: Any, dim: Any, size: int) -> Any:
+    return torch.stack([tensor] * size) if dim is None else tensor.movedim(dim, 0)
+
+
+def by_moving(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    a, b = (moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    return apply(a, b), 0
+
+
+def leaving_shared(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    """What is shared is left to NumPy's broadcasting, whose gradient the engine sums."""
+    a = a if in_dims[0] is None else a.movedim(in_dims[0], 0)
+    b = b if in_dims[1] is None else b.movedim(in_dims[1], 0)
+    return apply(a, b), 0
+
+
+def to_the_end(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    result, _ = by_moving(apply, info, in_dims, a, b)
+    return result.movedim(0, -1), -1
+
+
+def as_they_come(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return apply(a, b), 0
+
+
+def where_a_was(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    result, _ = by_moving(apply, info, in_dims, a, b)
+    return result, in_dims[0]
+
+
+def none_forgotten(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return apply(a.movedim(in_dims[0], 0), b.movedim(in_dims[1], 0)), 0
+
+
+def without_out_dims(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return by_moving(apply, info, in_dims, a, b)[0]
+
+
+def looped(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    a, b = (moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    return torch.stack([apply(one, other) for one, other in zip(a, b, strict=True)]), 0
+
+
+class SolveGenerated(Solve):
+    """A generated rule runs forward on what NumPy cannot read."""
+
+    generate_vmap_rule = True
+    vmap = staticmethod(Function.vmap)
+
+
+# Forward mode
+
+
+def maximum(**methods: Any) -> type[Function]:
+    return spoiled(Maximum, **methods)
+
+
+def _parts(ctx: Any) -> tuple[Any, ...]:
+    x, t, y = ctx.saved_tensors
+    p = torch.softmax(x / t, -1)
+    return x, t, y, p
+
+
+def jvp_by_parts(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return ((dx + dt * (y[..., None] - x) / t) * p).sum(-1)
+
+
+def jvp_as_backward(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return p * dx, (dt * (y - (p * x).sum(-1)) / t).sum()
+
+
+def jvp_of_x_alone(ctx: Any, dx: Any, dt: Any) -> Any:
+    return (_parts(ctx)[3] * dx).sum(-1)
+
+
+def jvp_without_p(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return dx.sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def jvp_times_t(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) * t
+
+
+def jvp_of_the_sum(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return (p * dx).sum(-1) + (dt * (y - (p * x).sum(-1)) / t).sum()
+
+
+def backward_only(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs, output)
+
+
+class MaximumWithoutJvp(Maximum):
+    jvp = staticmethod(Function.jvp)
+
+
+# Repair: graph breaks
+
+
+def huber_of_pieces(x: Any, delta: Any) -> Any:
+    inside = x.clamp(-delta, delta)
+    return inside * (x - inside / 2)
+
+
+def huber_of_signs(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return torch.where(x.abs() <= ctx.delta, x, ctx.delta * x.sign()) * g, None
+
+
+def huber_branching(x: Any, delta: Any) -> Any:
+    if (x.abs() <= delta).all():
+        return x**2 / 2
+    return Huber.forward(x, delta)
+
+
+def huber_in_place(x: Any, delta: Any) -> Any:
+    y = x**2 / 2
+    far = x.abs() > delta
+    y[far] = delta * (x[far].abs() - delta / 2)
+    return y
+
+
+def huber_by_autograd(ctx: Any, g: Any) -> Any:
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad():
+        y = Huber.forward(x, ctx.delta)
+    return torch.autograd.grad(y, x, g)[0], None
+
+
+def huber_printing(x: Any, delta: Any) -> Any:
+    print("outliers")
+    return Huber.forward(x, delta)
+
+
+class HuberCounting(Huber):
+    calls = 0
+
+    @staticmethod
+    def forward(x: Any, delta: Any) -> Any:
+        HuberCounting.calls += 1
+        return Huber.forward(x, delta)
+
+
+def huber_without_outside(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return torch.where(x.abs() <= ctx.delta, x, 0) * g, None
+
+
+# Repair: a loss under autocast
+
+
+class ContrastByHand(BrokenContrast):
+    """Casts what is narrower than float32, with autocast off."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
+        with torch.autocast(q.device.type, enabled=False):
+            wide = torch.promote_types(q.dtype, torch.float32)
+            return BrokenContrast.forward(ctx, q.to(wide), k.to(wide), temperature)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        with torch.autocast(g.device.type, enabled=False):
+            return BrokenContrast.backward(ctx, g)
+
+
+on = {"device_type": "cpu"}
+AsForward = spoiled(
+    BrokenContrast,
+    forward=custom_fwd(BrokenContrast.forward, **on),
+    backward=custom_bwd(BrokenContrast.backward, **on),
+)
+ForwardOnly = spoiled(
+    BrokenContrast,
+    forward=custom_fwd(BrokenContrast.forward, **on, cast_inputs=torch.float32),
+)
+
+
+class AutocastOffInForward(BrokenContrast):
+    """Right with float32 inputs; bfloat16 ones stay bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return BrokenContrast.forward(ctx, q, k, temperature)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return BrokenContrast.backward(ctx, g)
+
+
+class AlwaysFloat32(BrokenContrast):
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
+        return BrokenContrast.forward(ctx, q.float(), k.float(), temperature)
+
+
+ALSO_RIGHT = {
+    "RMS norm that works out rstd again": ("split-rms-norm", RMSRecomputed),
+    "a rule that copies what is shared": ("vmap-solve", ruled(by_moving)),
+    "a rule that leaves what is shared": ("vmap-solve", ruled(leaving_shared)),
+    "a rule that puts the batch last": ("vmap-solve", ruled(to_the_end)),
+    "the package's smooth maximum": ("jvp-smooth-maximum", SmoothMaximum),
+    "both tangents under one sum": ("jvp-smooth-maximum", maximum(jvp=jvp_by_parts)),
+    "Huber by a clamp": ("repair-graph-breaks", spoiled(Huber, forward=huber_of_pieces)),
+    "Huber's slope by signs": ("repair-graph-breaks", spoiled(Huber, backward=huber_of_signs)),
+    "autocast switched off by hand": ("repair-autocast", ContrastByHand),
+    **routines.ALSO_RIGHT,
+}
+
+
+def _vmap(mistake: str, rule: str, answer: Any) -> Wrong:
+    return Wrong("vmap-solve", mistake, rule, answer)
+
+
+def _jvp(mistake: str, rule: str, **methods: Any) -> Wrong:
+    return Wrong("jvp-smooth-maximum", mistake, rule, maximum(**methods))
+
+
+def _huber(mistake: str, rule: str, **methods: Any) -> Wrong:
+    return Wrong("repair-graph-breaks", mistake, rule, spoiled(Huber, **methods))
+
+
+WRONG = [
+    Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSJoint),
+    Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule),
+    Wrong(
+        "split-rms-norm",
+        "rstd is not marked",
+        "wrong-non-differentiable",
+        spoiled(RMSNorm, setup_context=rms_unmarked),
+    ),
+    Wrong(
+        "split-rms-norm",
+        "forward still takes ctx",
+        "arguments asked for: write forward(x, weight, eps)",
+        spoiled(RMSNorm, forward=rms_ctx_in_forward),
+    ),
+    Wrong("split-rms-norm", "rstd on the class", "shared-state", RMSOnTheClass),
+    Wrong(
+        "split-rms-norm",
+        "backward takes one gradient",
+        "backward-raises",
+        spoiled(RMSNorm, backward=lambda ctx, g: RMSNorm.backward(ctx, g, None)),
+    ),
+    Wrong(
+        "split-rms-norm",
+        "rstd is not returned",
+        "forward-raises",
+        spoiled(RMSNorm, forward=lambda x, w, e: RMSNorm.forward(x, w, e)[0]),
+    ),
+    _vmap("the batch is taken to be in front", "wrong-vmap", ruled(as_they_come)),
+    _vmap("out_dims is where the batch was", "wrong-vmap", ruled(where_a_was)),
+    _vmap("None is forgotten", "wrong-vmap", ruled(none_forgotten)),
+    _vmap("out_dims is not returned", "wrong-vmap", ruled(without_out_dims)),
+    _vmap("a loop over the samples", "wrong-vmap", ruled(looped)),
+    _vmap("a generated rule", "wrong-vmap", SolveGenerated),
+    _jvp("what backward returns", "wrong-jvp", jvp=jvp_as_backward),
+    _jvp("the temperature's tangent is left out", "wrong-jvp", jvp=jvp_of_x_alone),
+    _jvp("the softmax is left out", "wrong-jvp", jvp=jvp_without_p),
+    _jvp("times t, not over t", "wrong-jvp", jvp=jvp_times_t),
+    _jvp("summed over all rows", "wrong-jvp", jvp=jvp_of_the_sum),
+    _jvp("nothing saved for forward mode", "wrong-jvp", setup_context=backward_only),
+    Wrong("jvp-smooth-maximum", "no jvp", "wrong-jvp", MaximumWithoutJvp),
+    _huber("a branch on values", "compile-mismatch", forward=huber_branching),
+    _huber("written in place at a mask", "compile-mismatch", forward=huber_in_place),
+    _huber("autograd in backward", "compile-mismatch", backward=huber_by_autograd),
+    _huber("prints", "compile-mismatch", forward=huber_printing),
+    _huber("the outside is forgotten", "wrong-region", backward=huber_without_outside),
+    Wrong("repair-graph-breaks", "the counter stays", "compile-mismatch", HuberCounting),
+    Wrong("repair-autocast", "nothing done", "autocast", BrokenContrast),
+    Wrong("repair-autocast", "decorated, without cast_inputs", "autocast", AsForward),
+    Wrong("repair-autocast", "forward alone", "autocast", ForwardOnly),
+    Wrong("repair-autocast", "bfloat16 inputs stay", "autocast", AutocastOffInForward),
+    Wrong("repair-autocast", "float32 always", "dtype torch.float32", AlwaysFloat32),
+    *routines.WRONG,
+]
+
+KNOWN = [
+    (
+        "split-rms-norm",
+        (double(3.0, 4.0), double(1.0, 2.0), 0.5),
+        (double(3.0, 8.0) / math.sqrt(13), double(1.0) / math.sqrt(13)),
+    ),
+    ("vmap-solve", (torch.diag(double(2.0, 4.0)), double(2.0, 2.0)), double(1.0, 0.5)),
+    ("jvp-smooth-maximum", (double(0.0, 0.0), double(3.0)[0]), double(3 * math.log(2))[0]),
+    ("repair-graph-breaks", (double(-3.0, 0.5), 1.0), double(2.5, 0.125)),
+    ("operator-window-sums", (double(1.0, 2.0, 3.0, 4.0, 5.0), 3), double(6.0, 9.0, 12.0)),
+    (
+        "repair-autocast",
+        (torch.eye(2).double(), torch.eye(2).double(), 1.0),
+        double(*[math.log(math.e + 1) - 1] * 2),
+    ),
+]
