@@ -1,12 +1,6 @@
 # %% [markdown]
 # [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
 #
-# [![Open In
-# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
-#
-# [![Open In
-# Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
-#
 # # 09 · Beyond eager
 #
 # **You will** give one Function, step by step, what the rest of PyTorch asks of it: per-sample
@@ -19,7 +13,8 @@
 #
 # **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 25, can wait until an exercise needs them. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -161,7 +156,7 @@ print(f"typical error: {(by_batch - tide).square().mean().sqrt():.0f} meters")
 #
 # So 120 gradients are wanted in each step. A loop takes 120 backward passes. `torch.func` promises
 # all of them in one: `grad` makes a function into its gradient function, `vmap` runs that over a
-# batch. We ask for it:
+# batch.
 
 
 # %%
@@ -524,6 +519,8 @@ diagnose(Hasty, (torch.randn(5, dtype=torch.float64), 0.8))
 # %% [markdown]
 # ### Checkpoint 2
 #
+# *In depth: a rule for two arguments, either of which may be shared. Exercise 3 needs it.*
+#
 # Yours to finish: how well does a series $x$ match a template $t$, $y = \sum_i x_i t_i$, once more
 # in NumPy. Its rule expects that both have their batch along axis 0. Make it right for every
 # `in_dims`, `None` included, and run the cell again.
@@ -574,6 +571,8 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 
 # %% [markdown]
 # ## Forward mode
+#
+# *In depth: for sensitivities and for Hessians. Exercise 4 needs it.*
 #
 # `backward` multiplies a vector by the Jacobian from the left, $g^\top J$. *Forward mode*
 # multiplies from the right: a change of the inputs, the *tangents* $(\dot x, \dot a)$, is pushed to
@@ -632,6 +631,8 @@ except NotImplementedError as error:
 
 # %% [markdown]
 # ## What a Function can do
+#
+# *In depth: the Functions of this lesson side by side, for when you have read "Forward mode".*
 #
 # Four Functions, five uses; every field is a run.
 
@@ -713,9 +714,15 @@ print("backward:", *backward_graph)
 # part of another, together with the derivative of the `tanh` behind it. Now the compiler may fuse
 # all of that into one loop. (What is computed and not used, the gradient of `a32`, has been left
 # out.) So nothing is lost by a Function, and nothing of this fusing is gained by writing one.
+
+# %% [markdown]
+# ### Compiled in earnest
 #
-# Compiled in earnest, by the backend *inductor*, with C++ where there is a compiler. The next cell
-# says which backend it got on your machine.
+# *In depth: the same with the usual backend, and whether its numbers are those of eager mode. They
+# are.*
+#
+# The backend is *inductor*, with C++ where there is a compiler. The next cell says which backend it
+# got on your machine.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -745,6 +752,10 @@ print("gradients as in eager mode:", torch.allclose(x_grad, eager_grad, atol=1e-
 
 # %% [markdown]
 # ### Graph breaks
+#
+# *In depth: what the compiler cannot write down. In short: it breaks the graph silently, so test
+# with `fullgraph=True`; and it unrolls a NumPy loop, nine operations a step for ours. Exercise 5
+# needs it.*
 #
 # Where tracing comes to something that it cannot write down, it does not fail: the graph ends,
 # Python runs that piece, and a new graph begins. The result is right and the gain is gone,
@@ -818,8 +829,9 @@ for length in (4, 8):
 # %% [markdown]
 # The loop has been unrolled, nine operations for each step. A series of a thousand would make a
 # graph of nine thousand; and code in C is not followed at all. For such code there is a way to say
-# "one operation, do not look inside": the next section.
-#
+# "one operation, do not look inside": "A custom operator".
+
+# %% [markdown]
 # ### Checkpoint 3
 #
 # What has been traced is valid for arguments *like those seen*. A number that is no tensor becomes
@@ -865,7 +877,8 @@ predict(..., compilations(values) + compilations([torch.tensor(v) for v in value
 #
 # An *operator* is what PyTorch's own functions are made of: an entry in a table, with a name, a
 # typed signature, and for each system that meets it, an implementation. `torch.library.custom_op`
-# makes one of a Python function. What it does inside nobody looks at.
+# makes one of a Python function. What it does inside nobody looks at, so a loop in NumPy is not
+# unrolled, and code in C, which the compiler cannot follow, has a place in its graph.
 
 
 # %%
@@ -917,7 +930,12 @@ for test, outcome in opcheck(smooth, (sample, 0.8)).items():
 
 
 # %% [markdown]
-# And where a promise is broken. `declared` makes an operator of a function and a fake:
+# ### Broken promises
+#
+# *In depth: what `opcheck` finds, and what it cannot: a wrong gradient. So run `gradcheck` too.
+# Exercise 6 asks for both.*
+#
+# `declared` makes an operator of a function and a fake:
 
 
 # %%
@@ -970,8 +988,12 @@ for name, operator in {"smooth": smooth, "doubled": doubled}.items():
 
 # %% [markdown]
 # So both, always; and `diagnose`, which takes any callable.
-#
+
+# %% [markdown]
 # ### Together with a Function
+#
+# *In depth: for an operator that `torch.func` is to differentiate, too. In short: around it goes a
+# Function in the split form.*
 #
 # An operator with `register_autograd` is made for compiling and exporting. **Common belief: "where
 # a transform is not supported, it raises."** Ask for the derivative of our operator in the two
@@ -1030,6 +1052,8 @@ print("defined twice")
 
 # %% [markdown]
 # ## Autocast
+#
+# *In depth: for a Function in mixed precision. Exercise 7 needs it.*
 #
 # Under `torch.autocast` a matrix product takes float32 and computes in bfloat16. It is switched on
 # around the forward pass of a whole model, by somebody else. The backward pass runs after it, with
@@ -1132,6 +1156,9 @@ for function in (SplitProject, SplitRight):
 # %% [markdown]
 # ## In company
 #
+# *In depth: for checkpoint and for several processes. In short: `forward` may run twice, and
+# gradients are returned, never written.*
+#
 # A Function seldom runs alone. Two tools that run *around* it decide when, how often, and in which
 # process its methods are called.
 #
@@ -1207,7 +1234,7 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 # %%
 knowledge_check("09")
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # ## Summary
 #
 # ```python
@@ -1241,7 +1268,7 @@ knowledge_check("09")
 # opcheck(f, (x, 0.5)); gradcheck(lambda x: f(x, 0.5), x)
 # ```
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
 # | `torch.func` | the split form only; an intermediate becomes an output |
