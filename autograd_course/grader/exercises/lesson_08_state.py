@@ -48,6 +48,7 @@ REPAIRS: tuple[FunctionExercise, ...] = (
         reference=softsign,
         samplers=shaped(normal),
         asked=("tensor-on-ctx", "ctx-cycle"),
+        seconds=20.0,  # to see a cycle the garbage collector has to run, several times
         bounds="the memory goes when the output does, without the garbage collector",
         hints=(
             "Who holds whom? The output holds its grad_fn, which is ctx, as long as somebody holds "
