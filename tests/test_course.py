@@ -220,11 +220,12 @@ def test_no_cell_is_longer_than_a_screen(path: Path) -> None:
 
 MAY_IMPORT = {
     "functions": set(),
+    "external": set(),
     "measure": set(),
     "doctor": {"functions", "measure"},
     "quizzes": set(),
     "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
-    "grader": {"doctor", "functions", "measure", "quizzes"},
+    "grader": {"doctor", "external", "functions", "measure", "quizzes"},
     "classroom": {"grader", "doctor", "functions"},
     "authoring": {"doctor", "grader"},
     "lab": set(),
