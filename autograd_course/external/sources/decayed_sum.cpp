@@ -1,4 +1,4 @@
-// A decayed running sum along the last axis: y[t] = x[t] + a · y[t-1]; reversed, y[t] = x[t] + a · y[t+1].
+// A decayed running sum along the last axis: y[t] = x[t] + a · y[t-1]; reversed, + a · y[t+1].
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -31,7 +31,8 @@ Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
   if (x.scalar_type() == ScalarType::Float) {
     run<float>(x, a, reverse, y);
   } else {
-    STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "decayed_sum: x is to be float32 or float64");
+    const bool fits = x.scalar_type() == ScalarType::Double;
+    STD_TORCH_CHECK(fits, "decayed_sum: x is to be float32 or float64");
     run<double>(x, a, reverse, y);
   }
   return y;

@@ -41,7 +41,8 @@ Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
   if (x.scalar_type() == ScalarType::Float) {
     launch<float>(x, a, reverse, y, static_cast<cudaStream_t>(stream));
   } else {
-    STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "decayed_sum: x is to be float32 or float64");
+    const bool fits = x.scalar_type() == ScalarType::Double;
+    STD_TORCH_CHECK(fits, "decayed_sum: x is to be float32 or float64");
     launch<double>(x, a, reverse, y, static_cast<cudaStream_t>(stream));
   }
   return y;
