@@ -86,10 +86,16 @@ def _examined(
 def _recognized(
     exercise: FunctionExercise, answer: type[Function], inputs: tuple[Any, ...], found: Finding
 ) -> Finding:
-    """Return the finding, with the hint of the suspect whose gradients the answer has."""
+    """Return the finding, with the hint of the suspect whose gradients the answer has.
+
+    Where the answer has the right ones, a suspect that has them too says nothing.
+    """
     gradients = passed_back(answer.apply, inputs) if exercise.gradient_suspects else ()
+    truth = exercise.surrogate or exercise.reference
+    if not gradients or difference(gradients, passed_back(truth, inputs)) is None:
+        return found
     for sentence, suspect in exercise.gradient_suspects.items():
-        if gradients and difference(gradients, passed_back(suspect, inputs)) is None:
+        if difference(gradients, passed_back(suspect, inputs)) is None:
             return replace(found, hint=sentence)
     return found
 
