@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +97,24 @@ def test_a_routine_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -
 
     assert verdict.status == "wrong"
     assert "stopped after 0.2 s in your code" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing", "status", "says"),
+    [
+        (lambda x, times=2: x, "there is no compiler here.", "grader failed", "no compiler here."),
+        (unwritten, "there is no compiler here.", "not attempted", "still to be written"),
+        (doubled, "there is no compiler here.", "passed", "agree"),
+        (lambda x, times=2: x, None, "wrong", "is wrong at"),
+    ],
+)
+def test_no_answer_is_blamed_for_what_a_machine_lacks(
+    answer: Any, missing: str | None, status: str, says: str
+) -> None:
+    verdict = judge(replace(DOUBLING, needs=lambda: missing), answer)
+
+    assert verdict.status == status, verdict
+    assert says in verdict.message
 
 
 BUG = NamingExercise(

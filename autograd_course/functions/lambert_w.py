@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy
-import scipy
+import scipy  # type: ignore[import-untyped, unused-ignore]
 import torch
 from torch import Tensor
 
@@ -36,4 +36,5 @@ class LambertW(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         """Return ``exp(-w)/(1 + w) · grad_output``."""
         (w,) = ctx.saved_tensors
-        return grad_output * torch.exp(-w) / (1 + w)
+        grad_x: Tensor = grad_output * torch.exp(-w) / (1 + w)
+        return grad_x

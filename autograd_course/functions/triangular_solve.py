@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import scipy
+import scipy  # type: ignore[import-untyped, unused-ignore]
 import torch
 from torch import Tensor
 

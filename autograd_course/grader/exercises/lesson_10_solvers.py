@@ -6,7 +6,7 @@ derivatives: one step the first, two steps up to the third.
 
 from collections.abc import Callable
 
-import scipy
+import scipy  # type: ignore[import-untyped, unused-ignore]
 import torch
 from torch import Tensor
 
@@ -29,7 +29,7 @@ def complex_w(x: Tensor) -> Tensor:
 
 def equilibrium(x: Tensor, W: Tensor) -> Tensor:
     """Return the fixed point of ``z = tanh(z Wᵀ + x)``."""
-    z = settled(x.detach(), W.detach())
+    z: Tensor = settled(x.detach(), W.detach())
     for _ in range(2):
         once = torch.tanh(z @ W.t() + x)
         system = _identity(z) - (1 - once.square())[:, :, None] * W
@@ -44,7 +44,8 @@ def triangular_solve(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
     """
     if not bool(T.isfinite().all()):
         raise ValueError("T has elements that are not finite")
-    return torch.linalg.solve_triangular(_half(T, lower), B, upper=not lower)
+    X: Tensor = torch.linalg.solve_triangular(_half(T, lower), B, upper=not lower)
+    return X
 
 
 def linearized(
@@ -61,7 +62,8 @@ def linearized(
         slope = 1 - z.square()
         change = (1 if outside else slope) * (x - x.detach() + z @ (W - W.detach()).t())
         matrix = system(slope[:, :, None], W.detach()).expand(len(z), *W.shape)
-        return z + torch.linalg.solve(matrix, change[:, :, None])[:, :, 0]
+        moved: Tensor = z + torch.linalg.solve(matrix, change[:, :, None])[:, :, 0]
+        return moved
 
     return solved
 
@@ -79,7 +81,8 @@ def triangular(
         used = _half(T.detach(), lower)
         X = torch.linalg.solve(used, B.detach())
         change = B - B.detach() - read(T - T.detach(), lower) @ X
-        return X + torch.linalg.solve(system(used), change)
+        moved: Tensor = X + torch.linalg.solve(system(used), change)
+        return moved
 
     return solved
 
