@@ -15,7 +15,7 @@
 # - The output has the dtype and the device of the input, whatever the solver returns.
 # - Where a task says *twice*, the second derivative must be right as well.
 #
-# 15 points, about 60 minutes. The last two exercises need a C++ compiler; where there is none, the grader says so and blames nobody.
+# 15 points, about 60 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -219,7 +219,7 @@ for given in (x.double(), x.double()[:, 0], x):
 
 
 # %% [markdown]
-# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) The function below builds and calls it. To see what the compiler says, call `build(source())` in a cell of your own.
+# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) `source()` returns it as text: begin with a copy of `MODEL`. The lesson's `decayed_sum.cpp` has the other pieces. The function below builds and calls it; to see what the compiler says, call `build(source())` in a cell of your own.
 #
 # **Bounds:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype; any other dtype is refused by an error. `x` itself stays as it is.
 

@@ -99,13 +99,21 @@ def test_a_routine_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -
     assert "stopped after 0.2 s in your code" in verdict.message
 
 
+MISSING = "There is no compiler here."
+
+
+def not_built(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    raise RuntimeError(MISSING)
+
+
 @pytest.mark.parametrize(
     ("answer", "missing", "status", "says"),
     [
-        (lambda x, times=2: x, "there is no compiler here.", "grader failed", "no compiler here."),
-        (unwritten, "there is no compiler here.", "not attempted", "still to be written"),
-        (doubled, "there is no compiler here.", "passed", "agree"),
-        (lambda x, times=2: x, None, "wrong", "is wrong at"),
+        (not_built, MISSING, "grader failed", MISSING),
+        (not_built, None, "wrong", "it raised RuntimeError"),
+        (unwritten, MISSING, "not attempted", "still to be written"),
+        (doubled, MISSING, "passed", "agree"),
+        (lambda x, times=2: x, MISSING, "wrong", "is wrong at"),
     ],
 )
 def test_no_answer_is_blamed_for_what_a_machine_lacks(

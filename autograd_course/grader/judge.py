@@ -54,9 +54,9 @@ def _judged(exercise: Exercise, answer: Any) -> Verdict:
 
 
 def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:
-    """Blame no answer where this machine lacks what is needed to run it."""
+    """Blame no answer for having said that this machine lacks what it needs to run."""
     missing = exercise.needs() if exercise.needs and verdict.status == "wrong" else None
-    return failed(missing) if missing else verdict
+    return failed(missing) if missing and missing.rstrip(".") in verdict.message else verdict
 
 
 @contextlib.contextmanager

@@ -22,7 +22,8 @@ DEFINING = ("import", "from", "class", "def", "@")
 class Wrong(NamedTuple):
     """A wrong answer to an exercise, what is wrong with it, and the rule that must speak.
 
-    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence that must be said.
+    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence, or of the hint, that
+    must be said.
     """
 
     exercise: str

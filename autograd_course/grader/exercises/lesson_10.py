@@ -28,7 +28,7 @@ TITLE = "External code"
 def weak(rng: torch.Generator, n: int) -> Tensor:
     """Return a weight whose rows are so small that four times as much still has a fixed point."""
     weight = normal(rng, n, n)
-    return 0.15 * weight / weight.abs().sum(1, keepdim=True)
+    return 0.1 * weight / weight.abs().sum(1, keepdim=True)
 
 
 def triangular(rng: torch.Generator, n: int) -> Tensor:
@@ -51,9 +51,9 @@ NUMBERS: Mapping[str, Sampler] = {
 }
 
 LAYERS: Mapping[str, Sampler] = {
-    "5 rows of 3": lambda rng: (normal(rng, 5, 3), weak(rng, 3)),
-    "a single row": lambda rng: (normal(rng, 1, 4), weak(rng, 4)),
-    "one unit": lambda rng: (normal(rng, 6, 1), weak(rng, 1)),
+    "4 rows of 2": lambda rng: (normal(rng, 4, 2), weak(rng, 2)),
+    "a single row": lambda rng: (normal(rng, 1, 3), weak(rng, 3)),
+    "one unit": lambda rng: (normal(rng, 3, 1), weak(rng, 1)),
 }
 
 SYSTEMS: Mapping[str, Sampler] = {

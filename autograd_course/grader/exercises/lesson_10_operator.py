@@ -154,7 +154,7 @@ OPERATOR = RoutineExercise(
     atol=1e-12,
     bounds="any layout, float32 and float64 are taken, and other dtypes refused",
     hints=(
-        "Begin with MODEL and change its name, in all four places, and its loop. Build it after "
+        "Begin with MODEL and change its name, wherever it stands, and its loop. Build it after "
         "each change: build(source()) says in which line the compiler stumbles. What does MODEL "
         "refuse that you are to take, and what does it take for granted?",
         "It takes for granted that the elements lie side by side: const Tensor x = "
