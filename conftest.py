@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from autograd_course.authoring.execution import notebook_environment
+from autograd_course.external import compiler_missing
 
 _SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
@@ -48,6 +49,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
+BUILDS = ("10_external_code",)  # what these notebooks show needs a C++ compiler
+
 # They trace lines of Python, which hangs where torch.compile has run before (functionlab/lines.py).
 FIRST = ("test_function_lab.py", "test_function_lab_js.py")
 
@@ -57,5 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Workers take files in this order where pytest-xdist is told not to reorder them.
     """
+    if (missing := compiler_missing()) is not None and "CI" not in os.environ:
+        for item in items:
+            if item.path.suffix == ".ipynb" and item.path.stem in BUILDS:
+                item.add_marker(pytest.mark.skip(reason=missing))
     size = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path]))

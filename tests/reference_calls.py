@@ -12,9 +12,11 @@ from autograd_course.functions import (
     ClippedReLU,
     ClippedSTE,
     Conv1d,
+    Equilibrium,
     FakeQuantize,
     GradientReversal,
     GumbelSoftmax,
+    LambertW,
     LeakyReLUInPlace,
     LearnedSwish,
     Linear,
@@ -43,6 +45,7 @@ from autograd_course.functions import (
     Swish,
     TiledAttention,
     ToPolar,
+    TriangularSolve,
     WeightedSum,
     checkpoint,
     coupled,
@@ -74,6 +77,8 @@ def second_order(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 Q, K, V = draw(2, 5, 3), draw(2, 4, 3, seed=1), draw(2, 4, 2, seed=2)
+
+TRIANGLE = draw(4, 4, seed=3) / 2 + 2 * torch.eye(4)
 
 CLASSES = torch.tensor([0, 4, -100])
 
@@ -155,6 +160,13 @@ REFERENCE_CALLS = [
     (tanh_blocks, (X, Y)),
     (smoothed, (X, draw(5, 4), draw(5))),
     (row_losses, (X, draw(5, 4))),
+    (LambertW, (X.abs(),)),
+    (LambertW, (torch.tensor([0.0, -0.2, 3.0]),)),
+    (LambertW, (draw().abs(),)),
+    (Equilibrium, (X, draw(4, 4, seed=3) / 30)),
+    (Equilibrium, (draw(2, 1), torch.tensor([[0.2]]))),
+    (TriangularSolve, (TRIANGLE, X.t())),
+    (TriangularSolve, (TRIANGLE, X.t()[:, :1], False)),
     (ScaledDotProductAttention, (draw(4, 5, 3, seed=6), K, V, None, True, 0.7, 0.3, 8)),
     (TiledAttention, (Q, K, V, None, True, None, 0.0, 0, (2, 3))),
     (TiledAttention, (Q, K, V, draw(5, 4, seed=3), False, None, 0.0, 0, (2, 3))),

@@ -220,13 +220,14 @@ def test_no_cell_is_longer_than_a_screen(path: Path) -> None:
 
 MAY_IMPORT = {
     "functions": set(),
+    "external": set(),
     "measure": set(),
     "doctor": {"functions", "measure"},
     "messages": {"doctor"},
     "explaining": {"doctor", "messages"},
     "quizzes": set(),
     "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
-    "grader": {"doctor", "functions", "measure", "quizzes"},
+    "grader": {"doctor", "external", "functions", "measure", "quizzes"},
     "classroom": {"grader", "doctor", "functions"},
     "authoring": {"doctor", "grader", "messages"},
     "lab": set(),

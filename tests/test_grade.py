@@ -49,7 +49,7 @@ def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
 
     assert (result.status, result.points) == ("wrong", 0), str(result)
     if wrong.rule not in RULES:
-        assert wrong.rule in result.message
+        assert wrong.rule in f"{result.message} {result.finding.hint if result.finding else ''}"
         return
     assert result.finding is not None, str(result)
     assert result.finding.rule == wrong.rule, str(result)

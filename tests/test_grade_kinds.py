@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +97,32 @@ def test_a_routine_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -
 
     assert verdict.status == "wrong"
     assert "stopped after 0.2 s in your code" in verdict.message
+
+
+MISSING = "There is no compiler here."
+
+
+def not_built(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    raise RuntimeError(MISSING)
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing", "status", "says"),
+    [
+        (not_built, MISSING, "grader failed", MISSING),
+        (not_built, None, "wrong", "it raised RuntimeError"),
+        (unwritten, MISSING, "not attempted", "still to be written"),
+        (doubled, MISSING, "passed", "agree"),
+        (lambda x, times=2: x, MISSING, "wrong", "is wrong at"),
+    ],
+)
+def test_no_answer_is_blamed_for_what_a_machine_lacks(
+    answer: Any, missing: str | None, status: str, says: str
+) -> None:
+    verdict = judge(replace(DOUBLING, needs=lambda: missing), answer)
+
+    assert verdict.status == status, verdict
+    assert says in verdict.message
 
 
 BUG = NamingExercise(

@@ -6,11 +6,13 @@ from autograd_course.functions.clipped_relu import ClippedReLU
 from autograd_course.functions.clipped_ste import ClippedSTE
 from autograd_course.functions.conv1d import Conv1d
 from autograd_course.functions.coupling import AdditiveCoupling, coupled, uncoupled
+from autograd_course.functions.equilibrium import Equilibrium
 from autograd_course.functions.fake_quantize import FakeQuantize
 from autograd_course.functions.fused_relu import AddReLU, LinearReLU
 from autograd_course.functions.gelu import GELU
 from autograd_course.functions.gradient_reversal import GradientReversal
 from autograd_course.functions.gumbel_softmax import GumbelSoftmax
+from autograd_course.functions.lambert_w import LambertW
 from autograd_course.functions.leaky_relu_in_place import LeakyReLUInPlace
 from autograd_course.functions.linear import Linear
 from autograd_course.functions.linear_cross_entropy import LinearCrossEntropy, linear_cross_entropy
@@ -36,6 +38,7 @@ from autograd_course.functions.sort import Sort
 from autograd_course.functions.square import Square
 from autograd_course.functions.standardize import Standardize
 from autograd_course.functions.swish import LearnedSwish, Swish
+from autograd_course.functions.triangular_solve import TriangularSolve
 from autograd_course.functions.weighted_sum import WeightedSum
 
 __all__ = [
@@ -46,9 +49,11 @@ __all__ = [
     "ClippedReLU",
     "ClippedSTE",
     "Conv1d",
+    "Equilibrium",
     "FakeQuantize",
     "GradientReversal",
     "GumbelSoftmax",
+    "LambertW",
     "LeakyReLUInPlace",
     "LearnedSwish",
     "Linear",
@@ -79,6 +84,7 @@ __all__ = [
     "Swish",
     "TiledAttention",
     "ToPolar",
+    "TriangularSolve",
     "WeightedSum",
     "checkpoint",
     "coupled",

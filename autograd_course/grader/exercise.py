@@ -24,7 +24,8 @@ class Exercise:
 
     ``id`` is kebab-case and is what a learner passes to ``grade`` and ``hint``. ``bounds`` says in
     words what is asked beyond right values. ``hints`` are three, from a nudge to nearly the answer.
-    ``read`` names the section of the lesson to reread.
+    ``read`` names the section of the lesson to reread. ``needs`` returns the sentence that says
+    what this machine lacks, ``None`` where an answer can be judged here.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Exercise:
     hints: tuple[str, str, str]
     read: str
     bounds: str = ""
+    needs: Callable[[], str | None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

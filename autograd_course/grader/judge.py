@@ -33,7 +33,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     """
     try:
         with _quiet_world():
-            return _judged(exercise, answer)
+            return _unless_missing(exercise, _judged(exercise, answer))
     except TimeUp as stop:
         return _out_of_time(stop, exercise, answer)
     except DoctorError as error:
@@ -51,6 +51,12 @@ def _judged(exercise: Exercise, answer: Any) -> Verdict:
         case NamingExercise():
             return naming.judged(exercise, answer)
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
+
+
+def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:
+    """Blame no answer for having said that this machine lacks what it needs to run."""
+    missing = exercise.needs() if exercise.needs and verdict.status == "wrong" else None
+    return failed(missing) if missing and missing.rstrip(".") in verdict.message else verdict
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
+from autograd_course.external import BuildError
+
 
 def is_unfinished(error: BaseException, answer: Any) -> bool:
     """Whether a stub raised ``error``, or torch did for a method that is missing.
@@ -34,6 +36,8 @@ def unfinished_part(error: BaseException) -> str:
 
 def told(method: str, error: BaseException, answer: Any) -> str:
     """Return one sentence: which method raised what, and the learner's own line."""
+    if isinstance(error, BuildError):
+        return _built(error)
     return (
         f"{method} raised {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
     )
@@ -57,6 +61,12 @@ def place(error: BaseException, answer: Any) -> str:
         return ""
     source = linecache.getline(*own[-1]).strip()
     return f" (line {own[-1][1]}{f': `{source}`' if source else ''})"
+
+
+def _built(error: BuildError) -> str:
+    """Return what a build says: the learner's own line is one of the C++, not the call's."""
+    sentence, _, line = str(error).partition("\n")
+    return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
 
 
 def _raises_here(error: BaseException) -> bool:

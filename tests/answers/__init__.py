@@ -15,6 +15,7 @@ from answers import (
     lesson_07,
     lesson_08,
     lesson_09,
+    lesson_10,
 )
 
 LESSONS = (
@@ -27,6 +28,7 @@ LESSONS = (
     lesson_07,
     lesson_08,
     lesson_09,
+    lesson_10,
 )
 
 RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}

@@ -24,8 +24,9 @@ PLACEHOLDER = re.compile(r"^(\w+ = \.\.\.|### (BEGIN|END) SOLUTION)\n", re.MULTI
 class Wrong(NamedTuple):
     """A wrong answer to an exercise, what is wrong with it, and the rule that must speak.
 
-    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence that must be said.
-    ``hint`` is a piece of the hint, where the exercise has one of its own for this mistake.
+    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence, or of the hint, that
+    must be said. ``hint`` is a piece of the hint, where the exercise has one of its own for this
+    mistake.
     """
 
     exercise: str

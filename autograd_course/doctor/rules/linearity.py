@@ -154,8 +154,8 @@ def uniform_grad_output(evidence: Evidence) -> Seen | None:
     for wrong in mismatches(evidence):
         uniform = _grads(evidence, "ones")[wrong.slot]
         one, two = flat_one[wrong.slot], flat_two[wrong.slot]
-        if uniform is None or one is None or two is None or not bool(uniform.any()):
-            continue
+        if uniform is None or one is None or two is None or int(uniform.count_nonzero()) < 2:
+            continue  # with one element other than 0, each is a multiple of every other
         c, d = _multiple(one, uniform), _multiple(two, uniform)
         if c is None or d is None or abs(c - d) < SLACK or _parallel_truth(wrong.truth, uniform):
             continue

@@ -16,6 +16,7 @@ from autograd_course.grader.exercises import (
     lesson_07,
     lesson_08,
     lesson_09,
+    lesson_10,
 )
 
 MODULES = (
@@ -28,6 +29,7 @@ MODULES = (
     lesson_07,
     lesson_08,
     lesson_09,
+    lesson_10,
 )
 LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 

@@ -1,0 +1,16 @@
+"""Builds and loads C++ in a process of its own: what ends this one does not end a notebook.
+
+Its arguments are those of ``torch.utils.cpp_extension.load``, as JSON. A mistake in an operator's
+schema is thrown while the library is loaded, where nothing can catch it.
+"""
+
+import json
+import sys
+
+if __name__ == "__main__":
+    from torch.utils.cpp_extension import load
+
+    try:
+        load(**json.loads(sys.argv[1]), is_python_module=False)
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"{error}\n{error.__cause__ or ''}")

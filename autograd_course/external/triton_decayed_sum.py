@@ -1,0 +1,55 @@
+"""The decayed running sum as a Triton kernel: a row, scanned at once, is a program."""
+
+# mypy: ignore-errors
+# (what runs in a kernel is not Python's, and triton is not there to be asked)
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def joined(decay, total, next_decay, next_total):
+    """Two stretches of time as one: what the first has summed decays through the second."""
+    return decay * next_decay, total * next_decay + next_total
+
+
+@triton.jit
+def scan_kernel(x, a, y, length, REVERSE: tl.constexpr, WIDTH: tl.constexpr):
+    """One row: y[t] = x[t] + a · y[t-1], or y[t+1] where ``REVERSE``."""
+    row = tl.program_id(0).to(tl.int64) * length
+    t = tl.arange(0, WIDTH)
+    inside = t < length
+    numbers = tl.load(x + row + t, inside, other=0.0)
+    decays = tl.zeros([WIDTH], numbers.dtype) + tl.load(a)
+    _, sums = tl.associative_scan((decays, numbers), 0, joined, reverse=REVERSE)
+    tl.store(y + row + t, sums, inside)
+
+
+def decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
+    """Return ``y`` with ``y[t] = x[t] + a · y[t-1]`` along the last axis (``reverse``: ``y[t+1]``).
+
+    ``x`` is float32 or float64 with at most 16384 times, on a CUDA GPU (or anywhere, where Triton
+    interprets: ``TRITON_INTERPRET=1``). The decay is read on the device in the dtype of ``x``: a
+    float given to a Triton kernel arrives as float32.
+    """
+    x = x.contiguous()
+    length = x.shape[-1]
+    if length > 16384:
+        raise ValueError(f"decayed_sum: a row of {length} times does not fit into one program")
+    y = torch.empty_like(x)
+    decay = torch.as_tensor(a, dtype=x.dtype, device=x.device)
+    if x.numel():
+        with _on(x.device):
+            width = triton.next_power_of_2(length)
+            scan_kernel[(x.numel() // length,)](x, decay, y, length, reverse, width)
+    return y
+
+
+def _on(device: torch.device) -> Any:
+    """Make a GPU the current one: Triton launches there, on its current stream."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
