@@ -14,7 +14,8 @@
 # made of differentiable operations can be differentiated again. For the C++ part a compiler; where
 # there is none, the cells say so and the rest of the lesson runs.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 25, can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -317,6 +318,11 @@ memory_timeline(
 )
 
 # %% [markdown]
+# ### Stopped early
+#
+# *In depth: which gradient is better while the solver is not yet at its solution. In short: the
+# implicit one; and one recorded round alone never becomes right.*
+#
 # **Common belief: "the recorded gradient is the exact one, the implicit one an approximation."**
 # Stop the solver early, after $k$ rounds. Then $E_k$ is a little wrong, and both gradients are:
 # the recorded one is the exact derivative of the wrong $E_k$, the implicit one is the formula,
@@ -512,6 +518,9 @@ for name, prices in (("200 rounds", repeated(200)), ("fixed point", settled_pric
 # %% [markdown]
 # ## A linear system
 #
+# *In depth: this section, with checkpoint 2: a sparse matrix, and a backward that calls its own
+# Function. Exercise 3 needs it.*
+#
 # $A x = b$ is the implicit function theorem's simplest case, $F = A x - b$:
 #
 # $$A^\top u = g, \qquad \frac{\partial L}{\partial b} = u, \qquad
@@ -691,8 +700,8 @@ if kernel:
 # ### Checkpoint 3
 #
 # Three inputs, all 1, and $a = 0.5$. The loss is the last sum, $y_2$. Which gradient does the
-# *first* input get? (PyTorch does the steps
-# one by one here, and needs no compiler; run your formula against time.)
+# *first* input get? (PyTorch does the steps one by one here, and needs no compiler; run your
+# formula against time.)
 
 # %%
 x = torch.ones(3, requires_grad=True)
@@ -713,7 +722,11 @@ predict(..., x.grad[0])
 # </details>
 
 # %% [markdown]
-# What does it save? The loop in PyTorch makes two operations a step, each of them called, recorded,
+# ### What the operator saves
+#
+# *In depth: nodes and time, counted against a loop in Python.*
+#
+# The loop in PyTorch makes two operations a step, each of them called, recorded,
 # and called again in backward. Here is one row of a thousand steps, in nodes of the graph and in
 # time; times depend on the machine, so only their ratio is asked for.
 
@@ -761,6 +774,9 @@ if kernel:
 # %% [markdown]
 # ### When the source is wrong
 #
+# *In depth: what the compiler tells you, and what only `diagnose` does: a layout that you took for
+# granted. Exercise 4 needs it.*
+#
 # Building goes on in a process of its own, and what the compiler says comes back as one sentence
 # about *your* line. A misspelled variable:
 
@@ -788,6 +804,8 @@ if kernel:
 
 # %% [markdown]
 # ## On a GPU: CUDA C++ and Triton
+#
+# *In depth: skip it unless you write kernels for a GPU.*
 #
 # The same operator in CUDA C++ differs where the work is handed out: every row gets a thread, and
 # `<<<blocks, threads, 0, stream>>>` starts them.
@@ -854,6 +872,8 @@ print(stored("decayed_sum"))
 # %% [markdown]
 # ## Streams and devices
 #
+# *In depth: for operators that others will call, on a GPU or under `torch.compile`.*
+#
 # A kernel of your own is called in company. What PyTorch's own operators do without being asked:
 #
 # | rule | where | otherwise |
@@ -889,6 +909,9 @@ if kernel:
 
 # %% [markdown]
 # ## A gradient that is only approximate
+#
+# *In depth: for a program that you can only call. In short: choose the step by measuring, and state
+# the error.*
 #
 # Last, code of which we know nothing: a program that simulates a ball's flight through air and
 # prints how far it went, in meters with three decimals. No equation, no solver to look into. What
@@ -1010,7 +1033,7 @@ print(f"after eight steps it misses by {abs(miss.item()):.3f} m")
 # %%
 knowledge_check("10")
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # ## Summary
 #
 # ```python
