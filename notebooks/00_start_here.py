@@ -150,20 +150,20 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # %% [markdown]
 # ## The way ahead
 #
-# | | lesson | what it is for | |
-# | --- | --- | --- | --- |
-# | 00 | Start here | set-up, grader, visualizer | you are here |
-# | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without | ready |
-# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong | ready |
-# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax | ready |
-# | 04 | [The straight-through estimator](04_straight_through.ipynb) | steps without slope | ready |
-# | 05 | [Gradients of gradients](05_double_backward.ipynb) | derivatives lost in silence | ready |
-# | 06 | [The same gradient in less memory](06_memory_patterns.ipynb) | keep less, rebuild | ready |
-# | 07 | [The attention challenge](07_attention_challenge.ipynb) | formula to tiles | ready |
-# | 08 | Debugging clinic | finding what is wrong in code that you did not write | planned |
-# | 09 | Beyond eager | `vmap`, `torch.func`, `torch.compile`, custom operators | planned |
-# | 10 | External code | NumPy and SciPy, solvers, C++, Triton | planned |
-# | 11 | Ship it | export, ONNX, quantization | planned |
+# | | lesson | what it is for |
+# | --- | --- | --- |
+# | 00 | Start here | set-up, grader, visualizer |
+# | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
+# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
+# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax |
+# | 04 | [The straight-through estimator](04_straight_through.ipynb) | steps without slope |
+# | 05 | [Gradients of gradients](05_double_backward.ipynb) | derivatives lost in silence |
+# | 06 | [The same gradient in less memory](06_memory_patterns.ipynb) | keep less, rebuild |
+# | 07 | [The attention challenge](07_attention_challenge.ipynb) | formula to tiles |
+# | 08 | [The debugging clinic](08_debugging_clinic.ipynb) | code that you did not write |
+# | 09 | [Beyond eager](09_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
+# | 10 | [External code](10_external_code.ipynb) | SciPy, solvers, C++, kernels |
+# | 11 | [Ship it](11_ship_it.ipynb) | export, ONNX, fewer bits |
 #
 # Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), one page for the wall
 # ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),
@@ -172,8 +172,7 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # `knowledge_check("course")`, from `autograd_course.visualize`. Another seed, as in
 # `knowledge_check("course", seed=2)`, draws other questions.
 #
-# Today 00 to 07 exist; a *planned* lesson has a place and no notebook yet. Each lesson is
-# followed by an exercise notebook of the same number. Lessons run from top to bottom; their
-# outputs are saved, so you can also just read.
+# Each lesson is followed by an exercise notebook of the same number. Lessons run from top to
+# bottom; their outputs are saved, so you can also just read.
 #
 # Next: [01 · A Function from end to end](01_template.ipynb).
