@@ -16,6 +16,7 @@ _LOGGERS = (
     "torchao",  # compiled for other GPUs and Pythons too, it names each library that does not fit
     "torch.utils._pytree",  # torchao registers enumerations in a way that torch no longer needs
     "torch.onnx._internal.exporter._registration",  # torchvision's operators are not there
+    "torch.fx.experimental.symbolic_shapes",  # says first what the error then says
 )
 
 
