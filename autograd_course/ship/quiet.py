@@ -11,6 +11,8 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
     # torch's own helpers are compiled by its deprecated torch.jit, at the first import of them
     (r"`torch\.jit\.script(_method)?` is deprecated", DeprecationWarning),
+    # the compiler's front end makes one to read a Function's code (strict=True)
+    (r"<class 'torch\.autograd\.function\.Function'> should not be inst", DeprecationWarning),
 )
 _LOGGERS = (
     "torchao",  # compiled for other GPUs and Pythons too, it names each library that does not fit
