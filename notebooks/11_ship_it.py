@@ -1,4 +1,6 @@
 # %% [markdown]
+# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_ship_it.ipynb)
+#
 # # 11 · Ship it
 #
 # **You will** take a trained net that holds a custom Function out of Python, by every road that
@@ -12,6 +14,21 @@
 # lesson 09's; here they are repeated in one cell.
 #
 # **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+
+# %% tags=["setup"]
+# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        course = "git+https://github.com/autograd-course/autograd_course@main"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+    output.enable_custom_widget_manager()
 
 # %%
 import copy
