@@ -131,7 +131,7 @@ print(f"right among held-out digits: {right(net, *held_out):.0%}")
 # %% [markdown]
 # The sorter's program is not to need our Python files. `torch.export` makes one file of a model and
 # an example input; `Dim("batch")` says that the first axis of the images may have any length. Load
-# it as the sorter would, and compare.
+# it as the sorter would (`.module()` makes of a program something to call), and compare.
 #
 # (`quiet()` holds back what PyTorch and torchao warn about in their *own* code. Each message that
 # it holds stands in its source, with the reason; any other comes through.)
@@ -242,11 +242,13 @@ print(f"trained on in the sorter: {right(shipped, *turned_held_out):.0%}")
 
 # %%
 def operations(program):
-    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    """Their names, without library and overload: "linear" for aten.linear.default."""
+    called = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    return [str(target).split(".")[1] for target in called]
 
 
-print("with the Function: ", *(name.split(".")[1] for name in operations(program)))
-print("in plain autograd: ", *(name.split(".")[1] for name in operations(export(plain_net))))
+print("with the Function: ", *operations(program))
+print("in plain autograd: ", *operations(export(plain_net)))
 
 # %% [markdown]
 # A Function is Python that calls operations. Its forward was executed, so its operations are in
@@ -371,8 +373,8 @@ predict(..., grad(exported_reversal(leaf), leaf)[0])
 #
 # The third way is for code that no list of operations can hold: the chip vendor's own library, say,
 # which here is played by NumPy. Lesson 09 made such code a *custom operator*: a name in PyTorch's
-# registry, with one registration for its numbers, one for its shapes (`register_fake`), and one for
-# its gradient.
+# registry, with one registration for its numbers (the type hints are its signature), one for its
+# shapes (`register_fake`), and one for its gradient.
 
 
 # %%
@@ -404,22 +406,19 @@ levels_op.register_autograd(backward, setup_context=setup_context)
 
 # %%
 spellings = {"Function": Levels.apply, "plain autograd": straight, "custom operator": levels_op}
-programs = {}
 print(f"{'':16} same scores   first layer learns   the activation is")
 for name, spelling in spellings.items():
     model = copy.deepcopy(net)
     model.levels = spelling
-    programs[name] = export(model)
-    torch.export.save(programs[name], folder / f"{name}.pt2")
+    program = export(model)
+    torch.export.save(program, folder / f"{name}.pt2")
     with quiet():
         loaded = torch.export.load(folder / f"{name}.pt2").module()
     same = torch.allclose(loaded(held_out.images), net(held_out.images))
     cross_entropy(loaded(turned.images), turned.labels).backward()
     learns = bool(loaded.get_parameter("first.weight").grad.any())
-    between = [target.split(".") for target in operations(programs[name])[1:]]
-    until = [parts[1] for parts in between].index("linear")
-    activation = " ".join(parts[1] for parts in between[:until])
-    print(f"{name:16} {same!s:13} {learns!s:20} {activation}")
+    _, *after = operations(program)  # the first product, then the activation, then the next product
+    print(f"{name:16} {same!s:13} {learns!s:20}", *after[: after.index("linear")])
 
 # %% [markdown]
 # The custom operator is one node. What it computes is not in the file, so it must be registered
@@ -811,7 +810,8 @@ predict(..., quantized(Int8WeightOnlyConfig(), layer).weight.qdata[0, 2])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# The scale is about 1/127, and 0.3 · 127 is a little over 38. What comes back is 38/127 ≈ 0.299.
+# 38. The scale is 1/127.5 (two over 255 steps), so 0.3 becomes 38.25, and is rounded. What comes
+# back is 38/127.5 ≈ 0.298.
 #
 # </details>
 
@@ -820,7 +820,8 @@ predict(..., quantized(Int8WeightOnlyConfig(), layer).weight.qdata[0, 2])
 #
 # Static quantization works on the exported program (*pt2e*, "PyTorch 2 export"), today in torchao.
 # A *quantizer* knows what one backend can do, here that of x86 processors. `prepare_pt2e` puts an
-# observer behind each tensor to be quantized; some inputs are run through; `convert_pt2e` puts
+# observer behind each tensor to be quantized, which notes the smallest and the largest value that
+# passes; some inputs are run through; `convert_pt2e` puts
 # pairs of quantize and dequantize in their places.
 
 # %%
@@ -846,7 +847,7 @@ with quiet():
     observed(shown.images[:200].float())
     static = convert_pt2e(observed)
     static_program = export(static, images[:8])
-print(*(name.split(".")[1] for name in operations(static_program)[3:9]), "…")
+print(*operations(static_program)[3:9], "…")
 print(f"{right(static, images, labels):.0%} right")
 
 # %% [markdown]
@@ -932,6 +933,10 @@ about = [first_sentence(w.message) for w in said if "torch.ao.quantization" in s
 print(about[0] if about else "this PyTorch says nothing")
 
 # %% [markdown]
+# This course runs on a later PyTorch than the one that the message names, and the module is still
+# there. An announced end is not a date; it is a reason to begin nothing new with it.
+
+# %% [markdown]
 # ## What it weighs and what it costs
 #
 # Bytes, accuracy and time, side by side: one without the other two is no result. Of files the
@@ -950,7 +955,7 @@ with figure(width=7.6, height=3.4) as (axes,):
     for place, (name, (size, share)) in enumerate(rows.items()):
         color = ORANGE if name.startswith("ONNX") else GRAY if name == "float32" else BLUE
         axes.barh(place, size / 1000, color=color)
-        note(axes, f"{2 * round(50 * share)}% right", (size / 1000 + 0.15, place + 0.12), color)
+        note(axes, f"{share:.0%} right", (size / 1000 + 0.15, place + 0.12), color)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
     axes.set(

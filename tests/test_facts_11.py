@@ -204,7 +204,7 @@ def test_four_bits_take_a_byte_and_double_is_refused() -> None:
     quantize_(layer, config)
 
     assert stored_bytes(layer) >= 64 * 64
-    with pytest.raises(AssertionError, match="Unsupported input dtype: torch.float64"):
+    with pytest.raises(AssertionError, match=r"Unsupported input dtype: torch.float64"):
         quantize_(nn.Linear(64, 64).double(), config)
 
 

@@ -44,15 +44,19 @@ def test_what_is_not_installed_is_named_in_one_sentence_that_says_what_installs_
 # Chatter
 
 
-def test_quiet_holds_back_what_is_listed_and_lets_everything_else_through() -> None:
-    logger = logging.getLogger("torchao")
-    before = logger.level
-    with pytest.warns(UserWarning, match="yours"), quiet():
-        assert not logger.isEnabledFor(logging.WARNING)
+def speak() -> None:
+    with quiet():
+        assert not logging.getLogger("torchao").isEnabledFor(logging.WARNING)
         warnings.warn("`torch.jit.script` is deprecated. Switch.", DeprecationWarning, stacklevel=1)
         warnings.warn("yours", UserWarning, stacklevel=1)
 
-    assert logger.level == before
+
+def test_quiet_holds_back_what_is_listed_and_lets_everything_else_through() -> None:
+    level = logging.getLogger("torchao").level
+    with pytest.warns(UserWarning, match="yours"):
+        speak()
+
+    assert logging.getLogger("torchao").level == level
 
 
 def test_quiet_puts_the_loggers_back_after_an_error() -> None:
