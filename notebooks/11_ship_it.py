@@ -152,7 +152,7 @@ print(f"right among held-out digits:  {right(shipped, *held_out):.0%}")
 # %% [markdown]
 # Bit for bit. So it is delivered, to sorters in which the camera turns out to be mounted sideways.
 # No harm: the makers had thought of drift, and let each sorter learn on from 200 labeled images of
-# its own. In the laboratory that takes a minute:
+# its own. The same is tried in the laboratory, with the model that was exported:
 
 
 # %%
