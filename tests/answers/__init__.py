@@ -5,9 +5,27 @@ exercise; ``ALSO_RIGHT``, other right answers, ``{what is different: (exercise, 
 ``WRONG``; and ``KNOWN``, values that the references must give, ``(exercise, inputs, output)``.
 """
 
-from answers import lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_07
+from answers import (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_11,
+)
 
-LESSONS = (lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_07)
+LESSONS = (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_11,
+)
 
 RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}
 ALSO_RIGHT = {what: right for lesson in LESSONS for what, right in lesson.ALSO_RIGHT.items()}

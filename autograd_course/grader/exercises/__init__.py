@@ -14,9 +14,19 @@ from autograd_course.grader.exercises import (
     lesson_05,
     lesson_06,
     lesson_07,
+    lesson_11,
 )
 
-MODULES = (lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_07)
+MODULES = (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_11,
+)
 LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 
 
