@@ -174,7 +174,7 @@ try:
         )
     print("ONNX Runtime:", run_onnx(file, halves).tolist())
 except torch.onnx.OnnxExporterError:
-    print("not translated yet")
+    print("no file: the translation is not finished")
 
 # %% [markdown]
 # ## 5 · Eight bits by hand (2 points)

@@ -8,7 +8,14 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from answers.lesson_11_others import ALSO_TRANSLATED, WRONG_BITS, WRONG_SORTERS, WRONG_TRANSLATIONS
+from answers.lesson_11_others import (
+    ALSO_BITS,
+    ALSO_SORTERS,
+    ALSO_TRANSLATED,
+    WRONG_BITS,
+    WRONG_SORTERS,
+    WRONG_TRANSLATIONS,
+)
 from answers.making import Wrong, double, solved
 
 SOLVED = solved("11_ship_it")
@@ -193,6 +200,8 @@ ALSO_RIGHT = {
     "reversal: a zero": ("reversal-that-travels", reverses_by_a_zero),
     "reversal: a custom operator": ("reversal-that-travels", reverse_op),
     **ALSO_TRANSLATED,
+    **ALSO_BITS,
+    **ALSO_SORTERS,
 }
 WRONG = [
     Wrong("any-batch", "for the example's size", "refuses a batch of 5", ships_for_eight),

@@ -69,7 +69,6 @@ WRONG_TRANSLATIONS = [
 ALSO_TRANSLATED = {
     "translation: with Where": ("round-away-in-onnx", translates_by_signs),
     "translation: with Ceil": ("round-away-in-onnx", translates_by_ceil),
-    "eight bits: by steps": ("eight-bits", lambda weight: eight_bits(weight, torch.Tensor.round)),
 }
 
 
@@ -125,6 +124,9 @@ WRONG_BITS = [
 ]
 
 
+ALSO_BITS = {"eight bits: by the inverse": ("eight-bits", lambda w: eight_bits(w, torch.round))}
+
+
 # Sorters
 
 
@@ -150,7 +152,7 @@ class Net(nn.Module):
         return self.last(self.levels(self.first(x)))
 
 
-def sorter(levels: Any, after: Any = None, steps: int = 60, any_batch: bool = True) -> Any:
+def sorter(levels: Any, after: Any = None, steps: int = 60, **exported: bool) -> Any:
     """Return a ``deliver`` that trains with these levels, and exports with those ``after``."""
 
     def deliver(images: Any, labels: Any) -> Any:
@@ -162,7 +164,8 @@ def sorter(levels: Any, after: Any = None, steps: int = 60, any_batch: bool = Tr
             loss.backward()
             optimizer.step()
         net.levels = after or levels
-        shapes = ({0: Dim("batch")},) if any_batch else None
+        net.requires_grad_(exported.get("asking", True))
+        shapes = ({0: Dim("batch")},) if exported.get("any_batch", True) else None
         return torch.export.export(net, (images[:8],), dynamic_shapes=shapes)
 
     return deliver
@@ -172,13 +175,13 @@ def detached(x: Any) -> Any:
     return x.clamp(0, 1) + (Levels.apply(x) - x.clamp(0, 1)).detach()
 
 
+def unclipped(x: Any) -> Any:
+    """The identity for a surrogate; the last digits of the levels differ."""
+    return x + (Levels.apply(x) - x).detach()
+
+
 def returns_the_net(images: Any, labels: Any) -> Any:
     return Net(detached)
-
-
-def frozen(images: Any, labels: Any) -> Any:
-    net = Net(detached).requires_grad_(False)
-    return torch.export.export(net, (images[:8],), dynamic_shapes=({0: Dim("batch")},))
 
 
 def linear_only(images: Any, labels: Any) -> Any:
@@ -190,9 +193,13 @@ def wrong_sorter(mistake: str, says: str, deliver: Any) -> Wrong:
     return Wrong("the-sorter", mistake, says, deliver)
 
 
-ALSO_TRANSLATED["sorter: trained with a Function"] = ("the-sorter", sorter(Levels.apply, detached))
+ALSO_SORTERS = {
+    "sorter: trained with a Function": ("the-sorter", sorter(Levels.apply, detached)),
+    "sorter: straight through all of x": ("the-sorter", sorter(unclipped)),
+}
 WRONG_SORTERS = [
-    wrong_sorter("a Function", "cannot learn on: only zeros", sorter(Levels.apply)),
+    wrong_sorter("a Function", "other than zeros arrives at first.weight.", sorter(Levels.apply)),
+    wrong_sorter("frozen", "at first.weight and last.weight", sorter(detached, asking=False)),
     wrong_sorter("no levels", "4 levels are asked for", sorter(lambda x: x.clamp(0, 1))),
     wrong_sorter("one batch", "refuses a batch of 400", sorter(detached, any_batch=False)),
     wrong_sorter("untrained", "the trained net that was exported?", sorter(detached, steps=0)),

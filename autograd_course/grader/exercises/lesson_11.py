@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from autograd_course.grader.exercise import Exercise, RoutineExercise, Sampler
+from autograd_course.grader.exercises.lesson_11_lost import finds_what_is_lost
 from autograd_course.grader.exercises.lesson_11_onnx import TRANSLATION
 from autograd_course.grader.exercises.lesson_11_sorter import SORTER
 from autograd_course.grader.exercises.lesson_11_trials import (
-    finds_what_is_lost,
     reverses_on_both_sides,
     takes_any_batch,
 )
