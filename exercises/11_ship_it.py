@@ -9,7 +9,7 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **How it is graded:** the grader calls your function with models that you do not see, saves what comes back, loads it, and runs it beside the model in eager. The first export of a kernel takes some seconds.
+# **How it is graded:** the grader calls your function with models that you do not see, saves what comes back, loads it, and runs it beside the model in eager. The first export after a restart takes some seconds. Where you try things out yourself, do it under `with quiet():`, as the lesson does.
 #
 # 16 points, about 60 minutes.
 
@@ -63,7 +63,7 @@ grade("any-batch", ship)
 # %% [markdown]
 # ## 2 · What did not arrive (3 points)
 #
-# The test that the makers of the sorter did not run. `model` is the eager model, `shipped` a loaded program as a module, with the same names of parameters. With the same $g = \partial L/\partial y$ sent back through both, which parameters get another gradient from `shipped` than from `model`?
+# The test that the makers of the sorter did not run. `model` is the eager model, `shipped` a loaded program as a module, with the same names of parameters. With the same $g = \partial L/\partial y$ sent back through both (`grad_outputs` of `torch.autograd.grad`), which parameters get another gradient from `shipped` than from `model`?
 #
 # **Write** the function. It returns the list of their names, as `named_parameters()` spells them; an empty list is the proof.
 #
@@ -135,7 +135,7 @@ print("the chip:   ", round_away(halves, 1.0).tolist())
 # %% [markdown]
 # ONNX has no word for it, so the exporter must be told what to write.
 #
-# **Write** the translation, as `custom_translation_table` takes it: a function of the operator's arguments that returns what the last ONNX operator returns. `op.Name(…)` is the ONNX operator of that name, as in `op.Mul(x, 2.0)` (all are listed at [onnx.ai](https://onnx.ai/onnx/operators/)); `x` is a value in the ONNX graph, `step` a Python float.
+# **Write** the translation, as `custom_translation_table` takes it: a function of the operator's arguments that returns what the last ONNX operator returns. `op.Name(…)` is the ONNX operator of that name, as in `op.Mul(x, 2.0)`, for which you may also write `x * 2.0` (all are listed at [onnx.ai](https://onnx.ai/onnx/operators/)). `x` is a value in the ONNX graph, and no function of `torch` knows it; `step` is a Python float.
 #
 # **Bound:** `onnx.checker` accepts the file, and ONNX Runtime computes with it what the operator computes, halves of both signs included.
 
@@ -250,6 +250,6 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Keep `lost_gradients`: it is fifteen lines, it needs nothing of this course, and it belongs into the test suite of whatever you ship that will be trained on. Beside it goes the comparison of the numbers, on inputs and batch sizes that the example did not have.
+# Keep `lost_gradients`: it is ten lines, it needs nothing of this course, and it belongs into the test suite of whatever you ship that will be trained on. Beside it goes the comparison of the numbers, on inputs and batch sizes that the example did not have.
 #
 # That was the last exercise. For a harder one, take a Function that somebody relies on, and ship it.
