@@ -16,6 +16,7 @@ from answers import (
     lesson_08,
     lesson_09,
     lesson_10,
+    lesson_11,
 )
 
 LESSONS = (
@@ -29,6 +30,7 @@ LESSONS = (
     lesson_08,
     lesson_09,
     lesson_10,
+    lesson_11,
 )
 
 RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}

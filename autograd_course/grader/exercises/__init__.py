@@ -17,6 +17,7 @@ from autograd_course.grader.exercises import (
     lesson_08,
     lesson_09,
     lesson_10,
+    lesson_11,
 )
 
 MODULES = (
@@ -30,6 +31,7 @@ MODULES = (
     lesson_08,
     lesson_09,
     lesson_10,
+    lesson_11,
 )
 LESSONS: Mapping[str, str] = MappingProxyType({module.LESSON: module.TITLE for module in MODULES})
 

@@ -38,12 +38,30 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
     A weight is the one factor that stays the same when the data change: ``one`` and ``other`` are
     two batches of one shape. Where both stay, no data arrive, and nothing is told apart.
     """
+    for same, _ in _told_apart(net, one, other):
+        if len(same) == 1:
+            yield same[0]
+
+
+def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
+    """Yield what comes in from ``one`` at each product with a weight, in their order."""
+    for same, changed in _told_apart(net, one, other):
+        if len(same) == 1:
+            yield changed[0]
+
+
+def _told_apart(
+    net: Callable[[Tensor], Any], one: Tensor, other: Tensor
+) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+    """Yield of each product the factors that are the same for both batches, and the others."""
     runs = []
     for batch in (one, other):
         with torch.no_grad(), Products() as products:
             net(batch)
         runs.append(products.factors)
     for once, again in zip(*runs, strict=False):
-        same = [a for a, b in zip(once, again, strict=True) if torch.equal(a, b)]
-        if len(same) == 1:
-            yield same[0]
+        equal = [torch.equal(a, b) for a, b in zip(once, again, strict=True)]
+        yield (
+            [a for a, is_same in zip(once, equal, strict=True) if is_same],
+            [a for a, is_same in zip(once, equal, strict=True) if not is_same],
+        )

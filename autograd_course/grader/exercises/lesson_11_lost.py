@@ -1,0 +1,141 @@
+"""Nets of which it is known whose gradients get lost on the way, for lesson 11."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from autograd_course.grader.exercises.lesson_11_trials import batch, weighted
+from autograd_course.grader.trials.exporting import EXAMPLE, Applied, described, exported
+from autograd_course.grader.verdict import Verdict, wrong
+
+
+class Rounding(torch.autograd.Function):
+    """Round to tenths; straight through."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Return the nearest tenths."""
+        return (10 * x).round() / 10
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Return g."""
+        return g
+
+
+class Turning(Rounding):
+    """Leave the values, turn the gradient around."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Return the same numbers."""
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Return -g."""
+        return -g
+
+
+def detached(x: Tensor) -> Tensor:
+    """Round, straight through, in plain autograd; the last digits differ from ``Rounding``'s."""
+    q = (10 * x).round() / 10
+    return (7 * x + 7 * (q - x).detach()) / 7
+
+
+class Spare(nn.Linear):
+    """A layer with a parameter that nothing uses."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.spare = nn.Parameter(torch.ones(2))
+
+
+def net_of(activation: Callable[[Tensor], Tensor], *last: nn.Module) -> nn.Module:
+    """Return a net of two layers with this activation between them."""
+    return weighted(nn.Sequential(Spare(4, 6), Applied(activation), nn.Linear(6, 3), *last))
+
+
+FIRST = ("0.weight", "0.bias")
+# What is shipped, the net in eager, the net that was exported, what is lost, a word on it.
+CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (
+    (
+        "a rounding Function in eager, its surrogate in plain autograd exported",
+        lambda: net_of(Rounding.apply),
+        lambda: net_of(detached),
+        (),
+        "They are the same but for rounding in the last digits. Was the same g sent through both, "
+        "and are they compared with a tolerance?",
+    ),
+    (
+        "a rounding Function, exported",
+        lambda: net_of(Rounding.apply),
+        lambda: net_of(Rounding.apply),
+        FIRST,
+        "Below the rounding, eager gets a gradient and the exported net gets zeros.",
+    ),
+    (
+        "a Function that turns the gradient around, exported",
+        lambda: net_of(Turning.apply),
+        lambda: net_of(Turning.apply),
+        FIRST,
+        "A gradient does arrive below it, and it has the wrong sign: compare the values.",
+    ),
+    (
+        "a rounding Function and a softmax at the end, exported",
+        lambda: net_of(Rounding.apply, nn.Softmax(-1)),
+        lambda: net_of(Rounding.apply, nn.Softmax(-1)),
+        FIRST,
+        "The outputs of a softmax add up to 1: the gradient of their sum is 0 on every way, right "
+        "or wrong. Send a g back that is not the same for all outputs.",
+    ),
+)
+
+
+def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
+    """Ask for the lost gradients of nets of which it is known."""
+    for what, model, other, expected, word in CASES:
+        net, shipped = model(), exported(copy.deepcopy(other()), batch(EXAMPLE))
+        names = _names(lost(net, shipped, batch(EXAMPLE)))
+        if isinstance(names, Verdict):
+            return names
+        if names != set(expected):
+            return wrong(
+                f"with {what}, it names {_listed(names)}; lost is {_listed(expected)}. {word}"
+            )
+        if verdict := _filled(net) or _filled(shipped):
+            return verdict
+    return None
+
+
+def _names(answer: Any) -> set[str] | Verdict:
+    if isinstance(answer, Iterable) and not isinstance(answer, str | Tensor):
+        names = list(answer)
+        if all(isinstance(name, str) for name in names):
+            return set(names)
+        return wrong(
+            f"the list holds {described(names[0])}; asked for are the names of parameters, "
+            "as named_parameters() gives them."
+        )
+    return wrong(
+        f"the function returns {described(answer)}; asked for is a list of names of parameters."
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(sorted(names)) or "nothing"
+
+
+def _filled(model: nn.Module) -> Verdict | None:
+    filled = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
+    if not filled:
+        return None
+    return wrong(
+        f"the names are right, but the .grad of {filled[0]} has been filled on the way: the next "
+        "training step would add to it. torch.autograd.grad returns gradients and fills none."
+    )

@@ -1,0 +1,74 @@
+"""Export what a learner made, save it, load it, and look at what arrives."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from autograd_course.grader.verdict import Verdict, wrong
+from autograd_course.ship import first_sentence, quiet
+
+EXAMPLE = 8  # images in the example batch
+
+
+class Applied(nn.Module):
+    """Any callable of one tensor, such as a Function's ``apply``, as a layer."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what the callable does."""
+        return self.function(x)
+
+
+def exported(model: nn.Module, example: Tensor) -> nn.Module:
+    """Return the model as its exported program computes it."""
+    with quiet():
+        module: nn.Module = torch.export.export(model, (example,)).module()
+    return module
+
+
+def delivered(program: Any) -> nn.Module | Verdict:
+    """Return a program as it is on the other side: saved, and loaded from the bytes."""
+    if not isinstance(program, torch.export.ExportedProgram):
+        return wrong(
+            f"the function returns {described(program)}; asked for is the program that "
+            "torch.export.export returns, which can be saved."
+        )
+    file = io.BytesIO()
+    with quiet():
+        torch.export.save(program, file)
+        file.seek(0)
+        module: nn.Module = torch.export.load(file).module()
+    return module
+
+
+def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
+    """Return what a loaded program says of a batch that it was not exported with."""
+    try:
+        with torch.no_grad():
+            shipped(batch)
+    except Exception as error:
+        return wrong(
+            f"the loaded program refuses a batch of {len(batch)}: "
+            f"{first_sentence(error).rstrip('.')}. An axis keeps the length that it has in the "
+            "example, unless dynamic_shapes says that it may vary."
+        )
+    return None
+
+
+def described(value: Any) -> str:
+    """Say what was returned instead of what was asked for."""
+    if value is None:
+        return "None"
+    if isinstance(value, torch.jit.ScriptModule):
+        return "a module of torch.jit"
+    if isinstance(value, torch.fx.GraphModule):
+        return "a GraphModule, as .module() makes one of a program"
+    return f"something of type {type(value).__name__}"
