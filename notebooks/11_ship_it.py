@@ -13,7 +13,8 @@
 # **You need** lesson 01, and of lesson 04 the straight-through estimator. Custom operators are
 # lesson 09's; here they are repeated in one cell.
 #
-# **It takes** 35 minutes with the three checkpoints. The exercises come after it.
+# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
+# another 25, can wait. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
@@ -587,6 +588,9 @@ print("after: ", [f"{v:.2f}" for v in Levels.apply(h, 4).tolist()])
 # %% [markdown]
 # ## An operator of your own in ONNX
 #
+# *In depth: for a custom operator that goes into an ONNX file. Exercise 4 needs it. In short: give
+# it a translation or a meaning, and run the file; the checker alone proves nothing.*
+#
 # The custom operator is one node of the exported program, with a name that ONNX has never heard.
 
 # %%
@@ -684,6 +688,8 @@ print("agrees:", agree(run_onnx(named, images), small_net(images).detach()))
 
 # %% [markdown]
 # ## TorchScript, as you find it
+#
+# *In depth: for files and code from before `torch.export`.*
 #
 # Older code ships by `torch.jit`. *Tracing* runs the model on an example and writes the operations
 # down, as export does, but with real numbers, so nothing stops it at an `if`. *Scripting* compiles
@@ -798,6 +804,8 @@ for name, model in models.items():
 #
 # ### Checkpoint 3
 #
+# *In depth: one weight, by hand. Exercise 5 has a whole matrix of them.*
+#
 # A row of weights, $(0.5, -1, 0.3)$, is stored in eight bits, symmetric: the largest magnitude
 # becomes the largest integer. Which integer is kept for 0.3?
 
@@ -818,11 +826,13 @@ predict(..., quantized(Int8WeightOnlyConfig(), layer).weight.qdata[0, 2])
 # %% [markdown]
 # ### Static: export, observe, convert
 #
+# *In depth: for a backend that computes in integers, activations included.*
+#
 # Static quantization works on the exported program (*pt2e*, "PyTorch 2 export"), today in torchao.
 # A *quantizer* knows what one backend can do, here that of x86 processors. `prepare_pt2e` puts an
 # observer behind each tensor to be quantized, which notes the smallest and the largest value that
-# passes; some inputs are run through; `convert_pt2e` puts
-# pairs of quantize and dequantize in their places.
+# passes; some inputs are run through; `convert_pt2e` puts pairs of quantize and dequantize in their
+# places.
 
 # %%
 with quiet():
@@ -874,6 +884,9 @@ print("agrees:", agree(run_onnx(onnx_static, images), static(images).detach()))
 # %% [markdown]
 # ### Quantization-aware training
 #
+# *In depth: for when rounding costs too much accuracy. In short: `quantize_` trains your module,
+# Function and all; pt2e trains the exported program, without its backward.*
+#
 # With two bits the net had lost something. QAT trains with fake quantization in the forward pass,
 # and a straight-through estimator behind it: torchao's rounding is a custom Function of the kind
 # that you wrote in lesson 04. `quantize_` does it in two steps, around a training loop that is
@@ -906,8 +919,11 @@ for name in ("Function", "plain autograd"):
 
 # %% [markdown]
 # The sorter once more, in a tool whose very purpose is to train. Nothing in its output says so.
-#
+
+# %% [markdown]
 # ### The older names
+#
+# *In depth: to be looked up when you meet one of them.*
 #
 # Most of what you find written about this uses names that have moved. `torch.ao.quantization` still
 # imports, and announces its end; new code goes to torchao.
@@ -938,6 +954,8 @@ print(about[0] if about else "this PyTorch says nothing")
 
 # %% [markdown]
 # ## What it weighs and what it costs
+#
+# *In depth: all of these nets side by side, and how long they take on your machine.*
 #
 # Bytes, accuracy and time, side by side: one without the other two is no result. Of files the
 # weights are counted, not what the format adds.
@@ -987,6 +1005,8 @@ with torch.no_grad():
 # %% [markdown]
 # ## Without Python
 #
+# *In depth: for inference from C++.*
+#
 # *AOTInductor* compiles an exported program to a library of machine code, with the same compiler
 # that `torch.compile` uses, ahead of time. A C++ program loads it and needs `libtorch` and no
 # Python:
@@ -1024,7 +1044,7 @@ else:
 # %%
 knowledge_check("11")
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # ## Summary
 #
 # ```python
@@ -1071,4 +1091,9 @@ knowledge_check("11")
 # %% [markdown]
 # ## The whole course
 #
+# *In depth: for when you have been through all the lessons.*
+#
 # Last, questions across all lessons: what you should be able to answer without looking it up.
+
+# %%
+knowledge_check("course")
