@@ -323,7 +323,7 @@ GROUP = [
             through=adjoint_flow),
     Shipped("torchdiffeq", "torchdiffeq._impl.rk_common:_UncheckedAssign",
             lambda: (draw(3), torch.tensor(0.4), 1),
-            ("mutates-input", "returns-view"), "it writes past the version counter, and says so"),
+            ("mutates-input",), "it writes past the version counter, and says so"),
     Shipped("torchkbnufft", "torchkbnufft._autograd.interp:KbTableInterpForward",
             lambda: (draw(1, 1, 6, 6, dtype=torch.complex128),), ("saved-twice",),
             "saved_tensors is read twice", through=nufft),
