@@ -24,11 +24,12 @@ from playwright.sync_api import Locator, Page
 from rich.console import Console
 from rich.table import Table
 
+from autograd_course.authoring.printing import find_chromium
 from autograd_course.lab.folder import FIRST_NOTEBOOK
 from autograd_course.visualize import trace_gradient_flow
 from autograd_course.visualize.flow.layout import layout
 from autograd_course.visualize.flow.wording import script
-from tests.labdrive import Lab, browsing, find_chromium, running_lab
+from tests.labdrive import Lab, browsing, running_lab
 
 MOVES = 30
 PAUSE = 150  # ms between two keys: slower than most moves, so that they do not queue
