@@ -51,6 +51,7 @@ def _begun(said: dict[str, Any]) -> tuple[Frame, Desk | None]:
     return Frame({"problem": None}), Desk(exercise, answer)
 
 
+_WARM = 120.0  # seconds for the first of all answers, which imports on its way
 _ENDLESS = "the cell itself ran too long: does a loop outside of the methods never end?"
 
 
@@ -64,9 +65,10 @@ def warm() -> None:
     assert isinstance(exercise, FunctionExercise)
     inputs = next(iter(exercise.samples().values()))
     desk = Desk(exercise, _Warm)
-    for ask in ({"ask": "forward"}, {"ask": "backward"}, {"ask": "look", "seed": 0}):
-        said = desk.answered(Frame(ask, pack(inputs))).said
-        assert not said, f"a right answer could not be examined: {said}"
+    with time_limit(_WARM):  # inside which the limit of an answer is none
+        for ask in ({"ask": "forward"}, {"ask": "backward"}, {"ask": "look", "seed": 0}):
+            said = desk.answered(Frame(ask, pack(inputs))).said
+            assert not said, f"a right answer could not be examined: {said}"
 
 
 class _Warm(Function):
@@ -76,6 +78,6 @@ class _Warm(Function):
         return x * x
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> torch.Tensor:
+    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Any:
         (x,) = ctx.saved_tensors
         return 2 * x * grad_outputs[0]

@@ -35,7 +35,7 @@ class Malformed:
     late: bool = False
 
 
-class _Wrong(Exception):
+class _UnreadError(Exception):
     """Reading stopped, with what is to be returned instead of a frame."""
 
     def __init__(self, reason: str, **kind: bool) -> None:
@@ -63,10 +63,10 @@ def read(channel: socket.socket, seconds: float | None = None) -> Frame | Malfor
         lengths = _LENGTHS.unpack(_exactly(channel, _LENGTHS.size, until))
         for length, longest in zip(lengths, (LONGEST_HEADER, LONGEST_PAYLOAD), strict=True):
             if length > longest:
-                raise _Wrong(f"is longer than {longest >> 20} MiB")
+                raise _UnreadError(f"is longer than {longest >> 20} MiB")
         header = _exactly(channel, lengths[0], until)
         return Frame(_said(header), _exactly(channel, lengths[1], until))
-    except _Wrong as wrong:
+    except _UnreadError as wrong:
         return wrong.malformed
 
 
@@ -85,11 +85,11 @@ def _some(channel: socket.socket, most: int, until: float | None) -> bytes:
         channel.settimeout(left)
         data = channel.recv(most)
     except TimeoutError:
-        raise _Wrong("did not come in time", late=True) from None
+        raise _UnreadError("did not come in time", late=True) from None
     except OSError as error:
-        raise _Wrong(f"could not be read ({error.strerror})", gone=True) from None
+        raise _UnreadError(f"could not be read ({error.strerror})", gone=True) from None
     if not data:
-        raise _Wrong("never came", gone=True)
+        raise _UnreadError("never came", gone=True)
     return data
 
 
@@ -97,7 +97,7 @@ def _said(header: bytes) -> dict[str, Any]:
     try:
         said = json.loads(header)
     except (ValueError, RecursionError):
-        raise _Wrong("is no JSON") from None
+        raise _UnreadError("is no JSON") from None
     if not isinstance(said, dict):
-        raise _Wrong("is no JSON object")
+        raise _UnreadError("is no JSON object")
     return said

@@ -13,6 +13,10 @@ class NoSandboxError(RuntimeError):
     """There is nothing here to run untrusted code in; the message says what to install."""
 
 
+class SandboxError(RuntimeError):
+    """The sandbox itself failed: no fault of a submission."""
+
+
 @dataclass(frozen=True)
 class Start:
     """How to start a template process: the command, and the environment it is started in."""
@@ -24,12 +28,16 @@ class Start:
 class Backend(Protocol):
     """A way to run the template process apart from the rest of the machine.
 
-    ``separates``: submissions after one another in the same template cannot meet. Where that is
-    false, each submission needs a template of its own.
+    Where it does not separate submissions within a template, each gets a template of its own.
     """
 
-    name: str
-    separates: bool
+    @property
+    def name(self) -> str:
+        """What it is called, in reports."""
+
+    @property
+    def separates(self) -> bool:
+        """Whether submissions that run one after the other cannot meet."""
 
     def start(self, meeting: Path) -> Start:
         """Return how to start the template; it connects to the Unix socket ``meeting``."""

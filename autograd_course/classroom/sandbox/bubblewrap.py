@@ -35,7 +35,7 @@ def works() -> bool:
     """Whether ``bwrap`` is installed and allowed to make namespaces."""
     if shutil.which("bwrap") is None:
         return False
-    trial = [*_namespaces(), "--ro-bind", "/", "/", places.interpreter(), "-I", "-S", "-c", ""]
+    trial = [*_namespaces(), "--ro-bind", "/", "/", str(places.interpreter()), "-I", "-S", "-c", ""]
     return subprocess.run(["bwrap", *trial], capture_output=True).returncode == 0
 
 
@@ -46,6 +46,9 @@ def _command(meeting: Path) -> Iterator[str]:
     for link, target in places.links().items():
         yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
+    for folder in sorted({p for shown in places.shown() for p in shown.target.parents}):
+        if folder != Path("/"):  # one that bwrap makes by itself may be closed to nobody
+            yield from ("--perms", "0755", "--dir", str(folder))
     for shown in places.shown():
         yield from ("--ro-bind", str(shown.source), str(shown.target))
     yield from ("--bind", str(meeting), MEETING)

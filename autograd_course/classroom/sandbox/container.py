@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograd_course.classroom.sandbox import places
@@ -25,7 +25,7 @@ class Container:
     """A container for each submission; ``engine`` is ``docker`` or ``podman``."""
 
     engine: str
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     name: str = "container"
     separates: bool = False
 

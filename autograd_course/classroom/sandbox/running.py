@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
-from autograd_course.classroom.sandbox.backend import Backend, Start
+from autograd_course.classroom.sandbox.backend import Backend, SandboxError
 from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.limits import Limits
-from autograd_course.classroom.zygote.control import heard, say
+from autograd_course.classroom.sandbox.template import Template
+from autograd_course.classroom.zygote.control import Order, heard, say
 
-_PATIENCE = 180.0  # seconds; importing PyTorch on a busy machine takes its time
 _GRACE = 20.0  # seconds for the template to end a child
-
-
-class SandboxError(RuntimeError):
-    """The sandbox itself failed: no fault of a submission."""
 
 
 class Child:
@@ -46,18 +38,22 @@ class Child:
     def end(self, *, gone: bool = False) -> dict[str, Any]:
         """End the child and all that it started; return what the template tells of it."""
         if self._how is None:
-            self._control.settimeout(_GRACE)
-            try:
-                say(self._control, {"end": True, "gone": gone})
-                order = heard(self._control)
-            except OSError as error:
-                raise SandboxError(f"the sandbox does not answer: {error}.") from error
+            order = self._told(gone)
             if order is None or "failed" in order.said:
                 why = "it is gone" if order is None else order.said["failed"]
                 raise SandboxError(f"the sandbox could not run a submission: {why}.")
-            self._channel.close()
             self._how = order.said
         return self._how
+
+    def _told(self, gone: bool) -> Order | None:
+        self._control.settimeout(_GRACE)
+        try:
+            say(self._control, {"end": True, "gone": gone})
+            return heard(self._control)
+        except OSError as error:
+            raise SandboxError(f"the sandbox does not answer: {error}.") from error
+        finally:
+            self._channel.close()
 
 
 class Sandbox:
@@ -65,31 +61,38 @@ class Sandbox:
 
     def __init__(self, backend: Backend, limits: Limits | None = None) -> None:
         self.backend, self.limits = backend, limits or Limits()
-        self._running: _Template | None = None
+        self._running: Template | None = None
 
     @contextlib.contextmanager
     def child(self) -> Iterator[Child]:
         """Run a block with a new child, which is ended with it."""
-        template = self._running = self._running or _Template(self.backend)
-        ours, theirs = socket.socketpair()
+        child = self._begun(self.start()._running)
         try:
-            with ours:
-                with theirs:
-                    say(template.control, {"begin": self.limits.to_dict()}, theirs.fileno())
-                child = Child(ours, template.control, self.limits)
-                yield child
+            yield child
+        finally:
+            try:
                 child.end()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, OSError):
+            except SandboxError:
+                self.close()
+                raise
+            if not self.backend.separates:
+                self.close()
+
+    def _begun(self, template: Template | None) -> Child:
+        assert template is not None, "start() starts one"
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                say(template.control, {"begin": self.limits.to_dict()}, theirs.fileno())
+            except OSError as error:
+                ours.close()
+                self.close()
                 raise SandboxError(f"the sandbox is gone: {error}.") from error
-            raise
-        if not self.backend.separates:
-            self.close()
+        return Child(ours, template.control, self.limits)
 
     def start(self) -> Self:
         """Start the template now."""
-        self._running = self._running or _Template(self.backend)
+        self._running = self._running or Template(self.backend)
         return self
 
     def close(self) -> None:
@@ -108,53 +111,3 @@ class Sandbox:
         at: TracebackType | None,
     ) -> None:
         self.close()
-
-
-class _Template:
-    def __init__(self, backend: Backend) -> None:
-        with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
-            meeting = Path(folder) / "control"
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-                door.bind(str(meeting))
-                os.chmod(meeting, 0o666)  # nobody's too; the folder around it is ours alone
-                door.listen(1)
-                self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-                self.process = self._started(backend.start(meeting))
-                self.control = self._met(door)
-
-    def _started(self, start: Start) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            start.command, env=start.environment, stdin=subprocess.DEVNULL,
-            stdout=self.errors, stderr=self.errors, start_new_session=True,
-        )  # fmt: skip
-
-    def _met(self, door: socket.socket) -> socket.socket:
-        """Return the connection to the template once it is ready."""
-        door.settimeout(1.0)
-        for _ in range(int(_PATIENCE)):
-            with contextlib.suppress(TimeoutError):
-                control, _ = door.accept()
-                control.settimeout(_PATIENCE)
-                with contextlib.suppress(OSError):
-                    if heard(control) is not None:
-                        return control
-                control.close()
-                break
-            if self.process.poll() is not None:
-                break
-        self._end()
-        raise SandboxError(f"the sandbox did not start: {self._last_line()}")
-
-    def _last_line(self) -> str:
-        self.errors.seek(0)
-        lines = self.errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it ended with code {self.process.returncode}."
-
-    def _end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        self.control.close()
-        self._end()
-        self.errors.close()

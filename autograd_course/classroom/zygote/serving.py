@@ -64,10 +64,10 @@ def _ended(
     """Watch a child until it ends or is to end; tell how it ended, as a shell would number it."""
     most, until = 0, time.monotonic() + _LONGEST * limits.wall
     while True:
-        ready, _, _ = select.select([control, child.keeper_ends], [], [], _LOOK)
+        ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)
         if child.keeper_ends in ready:
             return {"code": child.reaped(), "memory": most}
-        if control in ready:
+        if control.fileno() in ready:
             order = heard(control)
             killed = child.ended(_GRACE if order and order.said.get("gone") else 0.0)
             return {"code": child.reaped(), "memory": most, "killed": killed, "asked": True}
