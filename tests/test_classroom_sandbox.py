@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,10 +83,10 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
     assert saw["tmp"] == saw["proc"] == saw["there"] == []
     assert saw["id"] == [1, 0]
     assert saw["user"] != 0
-    assert set(saw["root"]) <= {".pyenv", ".local"}
+    assert set(saw["root"]) <= set(Path(sys.base_prefix).resolve().parts), "but Python's own place"
     assert set(saw["environment"]) <= {
-        "AUTOGRAD_COURSE_TIME_LIMIT", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE",
-        "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
+        VARIABLE, "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONDONTWRITEBYTECODE",
+        "PYTHONNOUSERSITE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
     }  # fmt: skip
 
 
@@ -173,6 +174,8 @@ def below(process: int) -> list[int]:
 
 def memory_of(process: int) -> bytes:
     """Return all that a process can write to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may read the memory of what runs in a sandbox")
     regions = []
     lines = Path(f"/proc/{process}/maps").read_text().splitlines()
     with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:

@@ -90,6 +90,8 @@ class Absent:
             lambda: self._judged(self._seen(inputs, self.seed + 1), self.seed + 1),
         )
         if not found and not any(evidence.pulls for evidence in seen):
+            if any(seen[0].forward.requires_grad):
+                raise UnansweredError("the answer leaves out gradients that were asked for.")
             raise DoctorError(f"no output of {seen[0].subject} can carry a gradient.")
         if has_error(found):
             return found
