@@ -13,14 +13,14 @@ from torch import Tensor
 from autograd_course.doctor.case import Case
 from autograd_course.doctor.diagnosis import Diagnosis, DoctorError
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.examination import Sampler, beside_kinks
-from autograd_course.doctor.probes import PROBES, Level
+from autograd_course.doctor.examination import Sampler, beside_kinks, examine
+from autograd_course.doctor.probes import PROBES, Level, probes_for
 from autograd_course.doctor.reports.both_jacobians import Jacobians, both_jacobians
 from autograd_course.doctor.reports.five_steps import steps_of
 from autograd_course.doctor.rules import RULES
 from autograd_course.doctor.running.calls import first_line, passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
-from autograd_course.doctor.verdict import Findings, clearest, confirmed, has_error
+from autograd_course.doctor.verdict import Findings, concluded
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
 
@@ -84,15 +84,29 @@ def diagnose(
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
-            found = clearest(verdicts)
-            if has_error(found):
-                again = case.judged(case.examined(seed + 1), seed + 1)
-                found = clearest([confirmed(findings, again) for findings in verdicts])
+            found = concluded(verdicts, lambda: case.judged(case.examined(seed + 1), seed + 1))
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
     examined = (*EXAMINED[level], *beside_kinks(seen[0]))
     drawn = _drawn(found, verdicts, seen)
     return Diagnosis(case.subject.name, found, examined, drawn, steps_of(seen[0]))
+
+
+def look(
+    fn: Any,
+    inputs: Sequence[Any],
+    *,
+    double_backward: bool | None = None,
+    seed: int = 0,
+    time_limit: float = 30.0,
+) -> list[Evidence]:
+    """Run a Function as :func:`diagnose` does; return what was seen, without truth or verdict."""
+    with _own_faults_told():
+        prepare()
+        subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
+        further = probes_for("standard", double_backward)
+        with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
+            return examine(subject, inputs, None, seed, further, any_output=True)
 
 
 def _drawn(

@@ -76,7 +76,7 @@ def probe(
         return found
     found = replace(
         found,
-        pulls=_pulls(session, dict(_cotangents(one, two))),
+        pulls=_pulls(session, dict(cotangents(one, two))),
         interleaved=engine_pass(session, tuple(one), interleaved=True),
     )
     if differences and not settled(found):
@@ -107,7 +107,7 @@ def _values(session: Session, like: Tensor) -> Values:
     return values
 
 
-def _cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[str, Cotangents]]:
+def cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[str, Cotangents]]:
     """Yield named cotangents, related so that linearity can be judged."""
     yield "random", tuple(one)
     yield "other", tuple(two)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autograd_course.doctor.diagnosis import Finding
 from autograd_course.doctor.judge import RANK
@@ -43,6 +43,15 @@ def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
     errors = {f.rule for findings in again for f in findings if f.severity == "error"}
     families = {RULES[name].family for name in errors}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
+
+
+def concluded(verdicts: Sequence[Findings], again: Callable[[], Sequence[Findings]]) -> Findings:
+    """Return the clearest verdict; if it has an error, what another run confirms of it."""
+    found = clearest(verdicts)
+    if not has_error(found):
+        return found
+    second = again()
+    return clearest([confirmed(findings, second) for findings in verdicts])
 
 
 def together(outside: Findings, inside: Findings) -> Findings:

@@ -31,23 +31,36 @@ _RECORDS = {
 
 def to_bytes(evidence: Evidence) -> bytes:
     """Return evidence as one safetensors file whose metadata holds the JSON."""
-    tensors: dict[str, Tensor] = {}
-    text = json.dumps(_plain(evidence, tensors), allow_nan=True)
-    return safetensors.torch.save(tensors, {"evidence": text})
+    return pack(evidence)
 
 
 def from_bytes(data: bytes) -> Evidence:
     """Return the evidence that :func:`to_bytes` wrote; ``ValueError`` for anything else."""
     try:
-        tensors = safetensors.torch.load(data)
-        length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length])
-        found = _built(json.loads(header["__metadata__"]["evidence"]), tensors)
-    except Exception as error:
-        raise ValueError(f"this is no evidence: {type(error).__name__}: {error}") from error
+        found = unpack(data)
+    except ValueError as error:
+        raise ValueError(f"this is no evidence: {error}") from error
     if not isinstance(found, Evidence):
         raise ValueError(f"this is no evidence but {type(found).__name__}")
     return found
+
+
+def pack(value: Any) -> bytes:
+    """Return plain data as bytes: tensors, evidence, numbers, text, and collections of these."""
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(_plain(value, tensors), allow_nan=True)
+    return safetensors.torch.save(tensors, {"evidence": text})
+
+
+def unpack(data: bytes) -> Any:
+    """Return what :func:`pack` wrote; ``ValueError`` for anything else."""
+    try:
+        tensors = safetensors.torch.load(data)
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        return _built(json.loads(header["__metadata__"]["evidence"]), tensors)
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -32,7 +32,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     were, and what the answer prints is dropped: it would be printed hundreds of times.
     """
     try:
-        with _quiet_world():
+        with quiet_world():
             return _unless_missing(exercise, _judged(exercise, answer))
     except TimeUp as stop:
         return _out_of_time(stop, exercise, answer)
@@ -60,7 +60,8 @@ def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:
 
 
 @contextlib.contextmanager
-def _quiet_world() -> Iterator[None]:
+def quiet_world() -> Iterator[None]:
+    """Run a block as in a fresh process, and drop what it prints."""
     sink = io.StringIO()
     with (
         torch.inference_mode(False),

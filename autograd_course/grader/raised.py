@@ -7,7 +7,7 @@ import inspect
 import linecache
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -52,10 +52,19 @@ def said(error: BaseException) -> str:
 
 def place(error: BaseException, answer: Any) -> str:
     """Return the last line of the answer's own code in the traceback, as `` (line 3: `…`)``."""
+    return _last_line(error, lambda frame: _is_own(frame, answer))
+
+
+def line_in(error: BaseException, filename: str) -> str:
+    """Return the last line of a file in the traceback, as :func:`place` does."""
+    return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
+
+
+def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
     own = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_own(frame, answer)
+        if counts(frame)
     ]
     if not own:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +16,20 @@ from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
 from autograd_course.grader.raised import is_unfinished, told, unfinished_part
 from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A pass raised: one sentence that tells it, and the method that is a stub, if that is why."""
+
+    told: str
+    unwritten: str = ""
+
+
+def raised(method: str, error: BaseException, answer: type[Function]) -> Raised:
+    """Return what an exception in ``method`` tells."""
+    part = unfinished_part(error) if is_unfinished(error, answer) else ""
+    return Raised(told(method, error, answer), part)
 
 
 def differentiable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -32,38 +47,48 @@ def applied(function: type[Function], inputs: tuple[Any, ...]) -> Any:
     return function.apply(*inputs)
 
 
-def forward_problem(
-    exercise: FunctionExercise, answer: type[Function], inputs: tuple[Any, ...]
-) -> Verdict | None:
-    """Run forward; say what is wrong with it, or that it is unfinished."""
+def forward_run(answer: type[Function], inputs: tuple[Any, ...]) -> tuple[Any, ...] | Raised:
+    """Run forward; return what it returns, or how it raised."""
     try:
-        outputs = applied(answer, differentiable(inputs))
+        return as_tuple(applied(answer, differentiable(inputs)))
     except (Exception, SystemExit) as error:
-        if is_unfinished(error, answer):
-            if (part := unfinished_part(error)) in exercise.methods:
-                return unfinished(f"{part} is still to be written.")
+        return raised("forward", error, answer)
+
+
+def forward_verdict(
+    exercise: FunctionExercise, came: tuple[Any, ...] | Raised, inputs: tuple[Any, ...]
+) -> Verdict | None:
+    """Say what is wrong with what came of forward, or that it is unfinished."""
+    if isinstance(came, Raised):
+        if came.unwritten in exercise.methods:
+            return unfinished(f"{came.unwritten} is still to be written.")
+        if came.unwritten:
             return unfinished(f"forward is still to be written: {exercise.signature}.")
-        return wrong(told("forward", error, answer))
-    expected = exercise.reference(*inputs)
-    found = difference(as_tuple(outputs), as_tuple(expected))
+        return wrong(came.told)
+    found = difference(came, as_tuple(exercise.reference(*inputs)))
     if found is None:
         return None
-    known = recognized(as_tuple(outputs), exercise.suspects, inputs)
+    known = recognized(came, exercise.suspects, inputs)
     return fault(_mismatch(found, exercise, inputs, known or found.hint))
 
 
-def backward_problem(answer: type[Function], inputs: tuple[Any, ...]) -> Verdict | None:
-    """Run forward and backward; say what backward raised, or that it is unfinished."""
+def backward_run(answer: type[Function], inputs: tuple[Any, ...]) -> Raised | None:
+    """Run forward and backward; return how backward raised."""
     outputs = as_tuple(applied(answer, differentiable(inputs)))
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
     try:
         if used:
             torch.autograd.backward(used, [torch.rand_like(out) for out in used])
     except (Exception, SystemExit) as error:
-        if is_unfinished(error, answer):
-            return unfinished("backward is still to be written.")
-        return wrong(told("backward", error, answer))
+        return raised("backward", error, answer)
     return None
+
+
+def backward_verdict(came: Raised | None) -> Verdict | None:
+    """Say what backward raised, or that it is unfinished."""
+    if came is None:
+        return None
+    return unfinished("backward is still to be written.") if came.unwritten else wrong(came.told)
 
 
 def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -77,6 +102,22 @@ def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
         return torch.autograd.grad(outputs, leaves, arriving, materialize_grads=True)
     except Exception:
         return ()
+
+
+def recognized_gradients(
+    exercise: FunctionExercise,
+    gradients: tuple[Tensor, ...],
+    inputs: tuple[Any, ...],
+    found: Finding,
+) -> Finding:
+    """Return the finding, with the hint of the suspect that passes these gradients back."""
+    truth = exercise.surrogate or exercise.reference
+    if difference(gradients, passed_back(truth, inputs)) is None:
+        return found  # what is wrong is something else, and right gradients name no mistake
+    for sentence, suspect in exercise.gradient_suspects.items():
+        if difference(gradients, passed_back(suspect, inputs)) is None:
+            return replace(found, hint=sentence)
+    return found
 
 
 def _mismatch(

@@ -1,0 +1,37 @@
+"""Run a learner's cells, and find the answer among what they define."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from autograd_course.grader.raised import line_in
+
+_MODULE = "submission"  # what classes of the cells say of where they are from
+
+
+class CellError(Exception):
+    """A cell raised; the message tells which, and what."""
+
+
+def run(cells: Sequence[str]) -> dict[str, Any]:
+    """Run the cells one after the other; return what they define. Raises :class:`CellError`."""
+    module = ModuleType(_MODULE)
+    sys.modules[_MODULE] = module
+    for number, source in enumerate(cells, 1):
+        _run(source, f"<cell {number}>", vars(module))
+    return vars(module)
+
+
+def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
+    # Where the source is known, inspect and tracebacks find the learner's lines.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    try:
+        exec(compile(source, filename, "exec"), defined)
+    except (Exception, SystemExit) as error:
+        said = str(error).strip().partition("\n")[0] or "without a message"
+        line = line_in(error, filename)
+        raise CellError(f"the cell raised {type(error).__name__}: {said}{line}.") from None

@@ -1,0 +1,43 @@
+"""What every kind of sandbox promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+ZYGOTE = "autograd_course.classroom.zygote"
+
+
+class NoSandboxError(RuntimeError):
+    """There is nothing here to run untrusted code in; the message says what to install."""
+
+
+class SandboxError(RuntimeError):
+    """The sandbox itself failed: no fault of a submission."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How to start a template process: the command, and the environment it is started in."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str] | None = None
+
+
+class Backend(Protocol):
+    """A way to run the template process apart from the rest of the machine.
+
+    Where it does not separate submissions within a template, each gets a template of its own.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called, in reports."""
+
+    @property
+    def separates(self) -> bool:
+        """Whether submissions that run one after the other cannot meet."""
+
+    def start(self, meeting: Path) -> Start:
+        """Return how to start the template; it connects to the Unix socket ``meeting``."""

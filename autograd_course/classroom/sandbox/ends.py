@@ -1,0 +1,36 @@
+"""Why an answer did not come, in words for whoever handed in the code."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from autograd_course.classroom.protocol import Malformed
+from autograd_course.classroom.sandbox.limits import MIB, Limits
+
+
+def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
+    """Return a sentence on what came instead of an answer, and how the child ended."""
+    if how.get("over"):
+        return f"the code took more than the {limits.memory // MIB} MiB of memory it may take."
+    if came.late:
+        return f"the code did not answer within {limits.wall:g} s: does a loop there never end?"
+    if came.gone and not how.get("killed"):
+        return _ended(int(how.get("code", 0)), limits)
+    return f"the answer {came.reason}."
+
+
+def _ended(code: int, limits: Limits) -> str:
+    if code == 128 + signal.SIGKILL:
+        return f"the code was stopped: it computed for more than {limits.cpu} s, or took too much."
+    if code > 128:
+        return f"the code crashed Python ({_name(code - 128)}), as by writing to foreign memory."
+    return f"the code ended the process before it had answered (exit code {code})."
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,29 @@
+"""What one submission may use."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on the process that runs one submission, and on all that it starts.
+
+    ``wall`` is the time for one answer and ``cpu`` the computing time of one process, in seconds.
+    ``memory``, in bytes, comes on top of what Python and PyTorch take; all processes share it.
+    ``processes`` counts threads too. ``disk`` bytes in at most ``files`` files may be written.
+    """
+
+    wall: float = 60.0
+    cpu: int = 60
+    memory: int = 1024 * MIB
+    processes: int = 64
+    disk: int = 64 * MIB
+    files: int = 2000
+    open_files: int = 256
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the limits as JSON-compatible data."""
+        return asdict(self)

@@ -1,0 +1,81 @@
+"""What the sandbox sees of the machine: Python, PyTorch, this package, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_course.doctor.running.time_limit import VARIABLE
+
+PACKAGE = Path(__file__).parents[2]
+# The package and what it imports lie in one known place, wherever they come from.
+INSIDE = Path("/course")
+_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
+_LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A file or folder of the machine, and where it lies in the sandbox; it is read-only there."""
+
+    source: Path
+    target: Path
+
+
+def shown() -> tuple[Shown, ...]:
+    """Return all that the sandbox sees."""
+    return (*_of_the_system(), *_of_python(), *_of_the_course())
+
+
+def links() -> dict[str, str]:
+    """Return the links of the root folder to make again, as ``/lib`` to ``usr/lib``."""
+    return {link: os.readlink(link) for link in _LINKS if Path(link).is_symlink()}
+
+
+def interpreter() -> Path:
+    """Return the Python to run: the real file, not the link of a virtual environment."""
+    return Path(sys.executable).resolve()
+
+
+def environment() -> Mapping[str, str]:
+    """Return all the environment variables there are in the sandbox."""
+    limit = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+    return limit | {
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPATH": ":".join(["/course", *map(str, _sites().values())]),
+    }
+
+
+def _of_the_system() -> Iterator[Shown]:
+    folders = [*_LIBRARIES, *(link for link in _LINKS if not Path(link).is_symlink())]
+    for path in map(Path, [*folders, "/etc/ld.so.cache"]):
+        if path.exists():
+            yield Shown(path, path)
+
+
+def _of_python() -> Iterator[Shown]:
+    prefix = Path(sys.base_prefix).resolve()
+    # A Python of the system lies in /usr, among all sorts of things: the one file is enough.
+    own = interpreter() if prefix == Path("/usr") else prefix
+    yield Shown(own, own)
+
+
+def _of_the_course() -> Iterator[Shown]:
+    yield Shown(PACKAGE, INSIDE / PACKAGE.name)
+    for source, target in _sites().items():
+        yield Shown(source, target)
+
+
+def _sites() -> dict[Path, Path]:
+    """Return the folders that packages are installed in, and where they lie in the sandbox."""
+    found = [Path(folder).resolve() for folder in site.getsitepackages()]
+    there = [folder for folder in found if folder.is_dir()]
+    return {folder: INSIDE / f"packages-{number}" for number, folder in enumerate(there)}

@@ -1,0 +1,113 @@
+"""Run a sandbox: its template process, and one child in it at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from autograd_course.classroom.protocol import Frame, Malformed, read, write
+from autograd_course.classroom.sandbox.backend import Backend, SandboxError
+from autograd_course.classroom.sandbox.ends import told
+from autograd_course.classroom.sandbox.limits import Limits
+from autograd_course.classroom.sandbox.template import Template
+from autograd_course.classroom.zygote.control import Order, heard, say
+
+_GRACE = 20.0  # seconds for the template to end a child
+
+
+class Child:
+    """One child from outside: ask, and it answers, or there is a reason why not."""
+
+    def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
+        self._channel, self._control, self._limits = channel, control, limits
+        self._how: dict[str, Any] | None = None
+
+    def ask(self, question: Frame) -> Frame | Malformed:
+        """Return the answer to a question; after one that is malformed the child is ended."""
+        unsent = write(self._channel, question, self._limits.wall)
+        came = unsent or read(self._channel, self._limits.wall)
+        if isinstance(came, Malformed):
+            return Malformed(
+                told(came, self.end(gone=came.gone), self._limits), came.gone, came.late
+            )
+        return came
+
+    def end(self, *, gone: bool = False) -> dict[str, Any]:
+        """End the child and all that it started; return what the template tells of it."""
+        if self._how is None:
+            order = self._told(gone)
+            if order is None or "failed" in order.said:
+                why = "it is gone" if order is None else order.said["failed"]
+                raise SandboxError(f"the sandbox could not run a submission: {why}.")
+            self._how = order.said
+        return self._how
+
+    def _told(self, gone: bool) -> Order | None:
+        self._control.settimeout(_GRACE)
+        try:
+            say(self._control, {"end": True, "gone": gone})
+            return heard(self._control)
+        except OSError as error:
+            raise SandboxError(f"the sandbox does not answer: {error}.") from error
+        finally:
+            self._channel.close()
+
+
+class Sandbox:
+    """A template in a sandbox, started on first use and again whenever it is gone."""
+
+    def __init__(self, backend: Backend, limits: Limits | None = None) -> None:
+        self.backend, self.limits = backend, limits or Limits()
+        self._running: Template | None = None
+
+    @contextlib.contextmanager
+    def child(self) -> Iterator[Child]:
+        """Run a block with a new child, which is ended with it."""
+        child = self._begun(self.start()._running)
+        try:
+            yield child
+        finally:
+            try:
+                child.end()
+            except SandboxError:
+                self.close()
+                raise
+            if not self.backend.separates:
+                self.close()
+
+    def _begun(self, template: Template | None) -> Child:
+        assert template is not None, "start() starts one"
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                say(template.control, {"begin": self.limits.to_dict()}, theirs.fileno())
+            except OSError as error:
+                ours.close()
+                self.close()
+                raise SandboxError(f"the sandbox is gone: {error}.") from error
+        return Child(ours, template.control, self.limits)
+
+    def start(self) -> Self:
+        """Start the template now."""
+        self._running = self._running or Template(self.backend)
+        return self
+
+    def close(self) -> None:
+        """End the template, and with it all that runs in the sandbox."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()

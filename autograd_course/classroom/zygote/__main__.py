@@ -1,0 +1,30 @@
+"""``python -m autograd_course.classroom.zygote SOCKET secluded|plain``: the template process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+
+from autograd_course.classroom.asking import living
+from autograd_course.classroom.zygote import memory
+from autograd_course.classroom.zygote.control import say
+from autograd_course.classroom.zygote.serving import Template, serve
+
+
+def main(meeting: str, how: str) -> None:
+    """Import what submissions need, then bring up a child for each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the template ends it
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.connect(meeting)
+    living.warm()
+    gc.collect()
+    gc.freeze()  # children share these pages as long as nobody counts in them
+    say(control, {"ready": True})
+    serve(control, Template(living.live, how == "secluded", memory.held_by(os.getpid())))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

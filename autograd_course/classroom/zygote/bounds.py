@@ -1,0 +1,28 @@
+"""The limits that the kernel holds a process to."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from autograd_course.classroom.sandbox.limits import Limits
+
+_PAGE = resource.getpagesize()
+
+
+def address_space() -> int:
+    """Return the bytes of address space that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
+
+
+def bind(limits: Limits, taken: int) -> None:
+    """Hold this process, and each that it starts, to the limits; ``taken`` bytes are its own."""
+    for what, most in (
+        (resource.RLIMIT_AS, taken + limits.memory),
+        (resource.RLIMIT_CPU, limits.cpu),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_FSIZE, limits.disk),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(what, (most, most))

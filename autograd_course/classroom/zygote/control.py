@@ -1,0 +1,36 @@
+"""What the template is told from outside, and what it tells: short messages, and a socket to hand.
+
+An order is ``{"begin": limits}``, with the new child's socket, or ``{"end": true}``. After the
+latter the template tells how the child ended.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+_LONGEST = 4096  # bytes of one message
+
+
+@dataclass(frozen=True)
+class Order:
+    """A message from outside, and the socket that came with it."""
+
+    said: dict[str, Any]
+    channel: socket.socket | None = None
+
+
+def say(control: socket.socket, message: dict[str, Any], hand: int | None = None) -> None:
+    """Send a message, and a file descriptor with it."""
+    socket.send_fds(control, [json.dumps(message).encode()], [] if hand is None else [hand])
+
+
+def heard(control: socket.socket) -> Order | None:
+    """Return the next message, ``None`` where the other side is gone."""
+    data, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 1)
+    if not data:
+        return None
+    channel = socket.socket(fileno=descriptors[0]) if descriptors else None
+    return Order(json.loads(data), channel)

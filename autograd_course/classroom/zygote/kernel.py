@@ -1,0 +1,56 @@
+"""The few calls of the kernel that Python has no words for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+NEW_USER, NEW_PROCESSES, NEW_MOUNTS, NEW_IPC = 0x10000000, 0x20000000, 0x00020000, 0x08000000
+_RECURSIVE, _PRIVATE = 0x4000, 0x40000
+_NO_SUID, _NO_DEVICES = 0x2, 0x4
+_SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES, _SET_PARENT_DEATH_SIGNAL = 4, 38, 1
+_CAPABILITIES_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare(flags: int) -> None:
+    """Move this process, or its later children, into new namespaces."""
+    _checked("unshare", _libc.unshare(flags))
+
+
+def mounts_are_private() -> None:
+    """Let no later mount of this process show outside."""
+    flags = ctypes.c_ulong(_RECURSIVE | _PRIVATE)
+    _checked("mount", _libc.mount(b"none", b"/", None, flags, None))
+
+
+def mount_memory(place: str, options: str) -> None:
+    """Mount an empty file system in memory over a folder."""
+    flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES)
+    done = _libc.mount(b"tmpfs", place.encode(), b"tmpfs", flags, options.encode())
+    _checked(f"mount {place}", done)
+
+
+def drop_capabilities() -> None:
+    """Give up every privilege, also in this process's own namespaces, and for good."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
+    none = (ctypes.c_uint32 * 6)()
+    _checked("prctl", _libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _checked("capset", _libc.capset(header, none))
+
+
+def can_write_own_maps() -> None:
+    """Own the files of this process in ``/proc``, which a change of user gives to root."""
+    _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
+
+
+def die_with_parent(signal: int) -> None:
+    """Ask for a signal when the parent ends."""
+    _checked("prctl", _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal, 0, 0, 0))
+
+
+def _checked(call: str, returned: int) -> None:
+    if returned != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")

@@ -1,0 +1,40 @@
+"""A child's own view of the sandbox: no other process, no file but its own, no privilege."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from autograd_course.classroom.sandbox.limits import Limits
+from autograd_course.classroom.zygote import kernel
+
+NOBODY = 65534
+
+
+def leave() -> None:
+    """Leave the namespaces of the template; the processes' one is that of the next fork.
+
+    Root becomes nobody first: the kernel holds root to no number of processes.
+    """
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        kernel.can_write_own_maps()
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS | kernel.NEW_PROCESSES | kernel.NEW_IPC)
+    own = Path("/proc/self")
+    (own / "setgroups").write_text("deny")
+    (own / "uid_map").write_text(f"{user} {user} 1")
+    (own / "gid_map").write_text(f"{group} {group} 1")
+
+
+def settle(limits: Limits) -> None:
+    """Make the folders that may be written, hide ``/proc``, give up what this took."""
+    kernel.mounts_are_private()
+    room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
+    kernel.mount_memory("/tmp", room)
+    kernel.mount_memory("/dev/shm", room)
+    # A new /proc would need the whole of the old one in sight; nothing here needs any.
+    kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
+    kernel.drop_capabilities()

@@ -1,0 +1,77 @@
+"""The template's work: bring a child into the world when told to, watch it, end it when told to."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from autograd_course.classroom.sandbox.limits import Limits
+from autograd_course.classroom.zygote import memory
+from autograd_course.classroom.zygote.birth import Child, Life, born
+from autograd_course.classroom.zygote.control import Order, heard, say
+
+_LOOK = 0.05  # seconds between two looks at a child's memory
+_GRACE = 1.0  # seconds for a child that has closed its socket to end by itself, and tell how
+_LONGEST = 100  # answers; by then whoever is outside has forgotten the child
+
+
+@dataclass(frozen=True)
+class Template:
+    """What all children share: how they live, and whether each lives in namespaces of its own."""
+
+    life: Life
+    secluded: bool
+    held: int  # bytes of memory, the template's own
+
+
+def serve(control: socket.socket, template: Template) -> None:
+    """Follow orders until the other side is gone."""
+    while (order := heard(control)) is not None:
+        if order.channel is None:
+            say(control, {"ended": "never began"})
+            continue
+        if not _one(control, template, order):
+            return
+
+
+def _one(control: socket.socket, template: Template, order: Order) -> bool:
+    """Bring up one child and see it to its end; whether there are more orders to wait for."""
+    channel, limits = order.channel, Limits(**order.said["begin"])
+    assert channel is not None
+    try:
+        with channel:
+            child = born(channel, limits, template.life, secluded=template.secluded)
+    except OSError as error:
+        return _told(control, {"failed": str(error)})
+    with child:
+        return _told(control, _ended(control, template, child, limits))
+
+
+def _told(control: socket.socket, message: dict[str, Any]) -> bool:
+    """Wait for the order to end, if it has not come, and answer it."""
+    if not message.pop("asked", False) and heard(control) is None:
+        return False
+    say(control, message)
+    return True
+
+
+def _ended(
+    control: socket.socket, template: Template, child: Child, limits: Limits
+) -> dict[str, Any]:
+    """Watch a child until it ends or is to end; tell how it ended, as a shell would number it."""
+    most, until = 0, time.monotonic() + _LONGEST * limits.wall
+    while True:
+        ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)
+        if child.keeper_ends in ready:
+            return {"code": child.reaped(), "memory": most}
+        if control.fileno() in ready:
+            order = heard(control)
+            killed = child.ended(_GRACE if order and order.said.get("gone") else 0.0)
+            return {"code": child.reaped(), "memory": most, "killed": killed, "asked": True}
+        most = max(most, memory.beyond(template.held))
+        if most > limits.memory or time.monotonic() > until:
+            child.ended(0.0)
+            return {"code": child.reaped(), "memory": most, "over": most > limits.memory}

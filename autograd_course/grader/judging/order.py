@@ -1,0 +1,146 @@
+"""The order of work on a Function: what is asked, of whoever can run it, and what follows from it.
+
+``grade`` asks a witness in the same process, the classroom one behind a wall: the rules are these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from autograd_course.doctor import RULES, DoctorError, Finding
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.limits import Samples, Step, first_fault, seconds_for
+from autograd_course.grader.judging.passes import (
+    Raised,
+    backward_verdict,
+    forward_verdict,
+    recognized_gradients,
+)
+from autograd_course.grader.verdict import Verdict, fault, unfinished
+
+Inputs = tuple[Any, ...]
+
+
+class Witness(Protocol):
+    """Who can run an answer, and tell what comes of it."""
+
+    def signature(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a forward that does not take these arguments."""
+
+    def forward(self, inputs: Inputs) -> Inputs | Raised:
+        """Return what one forward pass returns, or how it raised."""
+
+    def backward(self, inputs: Inputs) -> Raised | None:
+        """Return how a backward pass raised."""
+
+    def method(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a further method that is missing or a stub."""
+
+    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
+        """Return the doctor's findings."""
+
+    def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+
+    def checked(self, check: int, inputs: Inputs) -> Finding | None:
+        """Return what one of the exercise's own checks finds."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One exercise, one answer's witness, the inputs to ask about.
+
+    ``timed``: the time that answering takes is limited here, not by the witness.
+    """
+
+    exercise: FunctionExercise
+    witness: Witness
+    samples: Samples
+    timed: bool = True
+
+    def verdict(self) -> Verdict:
+        """Return the verdict: the first fault, or none."""
+        return (
+            self._first(self.witness.signature, None)
+            or self._ran()
+            or first_fault(self._plainest(), self.witness.method)
+            or self._diagnosed()
+            or self._checked()
+            or Verdict("passed", _told_checked(self.exercise))
+        )
+
+    def _first(self, step: Step, seconds: float | None) -> Verdict | None:
+        return first_fault(self.samples, step, seconds if self.timed else 0)
+
+    def _ran(self) -> Verdict | None:
+        """Run forward, then backward: is either unwritten, does one raise, is forward wrong?"""
+        forward = self._first(self._forward, None)
+        if forward and not forward.finding:
+            return self._explained(forward)
+        backward = self._first(self._backward, None)
+        if backward and backward.status == "not attempted":
+            return unfinished(_backward_missing(forward))
+        return forward or (backward and self._explained(backward))
+
+    def _forward(self, inputs: Inputs) -> Verdict | None:
+        return forward_verdict(self.exercise, self.witness.forward(inputs), inputs)
+
+    def _backward(self, inputs: Inputs) -> Verdict | None:
+        return backward_verdict(self.witness.backward(inputs))
+
+    def _explained(self, raised: Verdict) -> Verdict:
+        """Return the doctor's verdict on code that raised, where a rule names the cause."""
+        if raised.status == "not attempted":
+            return raised
+        with contextlib.suppress(DoctorError):
+            return self._diagnosed() or raised
+        return raised
+
+    def _diagnosed(self) -> Verdict | None:
+        return self._first(self._examined, seconds_for(self.exercise))
+
+    def _examined(self, inputs: Inputs) -> Verdict | None:
+        asked = self.exercise.asked
+        findings = self.witness.diagnosed(inputs)
+        found = next((f for f in findings if f.severity == "error" or f.rule in asked), None)
+        return fault(found and self._recognized(found, inputs))
+
+    def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
+        """Ask for gradients where a formula may be to blame: a broken contract keeps its hint."""
+        if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
+            return found
+        return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
+
+    def _checked(self) -> Verdict | None:
+        def step(inputs: Inputs) -> Verdict | None:
+            numbers = range(len(self.exercise.checks))
+            faults = (self.witness.checked(number, inputs) for number in numbers)
+            return fault(next(filter(None, faults), None))
+
+        return first_fault(self._plainest(), step, seconds_for(self.exercise) if self.timed else 0)
+
+    def _plainest(self) -> Samples:
+        return {"": next(iter(self.samples.values()))}
+
+
+def _backward_missing(forward: Verdict | None) -> str:
+    if forward is None:
+        return "forward is right; backward is still to be written."
+    return f"backward is still to be written, and {forward.message}"
+
+
+def _told_checked(exercise: FunctionExercise) -> str:
+    bounds = f", and {exercise.bounds}" if exercise.bounds else ""
+    truth = "the declared surrogate" if exercise.surrogate else "the reference"
+    forward = " agrees with the reference;" if exercise.surrogate else ","
+    second = ", also a second time," if exercise.double_backward else ""
+    model = f" Modeled on {exercise.modeled_on}." if exercise.modeled_on else ""
+    return (
+        f"forward{forward} every gradient and its linearity in grad_output agree{second} with "
+        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}.{model}"
+    )

@@ -1,0 +1,54 @@
+"""Submissions as source: what people hand in, and what those hand in who mean harm."""
+
+IMPORTS = "import torch\nfrom torch.autograd import Function\n"
+
+FORWARD = "ctx.save_for_backward(x)\nreturn x * x"
+BACKWARD = "(x,) = ctx.saved_tensors\nreturn 2 * x * g"
+_SHAPE = """
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+{forward}
+
+    @staticmethod
+    def backward(ctx, g):
+{backward}
+"""
+
+
+def square(forward: str = FORWARD, backward: str = BACKWARD, before: str = "") -> str:
+    """Return the source of a Square with other lines in its methods, or lines before it."""
+    lines = {"forward": forward, "backward": backward}
+    shifted = {
+        name: "\n".join(" " * 8 + line for line in text.splitlines())
+        for name, text in lines.items()
+    }
+    return before + "\n" + _SHAPE.format(**shifted)
+
+
+def _saved(formula: str) -> str:
+    return f"(x,) = ctx.saved_tensors\nreturn {formula}"
+
+
+# The wrong answers of tests/answers/lesson_01.py to "square", by their mistake.
+WRONG_SQUARES = {
+    "keeps x in a global": square("KEPT['x'] = x\nreturn x * x", "return 2 * KEPT['x'] * g", "KEPT = {}"),  # noqa: E501
+    "lets autograd differentiate": square(
+        backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"
+        "    x = x.detach().requires_grad_()\n    return torch.autograd.grad(x**2, x, g)[0]"
+    ),
+    "forgets grad_output": square(backward=_saved("2 * x")),
+    "forgets the 2": square(backward=_saved("x * g")),
+    "turns the sign": square(backward=_saved("-2 * x * g")),
+    "sums g": square(backward=_saved("2 * x * g.sum()")),
+    "clips g": square(backward=_saved("2 * x * g.clamp(-1, 1)")),
+    "returns a pair": square(backward=_saved("(2 * x * g, g)")),
+    "misspells": square(backward=_saved("2 * x * gard_output")),
+    "saves a number": square("ctx.save_for_backward(x, 2)\nreturn x * x"),
+    "reads saved_tensors": square(
+        "ctx.save_for_backward(x)\n(x,) = ctx.saved_tensors\nreturn x * x"
+    ),
+    "doubles": square("ctx.save_for_backward(x)\nreturn 2 * x"),
+    "no staticmethod": square().replace("    @staticmethod\n", "").replace("(ctx", "(self, ctx"),
+    "keeps x on ctx": square("ctx.x = x\nreturn x * x", "return 2 * ctx.x * g"),
+}  # fmt: skip

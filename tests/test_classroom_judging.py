@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from answers import WRONG
+from submissions import IMPORTS, WRONG_SQUARES, square
+
+from autograd_course.classroom.judging import Answer, judged
+from autograd_course.classroom.judging.absent import Absent, UnansweredError
+from autograd_course.classroom.protocol import Frame, Malformed, read, write
+from autograd_course.classroom.sandbox import Trusted, choose
+from autograd_course.classroom.sandbox.backend import NoSandboxError
+from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.doctor.diagnosing import look
+from autograd_course.doctor.wire import pack, unpack
+from autograd_course.functions import Square
+from autograd_course.grader import CATALOGUE, grade
+from autograd_course.grader.exercise import FunctionExercise
+
+SQUARE = CATALOGUE["square"]
+assert isinstance(SQUARE, FunctionExercise)
+SEED = 90210
+EXERCISES = [e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)]
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    try:
+        backend = choose()
+    except NoSandboxError:
+        backend = Trusted()
+    with Sandbox(backend) as running:
+        yield running
+
+
+# The verdict is that of grade
+
+
+def test_a_right_answer_passes(box: Sandbox) -> None:
+    verdict = judged(SQUARE, Answer((IMPORTS, square()), "Square"), box, SEED)
+
+    assert verdict.status == "passed"
+    assert verdict.message == grade("square", Square).message
+
+
+@pytest.mark.parametrize("mistake", WRONG_SQUARES)
+def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) -> None:
+    wrong = next(w for w in WRONG if (w.exercise, w.mistake) == ("square", mistake))
+    here = grade("square", wrong.answer)
+
+    there = judged(SQUARE, Answer((IMPORTS, WRONG_SQUARES[mistake]), "Square"), box, SEED)
+
+    assert there.finding is not None, there
+    assert here.finding is not None
+    assert (there.status, there.finding.rule) == ("wrong", wrong.rule)
+    assert there.finding.hint == here.finding.hint
+
+
+def test_every_wrong_square_is_handed_in_here_too() -> None:
+    assert set(WRONG_SQUARES) == {w.mistake for w in WRONG if w.exercise == "square"}
+
+
+UNFINISHED = {
+    "backward is still to be written": square(backward="raise NotImplementedError"),
+    "forward is still to be written": square("raise NotImplementedError"),
+    "there is no answer yet": "Square = ...",
+}
+
+
+@pytest.mark.parametrize(("said", "source"), UNFINISHED.items(), ids=UNFINISHED)
+def test_an_unfinished_answer_is_not_attempted(box: Sandbox, said: str, source: str) -> None:
+    verdict = judged(SQUARE, Answer((IMPORTS, source), "Square"), box, SEED)
+
+    assert verdict.status == "not attempted"
+    assert said in verdict.message
+
+
+UNRUN = {
+    "the cell defines no Square": "class Sqare: pass",
+    "this is a plain function": "def Square(x): return x",
+    "the cell raised SyntaxError": "class Square(",
+    "the cell raised ZeroDivisionError: division by zero (line 2: `1 / 0`)": "x = 1\n1 / 0",
+}
+
+
+@pytest.mark.parametrize(("said", "source"), UNRUN.items(), ids=UNRUN)
+def test_what_is_no_answer_is_wrong_with_the_reason(box: Sandbox, said: str, source: str) -> None:
+    verdict = judged(SQUARE, Answer((IMPORTS, source), "Square"), box, SEED)
+
+    assert (verdict.status, verdict.finding) == ("wrong", None)
+    assert said in verdict.message
+
+
+CHEATS = {
+    "rebinds gradcheck and allclose": "torch.autograd.gradcheck = torch.allclose = torch.isclose = "
+    "torch.equal = lambda *a, **k: True",
+    "rebinds the rules": "import autograd_course.doctor.judge as j\nj.judge = lambda *a, **k: ()",
+    "rebinds diagnose": "import autograd_course.grader.judging.function as f\n"
+    "f.Present.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
+    "leaves gradients out": "import autograd_course.classroom.asking.desk as d\n"
+    "from dataclasses import replace\nplain = d.look\ndef some(*a, **k):\n"
+    "    return [replace(e, pulls={}) for e in plain(*a, **k)]\nd.look = some",
+    "finds kinks everywhere": "import autograd_course.doctor.probe as p\n"
+    "import autograd_course.doctor.truth.differences as d\nplain = d.jacobian\n"
+    "def lies(*a, **k):\n    from dataclasses import replace\n"
+    "    return tuple(replace(c, smooth=c.smooth & False) for c in plain(*a, **k))\n"
+    "p.jacobian = lies",
+    "answers for other inputs": "import autograd_course.classroom.asking.desk as d\n"
+    "plain = d.look\nd.look = lambda fn, inputs, **k: plain(fn, (inputs[0] * 0,), **k)",
+}
+
+
+@pytest.mark.parametrize("before", CHEATS.values(), ids=CHEATS)
+def test_patching_the_grader_in_there_makes_no_wrong_answer_right(
+    box: Sandbox, before: str
+) -> None:
+    source = square(backward="(x,) = ctx.saved_tensors\nreturn 3 * x * g", before=before)
+
+    verdict = judged(SQUARE, Answer((IMPORTS, source), "Square"), box, SEED)
+
+    assert verdict.status == "wrong", verdict
+    assert judged(SQUARE, Answer((IMPORTS, square()), "Square"), box, SEED).status == "passed"
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
+def test_what_is_asked_about_can_travel(exercise: FunctionExercise) -> None:
+    for inputs in exercise.samples(SEED).values():
+        again = unpack(pack(inputs))
+        for one, other in zip(inputs, again, strict=True):
+            assert type(one) is type(other)
+            same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+            assert same
+
+
+# What comes in place of an answer
+
+
+def forged(answer: Frame | Malformed) -> Absent:
+    class Child:
+        def ask(self, question: Frame) -> Frame | Malformed:
+            return answer
+
+    return Absent(SQUARE, Child(), SEED)  # type: ignore[arg-type]
+
+
+def lied(change: Callable[[Any], Any]) -> Frame:
+    return Frame({}, pack(change(tuple(look(Square, INPUTS, seed=SEED)))))
+
+
+INPUTS = (torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64),)
+LIES = {
+    "nothing": Frame({}),
+    "no tensors": Frame({}, b"\x80\x04."),
+    "no evidence": Frame({}, pack(("passed",))),
+    "no pieces": Frame({}, pack(())),
+    "a number for an output": lied(lambda e: (replace(e[0], parameters=(1,)),)),
+    "other inputs": lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
+    "pulls left out": lied(lambda e: (replace(e[0], pulls={"random": e[0].pulls["random"]}),)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_what_is_no_evidence_is_no_answer(lie: Frame) -> None:
+    with pytest.raises(UnansweredError, match=r"^the answer "):
+        forged(lie).diagnosed(INPUTS)
+
+
+def test_evidence_with_invented_gradients_is_disproved() -> None:
+    def invented(seen: Any) -> Any:
+        wrong = {
+            name: replace(pull, grads=tuple(3 * g for g in pull.grads))
+            for name, pull in seen[0].pulls.items()
+        }
+        return (replace(seen[0], pulls=wrong),)
+
+    findings = forged(lied(invented)).diagnosed(INPUTS)
+
+    assert findings[0].severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "never came"),
+        (struct.pack("!II", 1 << 31, 0), "is longer than 1 MiB"),
+        (struct.pack("!II", 2, 1 << 31) + b"{}", "is longer than 64 MiB"),
+        (struct.pack("!II", 2, 0) + b"{]", "is no JSON"),
+        (struct.pack("!II", 2, 0) + b"[]", "is no JSON object"),
+        (struct.pack("!II", 200000, 0) + b"[" * 200000, "is no JSON"),
+        (struct.pack("!II", 9, 0) + b"{}", "never came"),
+    ],
+)
+def test_what_is_no_frame_is_a_value_that_says_so(data: bytes, reason: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            theirs.settimeout(5)
+            theirs.sendall(data)
+        came = read(ours, 5)
+
+    assert isinstance(came, Malformed)
+    assert came.reason == reason
+
+
+def test_a_frame_that_does_not_end_is_late() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"\0\0")
+        came = read(ours, 0.05)
+        assert came == Malformed("did not come in time", late=True)
+        assert write(theirs, Frame({"a": 1}, b"xyz")) is None

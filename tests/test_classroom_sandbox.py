@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from submissions import IMPORTS, square
+
+from autograd_course.classroom import sandbox
+from autograd_course.classroom.judging import Answer, judged
+from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
+from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
+from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.doctor.running.time_limit import VARIABLE
+from autograd_course.grader import CATALOGUE
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.verdict import Verdict
+
+MIB = 1 << 20
+SQUARE = CATALOGUE["square"]
+assert isinstance(SQUARE, FunctionExercise)
+needs_bubblewrap = pytest.mark.skipif(
+    not bubblewrap.works() and not os.environ.get("CI"), reason="bubblewrap is not installed"
+)
+TIGHT = Limits(wall=8.0, cpu=4, memory=400 * MIB, processes=30, disk=4 * MIB, files=100)
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "1")
+        with Sandbox(Bubblewrap(), TIGHT) as running:
+            yield running
+
+
+def handed_in(box: Sandbox, source: str) -> Verdict:
+    return judged(SQUARE, Answer((IMPORTS, source), "Square"), box, seed=2024)
+
+
+def seen(box: Sandbox, expression: str) -> object:
+    """Return what an expression is in the sandbox, after the statements before its last line."""
+    *before, last = expression.strip().splitlines()
+    source = "\n".join(["import json", *before, f"raise LookupError(json.dumps({last}))"])
+    message = handed_in(box, source).message
+    assert "LookupError: " in message, message
+    begins = message.index("LookupError: ") + len("LookupError: ")
+    return json.JSONDecoder().raw_decode(message[begins:])[0]
+
+
+# What is in sight
+
+TRY = """
+def attempt(act):
+    try:
+        return str(act())
+    except (OSError, ImportError) as error:
+        return type(error).__name__
+"""
+
+
+@needs_bubblewrap
+def test_neither_environment_nor_files_nor_processes_are_in_sight(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gradebook.sqlite").write_text("secret")
+    root = Path(__file__).parents[1]
+    look = f"""import os, glob
+{{"environment": sorted(os.environ), "tmp": os.listdir("/tmp"), "proc": os.listdir("/proc"),
+ "there": [p for p in {[str(tmp_path), str(root / "solutions"), str(root / "tests")]!r}
+           + ["/etc/passwd", "/bin/sh", "/usr/bin/env", "/course/solutions"] if os.path.exists(p)],
+ "root": sorted(os.listdir("/root")) if os.path.exists("/root") else [],
+ "id": [os.getpid(), os.getppid()], "user": os.getuid()}}"""
+    lines = look.splitlines()
+
+    saw = seen(box, lines[0] + "\n" + " ".join(lines[1:]))
+
+    assert isinstance(saw, dict)
+    assert saw["tmp"] == saw["proc"] == saw["there"] == []
+    assert saw["id"] == [1, 0]
+    assert saw["user"] != 0
+    assert set(saw["root"]) <= set(Path(sys.base_prefix).resolve().parts), "but Python's own place"
+    assert set(saw["environment"]) <= {
+        VARIABLE, "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONDONTWRITEBYTECODE",
+        "PYTHONNOUSERSITE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
+    }  # fmt: skip
+
+
+REFUSED = {
+    "a socket to the world": "__import__('socket').create_connection(('1.1.1.1', 53), 2)",
+    "a name": "__import__('socket').getaddrinfo('example.org', 80)",
+    "writing to the root": "open('/mine', 'w')",
+    "writing to the package": "open('/course/autograd_course/__init__.py', 'a')",
+    "writing to /dev": "open('/dev/mine', 'w')",
+    "the template's socket": "__import__('socket').socket(1, 5).connect('/course/control')",
+    "more room than allowed": "open('/tmp/x', 'wb', 0).write(bytes(5 << 20)) > 4 << 20 or 1 / 0",
+    "another root": "os.chroot('/tmp')",
+    "another identity": "os.setuid(0)",
+}
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("act", REFUSED.values(), ids=REFUSED)
+def test_what_reaches_out_is_refused(box: Sandbox, act: str) -> None:
+    said = handed_in(box, f"import os\n{act}").message
+
+    assert re.search(r"OSError|[Ee]rror: \[Errno|ZeroDivisionError", said), said
+
+
+@needs_bubblewrap
+def test_system_calls_on_others_are_refused(box: Sandbox) -> None:
+    calls = """import ctypes
+libc = ctypes.CDLL(None)
+[libc.umount(b"/proc"), libc.mount(b"proc", b"/proc", b"proc", 0, 0), libc.kill(-1, 9),
+ libc.ptrace(16, 2, 0, 0)]"""
+    lines = calls.splitlines()
+
+    assert seen(box, "\n".join(lines[:2]) + "\n" + " ".join(lines[2:])) == [-1, -1, -1, -1]
+
+
+@needs_bubblewrap
+def test_the_standard_library_is_at_hand(box: Sandbox) -> None:
+    assert seen(box, "import fractions, statistics, numpy\nstr(fractions.Fraction(1, 2))") == "1/2"
+
+
+# One submission and the next
+
+LEAVES = """
+import os, builtins, threading, time, torch
+open("/tmp/left", "w").write("here")
+open("/dev/shm/left", "w").write("here")
+os.environ["LEFT"] = builtins.LEFT = "here"
+torch.allclose = lambda *a, **k: True
+threading.Thread(target=lambda: time.sleep(60)).start()
+if os.fork() == 0:
+    time.sleep(60)
+"""
+
+LOOKS = """
+import os, builtins, torch
+found = [hasattr(builtins, "LEFT"), "LEFT" in os.environ, "lambda" in str(torch.allclose)]
+here = os.listdir("/tmp") + os.listdir("/dev/shm")
+[found, here]
+"""
+
+
+@needs_bubblewrap
+def test_a_submission_finds_nothing_of_the_one_before(box: Sandbox) -> None:
+    handed_in(box, LEAVES)
+
+    assert seen(box, LOOKS) == [[False, False, False], []]
+
+
+@needs_bubblewrap
+def test_the_template_never_holds_a_submission(box: Sandbox) -> None:
+    mark = "".join(map(chr, (110, 111, 98, 111, 100, 121, 115))) + "-formula"
+    assert handed_in(box, f"# {mark}\n" + square()).status == "passed"
+    assert box._running is not None
+
+    held = [memory_of(process) for process in below(box._running.process.pid)]
+
+    assert any(b"autograd_course.classroom.zygote" in memory for memory in held)
+    assert not any(mark.encode() in memory for memory in held)
+
+
+def below(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *(deeper for child in children for deeper in below(int(child)))]
+
+
+def memory_of(process: int) -> bytes:
+    """Return all that a process can write to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may read the memory of what runs in a sandbox")
+    regions = []
+    lines = Path(f"/proc/{process}/maps").read_text().splitlines()
+    with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
+        for line in (line for line in lines if line.split()[1].startswith("rw")):
+            begin, end = (int(number, 16) for number in line.split()[0].split("-"))
+            memory.seek(begin)
+            regions.append(memory.read(end - begin) or b"")
+    return b"".join(regions)
+
+
+# What would bring others down
+
+HOSTILE = {
+    "os._exit at import": ("import os\nos._exit(0)", "ended the process"),
+    "sys.exit at import": ("import sys\nsys.exit(3)", "the cell raised SystemExit"),
+    "killing the parent": ("import os\nos.kill(os.getppid() or -1, 9)", "the cell raised"),
+    "a loop at import": ("while True: pass", "ran too long"),
+    "a loop that swallows": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "too long",
+    ),
+    "sleeping at import": ("import signal, time\nsignal.alarm(0)\n"
+        "signal.signal(14, signal.SIG_IGN)\ntime.sleep(100)", "did not answer within 8 s"),
+    "a loop in forward": (square("while True: pass"), "stopped after 1 s in your code"),
+    "a loop in backward": (square(backward="while True: pass"), "stopped after 1 s in your code"),
+    "a memory bomb": ("x = bytearray(1 << 40)", "MemoryError"),
+    "a growing list": ("x = []\nwhile True: x.append(bytearray(1 << 20))", "Memory"),
+    "memory in many processes": (
+        "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
+        "        x = bytearray(b'1') * (100 << 20)\n        time.sleep(60)\ntime.sleep(60)",
+        "400 MiB of memory",
+    ),
+    "a fork bomb": ("import os\nwhile True: os.fork()", "BlockingIOError"),
+    "a flood of threads": (
+        "import threading, time\nfor _ in range(1000):\n"
+        "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "RuntimeError: can't start new thread",
+    ),
+    "a flood of output": (square(before="for _ in range(100): print('x' * (1 << 20))"), ""),
+    "a flood on the file descriptor": (
+        square(before="import os\nfor _ in range(100): os.write(1, b'x' * (1 << 20))"), ""
+    ),
+    "a million files": (
+        "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device"
+    ),
+    "a segfault": ("import ctypes\nctypes.string_at(0)", "crashed Python (SIGSEGV)"),
+    "abort": ("import os\nos.abort()", "crashed Python"),
+    "forged bytes": (
+        "import os\nfor fd in range(3, 60):\n    try: os.write(fd, b'{\"passed\": true}' * 9)\n"
+        "    except OSError: pass", "the answer"
+    ),
+    "closing everything": ("import os\nos.closerange(0, 99)\nimport time\ntime.sleep(99)", "never"),
+    "exit in forward": (square("import os; os._exit(0)"), "ended the process"),
+}  # fmt: skip
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("source", "reason"), HOSTILE.values(), ids=HOSTILE)
+def test_what_means_harm_is_contained_and_explained(
+    box: Sandbox, source: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = handed_in(box, source)
+
+    assert verdict.status == ("wrong" if reason else "passed"), verdict
+    assert reason in verdict.message
+    began = time.monotonic()
+    assert handed_in(box, square()).status == "passed", "the neighbour pays for it"
+    assert time.monotonic() - began < 20
+
+
+# The sandbox itself
+
+
+def test_without_any_sandbox_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox.bubblewrap, "works", lambda: False)
+    monkeypatch.setattr(sandbox.container, "engine", lambda: None)
+
+    with pytest.raises(NoSandboxError, match=r"apt install bubblewrap.*--trust"):
+        sandbox.choose()
+    assert sandbox.choose(trust=True) == Trusted()
+    monkeypatch.setattr(sandbox.container, "engine", lambda: "podman")
+    assert sandbox.choose() == Container("podman")
+
+
+def test_a_container_promises_the_same_by_flags() -> None:
+    command = Container("docker").start(Path("/run/meeting")).command
+
+    assert command[:3] == ("docker", "run", "--rm")
+    assert {
+        "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+        "--user=65534:65534", "--ipc=private", "--pids-limit=64",
+    } <= set(command)  # fmt: skip
+    assert "/run/meeting:/course/control" in command
+    mounted = [command[i + 1] for i, part in enumerate(command) if part == "--volume"]
+    assert all(volume.endswith(":ro") for volume in mounted if "meeting" not in volume)
+    assert not Container("docker").separates
+
+
+def test_ones_own_code_runs_without_a_sandbox() -> None:
+    with Sandbox(Trusted()) as box:
+        assert handed_in(box, square()).status == "passed"
+        assert "ended the process" in handed_in(box, "import os\nos._exit(3)").message
+
+
+def test_a_template_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograd_course.classroom.sandbox.trusted.ZYGOTE", "no_such_module")
+
+    with pytest.raises(SandboxError, match=r"did not start: .*no_such_module"):
+        Sandbox(Trusted()).start()
+    assert judged(SQUARE, Answer((), "Square"), Sandbox(Trusted()), 1).status == "grader failed"
