@@ -1,0 +1,1 @@
+"""The classroom: many untrusted submissions, graded apart from each other."""
