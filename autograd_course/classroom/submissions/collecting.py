@@ -15,6 +15,7 @@ from autograd_course.classroom.submissions.files import Found, found, is_skipped
 from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
 from autograd_course.classroom.submissions.students import student_of
 from autograd_course.classroom.submissions.submission import Rejected, Submission
+from autograd_course.grader.exercises import LESSONS
 
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # of a whole checkout handed in
 
@@ -62,16 +63,10 @@ def _tops(root: Path) -> Iterator[Path]:
         is_folder = path.is_dir() and not path.is_symlink()
         if is_skipped(path.name):
             continue
-        if is_folder and (path.name == "submitted" or path.name.lower() in _lesson_folders()):
+        if is_folder and (path.name == "submitted" or path.name.lower() in LESSONS):
             yield from _tops(path)
         elif is_folder or path.is_symlink() or path.suffix.lower() in (".ipynb", ".py", ".zip"):
             yield path
-
-
-def _lesson_folders() -> set[str]:
-    from autograd_course.grader.exercises import LESSONS
-
-    return {stem.lower() for stem in LESSONS}
 
 
 def _label(path: Path, root: Path) -> str:
@@ -101,12 +96,14 @@ def _read(student: str, file: Found) -> _Read | Rejected:
         return Rejected(student, file.source, file.problem)
     try:
         notebook = read(file.data)
+        lesson = lesson_of(notebook, file.source)
+        if not lesson:
+            return Rejected(student, file.source, "it answers no exercise of the course")
+        return _ranked(student, file, notebook, lesson)
     except UnreadableError as why:
         return Rejected(student, file.source, str(why))
-    lesson = lesson_of(notebook, file.source)
-    if not lesson:
-        return Rejected(student, file.source, "it answers no exercise of the course")
-    return _ranked(student, file, notebook, lesson)
+    except Exception as error:  # a fault of ours: it must not stop the batch, nor go unseen
+        return Rejected(student, file.source, f"the grader failed to read it: {error!r:.200}")
 
 
 def _ranked(student: str, file: Found, notebook: Notebook, lesson: str) -> _Read:
