@@ -6,6 +6,7 @@ import ast
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from autograd_course.classroom.extraction.cleaning import python_of
 from autograd_course.classroom.extraction.statements import (
@@ -48,6 +49,7 @@ class Program:
     problems: tuple[str, ...]
 
 
+@lru_cache(maxsize=4)  # asked for the lesson, for what was begun, and for the answers
 def program(notebook: Notebook) -> Program:
     """Read a notebook's code cells."""
     blocks: list[Block] = []

@@ -10,8 +10,8 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook.records import Problem, Run, Score
 
 _PENDING = """
-    SELECT a.student, a.exercise, a.problems, c.name, c.preamble, c.source
-    FROM answers a JOIN code c ON c.hash = a.hash JOIN exercises e ON e.exercise = a.exercise
+    SELECT a.student, a.exercise, a.hash, a.problems
+    FROM answers a JOIN exercises e ON e.exercise = a.exercise
     WHERE NOT EXISTS (
         SELECT 1 FROM results r
         WHERE r.student = a.student AND r.exercise = a.exercise AND r.hash = a.hash
@@ -46,10 +46,9 @@ _STUDENTS = "SELECT student FROM submissions UNION SELECT student FROM rejected 
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
     """Yield the answers without a verdict, from one moment's view of the book."""
     for row in connection.execute(_PENDING, (run.grader,)).fetchall():
-        yield Answer(
-            row["exercise"], row["student"], row["name"], row["source"], row["preamble"],
-            tuple(json.loads(row["problems"])),
-        )  # fmt: skip
+        name, before, source = code(connection, row["hash"])  # one by one: a class's is much
+        said = tuple(json.loads(row["problems"]))
+        yield Answer(row["exercise"], row["student"], name, source, before, said)
 
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
