@@ -11,7 +11,8 @@ import torch
 from answers import WRONG
 from submissions import IMPORTS, WRONG_SQUARES, square
 
-from autograd_course.classroom.judging import Answer, judged
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.judging import judged
 from autograd_course.classroom.judging.absent import Absent, UnansweredError
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.classroom.sandbox import Trusted, choose
@@ -29,6 +30,11 @@ SEED = 90210
 EXERCISES = [e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)]
 
 
+def answer(source: str) -> Answer:
+    """Return what a student would have handed in for the exercise."""
+    return Answer("square", "ada", "Square", source, IMPORTS)
+
+
 @pytest.fixture(scope="module")
 def box() -> Iterator[Sandbox]:
     try:
@@ -43,7 +49,7 @@ def box() -> Iterator[Sandbox]:
 
 
 def test_a_right_answer_passes(box: Sandbox) -> None:
-    verdict = judged(SQUARE, Answer((IMPORTS, square()), "Square"), box, SEED)
+    verdict = judged(SQUARE, answer(square()), box, SEED)
 
     assert verdict.status == "passed"
     assert verdict.message == grade("square", Square).message
@@ -54,7 +60,7 @@ def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) ->
     wrong = next(w for w in WRONG if (w.exercise, w.mistake) == ("square", mistake))
     here = grade("square", wrong.answer)
 
-    there = judged(SQUARE, Answer((IMPORTS, WRONG_SQUARES[mistake]), "Square"), box, SEED)
+    there = judged(SQUARE, answer(WRONG_SQUARES[mistake]), box, SEED)
 
     assert there.finding is not None, there
     assert here.finding is not None
@@ -75,7 +81,7 @@ UNFINISHED = {
 
 @pytest.mark.parametrize(("said", "source"), UNFINISHED.items(), ids=UNFINISHED)
 def test_an_unfinished_answer_is_not_attempted(box: Sandbox, said: str, source: str) -> None:
-    verdict = judged(SQUARE, Answer((IMPORTS, source), "Square"), box, SEED)
+    verdict = judged(SQUARE, answer(source), box, SEED)
 
     assert verdict.status == "not attempted"
     assert said in verdict.message
@@ -91,7 +97,7 @@ UNRUN = {
 
 @pytest.mark.parametrize(("said", "source"), UNRUN.items(), ids=UNRUN)
 def test_what_is_no_answer_is_wrong_with_the_reason(box: Sandbox, said: str, source: str) -> None:
-    verdict = judged(SQUARE, Answer((IMPORTS, source), "Square"), box, SEED)
+    verdict = judged(SQUARE, answer(source), box, SEED)
 
     assert (verdict.status, verdict.finding) == ("wrong", None)
     assert said in verdict.message
@@ -122,10 +128,10 @@ def test_patching_the_grader_in_there_makes_no_wrong_answer_right(
 ) -> None:
     source = square(backward="(x,) = ctx.saved_tensors\nreturn 3 * x * g", before=before)
 
-    verdict = judged(SQUARE, Answer((IMPORTS, source), "Square"), box, SEED)
+    verdict = judged(SQUARE, answer(source), box, SEED)
 
     assert verdict.status == "wrong", verdict
-    assert judged(SQUARE, Answer((IMPORTS, square()), "Square"), box, SEED).status == "passed"
+    assert judged(SQUARE, answer(square()), box, SEED).status == "passed"
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)

@@ -1,1 +1,1 @@
-"""Grade many submissions that nobody vouches for: run them apart, judge them outside."""
+"""The classroom: many submissions that nobody vouches for, run apart and judged outside."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging.absent import (
     Absent,
     BrokenError,
@@ -19,14 +18,6 @@ from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.judging.order import Order
 from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The source of the cells to run, in order, and the name of the class that they define."""
-
-    cells: tuple[str, ...]
-    name: str
 
 
 def judged(exercise: FunctionExercise, answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
@@ -52,7 +43,7 @@ def judged(exercise: FunctionExercise, answer: Answer, sandbox: Sandbox, seed: i
 
 def _examined(exercise: FunctionExercise, answer: Answer, child: Child, seed: int) -> Verdict:
     absent = Absent(exercise, child, seed)
-    begin = {"exercise": exercise.id, "cells": list(answer.cells), "name": answer.name}
+    begin = {"exercise": exercise.id, "cells": answer.cells, "name": answer.name}
     said = absent.ask(begin).said
     if (problem := said.get("problem")) is not None:
         text = str(problem)[:2000]

@@ -1,0 +1,80 @@
+"""From a notebook to the answers of a lesson's exercises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from autograd_course.classroom.extraction.answer import Answer
+from autograd_course.classroom.extraction.attempts import is_attempted
+from autograd_course.classroom.extraction.cleaning import is_talk, without_talk
+from autograd_course.classroom.extraction.finding import Place, place
+from autograd_course.classroom.extraction.program import Block, Program, program
+from autograd_course.classroom.extraction.slicing import preamble
+from autograd_course.classroom.extraction.statements import Statement
+from autograd_course.classroom.names import ASKED
+from autograd_course.classroom.notebooks import Notebook
+from autograd_course.grader.exercise import Exercise
+
+
+def extract(notebook: Notebook, student: str, exercises: Iterable[Exercise]) -> tuple[Answer, ...]:
+    """Return a student's answer to each exercise, an empty one where there is none.
+
+    Nothing is run. Grader cells, Markdown, outputs and magics are left behind; of the other code
+    cells, an answer takes along what it needs (:mod:`.slicing`).
+    """
+    read = program(notebook)
+    return tuple(_answer(read, student, exercise.id) for exercise in exercises)
+
+
+def attempted(notebook: Notebook, exercises: Iterable[Exercise]) -> int:
+    """Return how many of the exercises the notebook has begun."""
+    read = program(notebook)
+    found = [place(read, exercise.id) for exercise in exercises]
+    return sum(
+        is_attempted(read.blocks[where.index].statements, where.name) for where in found if where
+    )
+
+
+def _answer(read: Program, student: str, exercise: str) -> Answer:
+    where = place(read, exercise)
+    if where is None:
+        problems = _absent(read, exercise)
+        return Answer(exercise, student, ASKED[exercise], "", problems=problems)
+    block = read.blocks[where.index]
+    own, rest = _parted(block, where, exercise)
+    above = [*_statements(read.blocks[: where.index]), *rest]
+    before = preamble(own, above, _statements(read.blocks[where.index + 1 :]))
+    source = _source(block, own, rest)
+    problems = (*where.problems, *before.problems)
+    return Answer(exercise, student, where.name, source, before.source, problems)
+
+
+def _absent(read: Program, exercise: str) -> tuple[str, ...]:
+    if exercise in read.prose:
+        return (f"the cell {exercise!r} is not a code cell: change its type and hand it in again",)
+    return (f"there is no cell with the id {exercise!r}, and none defines {ASKED[exercise]}",)
+
+
+def _parted(
+    block: Block, where: Place, exercise: str
+) -> tuple[Sequence[Statement], Sequence[Statement]]:
+    """Return the answer's own statements, and the others of a cell that answers several.
+
+    A cell is taken whole otherwise: what stands beside a class may be part of the answer.
+    """
+    others = {name for other, name in ASKED.items() if other != exercise} - {where.name}
+    if not block.binds & others or block.exercise == exercise:
+        return block.statements, ()
+    own = [s for s in block.statements if where.name in s.binds | s.changes]
+    return own, [s for s in block.statements if s not in own]
+
+
+def _source(block: Block, own: Sequence[Statement], rest: Sequence[Statement]) -> str:
+    if rest:
+        return "\n".join(s.source for s in own if not is_talk(s))
+    return without_talk(block.source, block.statements)
+
+
+def _statements(blocks: Iterable[Block]) -> list[Statement]:
+    return list(chain.from_iterable(block.statements for block in blocks))

@@ -1,0 +1,85 @@
+"""Which cell of a notebook answers an exercise.
+
+1. The cell of its ``grade_id`` that defines what is asked for, and more than the stub does. Of
+   several, the last: in the student's own kernel it overwrote the others.
+2. Any cell that defines a name of this kind: metadata get lost, cells get retagged.
+3. The cell of its ``grade_id`` as it stands, though it is a stub or defines something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autograd_course.classroom.extraction.attempts import is_attempted
+from autograd_course.classroom.extraction.program import Program
+from autograd_course.classroom.names import ASKED, is_shared
+
+
+@dataclass(frozen=True)
+class Place:
+    """The index of the block that answers, the name to take there, and what is odd about it."""
+
+    index: int
+    name: str
+    problems: tuple[str, ...] = ()
+
+
+def place(program: Program, exercise: str) -> Place | None:
+    """Return where an exercise is answered, ``None`` where it is not."""
+    name = _name(program, exercise)
+    tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
+    if begun := [i for i in tagged if _begun(program, i, name)]:
+        return Place(begun[-1], name, (*_renamed(exercise, name), *_several(tagged, begun)))
+    if broken := [i for i in tagged if program.blocks[i].error]:
+        return Place(broken[-1], name, (f"the cell is no Python: {_error(program, broken[-1])}",))
+    if (elsewhere := _elsewhere(program, exercise, name)) is not None:
+        problem = f"the cell with the id {exercise!r} is missing or empty; {name} was found"
+        return Place(elsewhere, name, (*_renamed(exercise, name), f"{problem} in another cell"))
+    filled = [i for i in tagged if program.blocks[i].source.strip()]
+    return Place(filled[-1], name, _no_name(program, filled[-1], name)) if filled else None
+
+
+def _name(program: Program, exercise: str) -> str:
+    """Return the name asked for; another one if only that exists and is handed to ``grade``."""
+    asked = ASKED[exercise]
+    bound = frozenset().union(*(block.binds for block in program.blocks))
+    _, handed = program.graded.get(exercise, (0, asked))
+    return handed if asked not in bound and handed in bound else asked
+
+
+def _begun(program: Program, index: int, name: str) -> bool:
+    return is_attempted(program.blocks[index].statements, name)
+
+
+def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
+    """Return the last cell that answers by name, rather one that is not another exercise's.
+
+    Where several exercises ask for one name, only what stands above ``grade(…)`` can be told.
+    """
+    end = len(program.blocks)
+    untagged = [i for i in range(end) if not program.blocks[i].exercise]
+    if is_shared(exercise):
+        end = program.graded.get(exercise, (0, ""))[0]
+        return next((i for i in [end - 1] if i in untagged and _begun(program, i, name)), None)
+    begun = [i for i in range(end) if _begun(program, i, name)]
+    return max((i for i in begun if i in untagged), default=max(begun, default=None))
+
+
+def _error(program: Program, index: int) -> str:
+    return program.blocks[index].error
+
+
+def _renamed(exercise: str, name: str) -> tuple[str, ...]:
+    asked = ASKED[exercise]
+    return () if name == asked else (f"{asked} is asked for; {name}, handed to grade, is taken",)
+
+
+def _several(tagged: list[int], begun: list[int]) -> tuple[str, ...]:
+    if len(tagged) < 2:
+        return ()
+    which = "the last" if begun[-1] == tagged[-1] else "the last that is not empty"
+    return (f"{len(tagged)} cells have the same id; {which} is graded",)
+
+
+def _no_name(program: Program, index: int, name: str) -> tuple[str, ...]:
+    return () if name in program.blocks[index].binds else (f"the cell does not define {name}",)

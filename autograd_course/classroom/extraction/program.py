@@ -1,0 +1,110 @@
+"""A notebook's code cells as Python that was read and not run, and which exercise each answers."""
+
+from __future__ import annotations
+
+import ast
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autograd_course.classroom.extraction.cleaning import python_of
+from autograd_course.classroom.extraction.statements import (
+    NotPythonError,
+    Statement,
+    statements,
+)
+from autograd_course.classroom.notebooks import Notebook
+from autograd_course.grader.exercises import CATALOGUE, UnknownExerciseError, find
+
+GRADER_SUFFIX = "-grade"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code cell: the exercise that its ``grade_id`` names, its Python, what does not parse."""
+
+    exercise: str
+    source: str
+    statements: tuple[Statement, ...] = ()
+    error: str = ""
+
+    @property
+    def binds(self) -> frozenset[str]:
+        """The names that the cell assigns."""
+        return frozenset().union(*(s.binds for s in self.statements))
+
+
+@dataclass(frozen=True)
+class Program:
+    """The code cells in order, grader cells left out; the names that were handed to ``grade``.
+
+    ``graded`` maps an exercise to (how many blocks stand above, the name); ``problems`` are about
+    ids that are none.
+    """
+
+    blocks: tuple[Block, ...]
+    graded: dict[str, tuple[int, str]]
+    prose: frozenset[str]
+    problems: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)  # asked for the lesson, for what was begun, and for the answers
+def program(notebook: Notebook) -> Program:
+    """Read a notebook's code cells."""
+    blocks: list[Block] = []
+    graded: dict[str, tuple[int, str]] = {}
+    prose: set[str] = set()
+    problems: list[str] = []
+    for cell in notebook.cells:
+        exercise, is_grader, problem = _meant(cell.grade_id)
+        problems += problem
+        if not cell.is_code:
+            prose |= {exercise} - {""}
+            continue
+        block = _block("" if is_grader else exercise, cell.source)
+        for exercise_id, name in _graded(block):
+            graded[exercise_id] = (len(blocks), name)
+        if not is_grader:
+            blocks.append(block)
+    return Program(tuple(blocks), graded, frozenset(prose), tuple(problems))
+
+
+def _block(exercise: str, source: str) -> Block:
+    python = python_of(source)
+    try:
+        return Block(exercise, python, statements(python))
+    except NotPythonError as error:
+        return Block(exercise, python, error=str(error))
+
+
+def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
+    """Return the exercise, whether its grader is meant, and a problem where the id is none."""
+    answer_id = grade_id.removesuffix(GRADER_SUFFIX)
+    if not answer_id:
+        return "", False, []
+    try:
+        exercise = find(answer_id).id
+    except UnknownExerciseError:
+        return "", False, [f"there is no exercise {grade_id[:60]!r}{_odd(grade_id)}"]
+    said = [] if exercise == answer_id else [f"{grade_id!r} is taken for {exercise!r}"]
+    return exercise, grade_id != answer_id, said
+
+
+def _odd(text: str) -> str:
+    """Return which letter is not what it looks like."""
+    odd = next((letter for letter in text if not letter.isascii()), "")
+    return f": it has a {unicodedata.name(odd, 'character of no name').lower()}" if odd else ""
+
+
+def _graded(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield what ``grade("id", Name)`` calls in a cell say."""
+    for statement in block.statements:
+        match statement.node:
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Name(id="grade"),
+                    args=[ast.Constant(value=str(exercise)), ast.Name(id=name)],
+                )
+            ) if exercise in CATALOGUE:
+                yield exercise, name

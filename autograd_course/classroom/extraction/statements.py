@@ -1,0 +1,124 @@
+"""A cell's top-level statements: what each binds, needs and changes, read without running it."""
+
+from __future__ import annotations
+
+import ast
+import symtable
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LONGEST = 100_000  # characters of a cell: an answer has a few thousand
+
+# Calls that show a Function at work rather than set something up.
+_SHOWS = {"apply", "backward", "show"}
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class NotPythonError(ValueError):
+    """A cell that does not parse; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a cell, with its syntax tree.
+
+    ``binds`` are the names it assigns, ``needs`` those that it reads now or when what it defines is
+    called, ``changes`` those whose object it alters: ``table[0] = 1``, ``table.append(1)``.
+    """
+
+    source: str
+    node: ast.stmt
+    binds: frozenset[str]
+    needs: frozenset[str]
+    changes: frozenset[str]
+
+    @property
+    def is_import(self) -> bool:
+        """Whether this imports something."""
+        return isinstance(self.node, ast.Import | ast.ImportFrom)
+
+    @property
+    def binds_anything(self) -> bool:
+        """Whether this is ``from module import *``."""
+        return isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == "*"
+
+    @property
+    def is_future(self) -> bool:
+        """Whether this is ``from __future__ import …``."""
+        return isinstance(self.node, ast.ImportFrom) and self.node.module == "__future__"
+
+
+def statements(source: str) -> tuple[Statement, ...]:
+    """Return the top-level statements of a cell; NotPythonError where it does not parse."""
+    if len(source) > LONGEST:
+        raise NotPythonError(f"it is longer than {LONGEST:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "\d" in a string is the student's business
+            tree = ast.parse(source)
+            lines = source.encode().splitlines(keepends=True)
+            return tuple(_statement(node, lines) for node in tree.body)
+    except SyntaxError as error:
+        raise NotPythonError(f"line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        # Null bytes, numbers of ten thousand digits, a thousand brackets.
+        raise NotPythonError(f"Python cannot read it: {str(error) or 'too deep'}") from None
+
+
+def _statement(node: ast.stmt, lines: list[bytes]) -> Statement:
+    source = _segment(node, lines)
+    table = symtable.symtable(source, "cell", "exec")
+    return Statement(
+        source,
+        node,
+        frozenset(s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()),
+        frozenset(_needed(table)),
+        frozenset(_changed(node)),
+    )
+
+
+def first_line(node: ast.stmt) -> int:
+    """Return the line that a statement begins on, its decorators included."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
+
+
+def _segment(node: ast.stmt, lines: list[bytes]) -> str:
+    begin, end = first_line(node), node.end_lineno or node.lineno
+    taken = lines[begin - 1 : end]
+    taken[-1] = taken[-1][: node.end_col_offset]
+    taken[0] = taken[0][node.col_offset if begin == node.lineno else 0 :]
+    return b"".join(taken).decode()
+
+
+def _needed(top: symtable.SymbolTable) -> Iterator[str]:
+    yield from (s.get_name() for s in top.get_symbols() if s.is_referenced())
+    inner = list(top.get_children())
+    while inner:
+        table = inner.pop()
+        inner += table.get_children()
+        yield from (s.get_name() for s in table.get_symbols() if s.is_global())
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """Yield the names whose objects the statement alters, now and not in a later call."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, _SCOPES):
+            continue
+        waiting += ast.iter_child_nodes(part)
+        if isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            yield from _root(part)
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            called = part.value.func
+            if isinstance(called, ast.Attribute) and called.attr not in _SHOWS:
+                yield from _root(called)
+
+
+def _root(node: ast.expr) -> Iterator[str]:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id

@@ -1,0 +1,7 @@
+"""The gradebook: what was handed in, and every verdict on it, in one SQLite file."""
+
+from autograd_course.classroom.gradebook.book import Gradebook
+from autograd_course.classroom.gradebook.opening import GradebookError
+from autograd_course.classroom.gradebook.records import Problem, Run, Score
+
+__all__ = ["Gradebook", "GradebookError", "Problem", "Run", "Score"]

@@ -1,0 +1,143 @@
+"""The gradebook's operations. Each is one transaction: after a kill −9 it happened or it did not.
+
+SQLite's log (WAL) lets many read while one writes; writers wait for each other. The file belongs on
+a disk of the grading machine: WAL does not work across a network file system.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.gradebook import reading
+from autograd_course.classroom.gradebook.opening import opened
+from autograd_course.classroom.gradebook.records import Problem, Run, Score, as_json
+from autograd_course.classroom.notebooks.cells import clean
+from autograd_course.classroom.submissions import Rejected, Submission
+from autograd_course.grader.exercise import Exercise
+
+
+class Gradebook:
+    """A gradebook that is open; use it in a ``with`` block, each process and thread its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = opened(path)
+
+    def begin(self, exercises: Iterable[Exercise], grader: str, *, resume: bool = False) -> Run:
+        """Return a new run with a new secret seed; resumed, the last one that did not finish.
+
+        ``grader`` names the version of rules and catalogue: verdicts of another one are made anew.
+        """
+        with self._transaction() as write:
+            rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
+            write.executemany("INSERT OR REPLACE INTO exercises VALUES (?, ?, ?, ?, ?)", rows)
+            query = "SELECT * FROM runs WHERE finished IS NULL AND grader = ? ORDER BY run DESC"
+            if resume and (row := write.execute(query, (grader,)).fetchone()):
+                return Run(row["run"], row["seed"], row["grader"])
+            seed = secrets.token_hex(16)
+            insert = "INSERT INTO runs (seed, grader, started) VALUES (?, ?, ?)"
+            number = write.execute(insert, (seed, grader, _now())).lastrowid
+            return Run(int(number or 0), seed, grader)
+
+    def finish(self, run: Run) -> None:
+        """Say that a run is complete, so that nothing resumes it."""
+        with self._transaction() as write:
+            write.execute("UPDATE runs SET finished = ? WHERE run = ?", (_now(), run.id))
+
+    def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
+        """Make a submission and its answers the student's current ones; earlier results stay."""
+        s = submission
+        about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems))
+        with self._transaction() as write:
+            write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?)", about)
+            for a in answers:
+                code = (a.hash, a.name, clean(a.preamble), clean(a.source))
+                write.execute("INSERT OR IGNORE INTO code VALUES (?, ?, ?, ?)", code)
+                row = (a.student, a.exercise, a.hash, as_json(a.problems))
+                write.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
+
+    def reject(self, rejected: Rejected) -> None:
+        """Keep that a file was not graded, and why."""
+        row = (rejected.student, rejected.source, clean(rejected.problem))
+        with self._transaction() as write:
+            write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
+
+    def forget_rejected(self) -> None:
+        """Drop what earlier collections rejected, before the files are looked at again."""
+        with self._transaction() as write:
+            write.execute("DELETE FROM rejected")
+
+    def pending(self, run: Run) -> Iterator[Answer]:
+        """Yield the current answers that this run's grader has no verdict on, or failed on."""
+        return reading.pending(self._connection, run)
+
+    def record(self, run: Run, score: Score) -> bool:
+        """Keep a verdict; return False, and change nothing, where there was one already.
+
+        Only "the grader failed" is no verdict, and gives way to the next one.
+        """
+        s = score
+        row = (
+            s.student, s.exercise, s.hash, run.grader, run.id, s.seed or run.seed, s.status,
+            s.points, s.rule, clean(s.message), as_json(s.evidence), s.seconds, _now(),
+        )  # fmt: skip
+        with self._transaction() as write:
+            write.execute(
+                "DELETE FROM results WHERE student = ? AND exercise = ? AND hash = ?"
+                " AND grader = ? AND status = 'grader failed'",
+                row[:4],
+            )
+            marks = ", ".join("?" * len(row))
+            done = write.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
+            return done.rowcount == 1
+
+    def scores(self, student: str = "") -> list[Score]:
+        """Return the verdicts on what is handed in now, by student and in the course's order."""
+        return reading.scores(self._connection, student)
+
+    def students(self) -> list[str]:
+        """Return everybody who handed in anything, readable or not."""
+        return reading.students(self._connection)
+
+    def problems(self, student: str = "") -> list[Problem]:
+        """Return what was not graded, or graded with a remark on the file."""
+        return reading.problems(self._connection, student)
+
+    def code(self, digest: str) -> tuple[str, str, str]:
+        """Return name, preamble and source of the code of a hash; KeyError where it is unknown."""
+        return reading.code(self._connection, digest)
+
+    def close(self) -> None:
+        """Close the file; what was recorded is kept."""
+        self._connection.close()
+
+    def __enter__(self) -> Gradebook:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

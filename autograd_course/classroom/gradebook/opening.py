@@ -1,0 +1,84 @@
+"""Opening a gradebook: a new one is made in one transaction, anything else is never overwritten."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from autograd_course.classroom.gradebook.schema import APPLICATION, TABLES, VERSION
+
+_WAIT = 60.0  # seconds for other writers; each writes for milliseconds
+
+
+class GradebookError(Exception):
+    """A gradebook that cannot be used; the message is one sentence with the repair."""
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """Return a connection to the gradebook at ``path``, made now if there is none.
+
+    Raises GradebookError where the file is broken, of another version, or no gradebook.
+    """
+    try:
+        _refuse_others(path)
+        connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+    except (sqlite3.Error, OSError) as error:
+        raise GradebookError(_sentence(path, error)) from None
+    try:
+        _prepare(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise GradebookError(_sentence(path, error)) from None
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")  # a result is there after a power cut, too
+    connection.execute("BEGIN IMMEDIATE")
+    if _value(connection, "application_id") == 0:  # nobody else made it meanwhile
+        for table in TABLES:
+            connection.execute(table)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+
+
+def _refuse_others(path: Path) -> None:
+    """Raise GradebookError for a file that is not a sound gradebook of this version."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    uri = (
+        f"{path.absolute().as_uri()}?mode=rw"  # read-only could not take over a killed writer's log
+    )
+    with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)) as connection:
+        application = _value(connection, "application_id")
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if application == 0 and tables == 0:
+            return  # its maker was killed before the first transaction
+        if application != APPLICATION:
+            raise GradebookError(f"{path} is a database but no gradebook: name another file.")
+        version = _value(connection, "user_version")
+        if version != VERSION:
+            raise GradebookError(
+                f"{path} is a gradebook of version {version}, and this course reads {VERSION}: "
+                "open it with the course that wrote it, or name a new file."
+            )
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise GradebookError(_sentence(path, found))
+
+
+def _value(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _sentence(path: Path, error: object) -> str:
+    first = str(error).partition("\n")[0]
+    return (
+        f"the gradebook {path} cannot be used ({first}): it is left as it is; "
+        "restore a copy of it, or name a new file."
+    )

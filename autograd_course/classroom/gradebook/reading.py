@@ -1,0 +1,94 @@
+"""Questions to a gradebook; none of them changes it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.gradebook.records import Problem, Run, Score
+
+_PENDING = """
+    SELECT a.student, a.exercise, a.hash, a.problems
+    FROM answers a JOIN exercises e ON e.exercise = a.exercise
+    WHERE NOT EXISTS (
+        SELECT 1 FROM results r
+        WHERE r.student = a.student AND r.exercise = a.exercise AND r.hash = a.hash
+          AND r.grader = ? AND r.status != 'grader failed')
+    ORDER BY a.student, e.position
+"""
+
+# Of the graders that judged the current code, the one of the latest run.
+_SCORES = """
+    SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
+           r.status, r.points, r.rule, r.message, r.evidence, r.seconds, r.seed
+    FROM answers a JOIN exercises e ON e.exercise = a.exercise
+    LEFT JOIN results r ON r.rowid = (
+        SELECT rowid FROM results s
+        WHERE s.student = a.student AND s.exercise = a.exercise AND s.hash = a.hash
+        ORDER BY s.run DESC LIMIT 1)
+    WHERE ? IN ('', a.student)
+    ORDER BY a.student, e.position
+"""
+
+_PROBLEMS = """
+    SELECT student, source, problem FROM rejected WHERE ?1 IN ('', student)
+    UNION ALL
+    SELECT student, source, j.value FROM submissions, json_each(problems) j
+    WHERE ?1 IN ('', student)
+    ORDER BY 1, 2
+"""
+
+_STUDENTS = "SELECT student FROM submissions UNION SELECT student FROM rejected ORDER BY 1"
+
+
+def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
+    """Yield the answers without a verdict, from one moment's view of the book."""
+    for row in connection.execute(_PENDING, (run.grader,)).fetchall():
+        name, before, source = code(connection, row["hash"])  # one by one: a class's is much
+        said = tuple(json.loads(row["problems"]))
+        yield Answer(row["exercise"], row["student"], name, source, before, said)
+
+
+def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
+    """Return the verdicts on the current answers; of one student, where one is named."""
+    return [_score(row) for row in connection.execute(_SCORES, (student,))]
+
+
+def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
+    """Return the remarks on files."""
+    return [Problem(*row) for row in connection.execute(_PROBLEMS, (student,))]
+
+
+def students(connection: sqlite3.Connection) -> list[str]:
+    """Return the names."""
+    return [row[0] for row in connection.execute(_STUDENTS)]
+
+
+def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
+    """Return name, preamble and source."""
+    query = "SELECT name, preamble, source FROM code WHERE hash = ?"
+    row = connection.execute(query, (digest,)).fetchone()
+    if row is None:
+        raise KeyError(digest)
+    return row["name"], row["preamble"], row["source"]
+
+
+def _score(row: sqlite3.Row) -> Score:
+    return Score(
+        student=row["student"],
+        exercise=row["exercise"],
+        status=row["status"] or "",
+        points=row["points"] or 0.0,
+        rule=row["rule"] or "",
+        message=row["message"] or "",
+        evidence=json.loads(row["evidence"] or "{}"),
+        seconds=row["seconds"] or 0.0,
+        hash=row["hash"],
+        seed=row["seed"] or "",
+        lesson=row["lesson"],
+        title=row["title"],
+        possible=row["possible"],
+        problems=tuple(json.loads(row["problems"])),
+    )

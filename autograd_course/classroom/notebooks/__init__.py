@@ -1,0 +1,6 @@
+"""Bytes that somebody handed in, read as a notebook as far as they go."""
+
+from autograd_course.classroom.notebooks.cells import Cell, Notebook, UnreadableError
+from autograd_course.classroom.notebooks.reading import read
+
+__all__ = ["Cell", "Notebook", "UnreadableError", "read"]

@@ -1,0 +1,30 @@
+"""The cells of a notebook whose JSON is broken: cut off, or with the marks of a merge in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# Jupyter sorts keys: a cell begins with one of these.
+_BEGINS = re.compile(r'\{\s*"(?:attachments|cell_type|execution_count|id|source)"\s*:')
+_ATTEMPTS = 2_000  # of a hostile file, each attempt may cost a thousand levels of nesting
+
+
+def salvaged(text: str) -> Iterator[dict[str, Any]]:
+    """Yield every cell that is whole, in order."""
+    decoder = json.JSONDecoder()
+    position = 0
+    for _ in range(_ATTEMPTS):
+        begin = _BEGINS.search(text, position)
+        if begin is None:
+            return
+        position = begin.end()
+        try:
+            found, end = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            continue
+        if "cell_type" in found and ("source" in found or "input" in found):
+            yield found
+            position = end

@@ -1,0 +1,8 @@
+"""What the gradebook holds, for people and for other programs: made from the gradebook alone."""
+
+from autograd_course.classroom.reports.document import as_json_document
+from autograd_course.classroom.reports.gradescope import gradescope_results
+from autograd_course.classroom.reports.junit import as_junit
+from autograd_course.classroom.reports.table import as_csv, as_grade_table
+
+__all__ = ["as_csv", "as_grade_table", "as_json_document", "as_junit", "gradescope_results"]

@@ -1,0 +1,60 @@
+"""Gradescope's ``results.json`` for one student.
+
+Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.gradebook.records import Score
+
+
+def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
+    """Return what Gradescope is to read, ready for ``json.dump``.
+
+    Where the grader failed, or is not done, no score is given at all, neither the total nor a
+    test's: a sum without it would be a 0 that is nobody's fault.
+    """
+    scores = book.scores(student)
+    complete = all(score.status not in ("", "grader failed") for score in scores)
+    results: dict[str, Any] = {
+        "execution_time": round(sum(score.seconds for score in scores), 3),
+        "output": "\n".join(f"{p.source}: {p.message}" for p in book.problems(student)),
+        "output_format": "text",
+        "test_output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": [
+            _test(number, score) | (_points(score) if complete else {})
+            for number, score in enumerate(scores, 1)
+        ],
+    }
+    if complete:
+        results["score"] = sum(score.points for score in scores)
+    return results
+
+
+def _test(number: int, score: Score) -> dict[str, Any]:
+    return {
+        "name": score.title,
+        "number": str(number),
+        "status": "passed" if score.status == "passed" else "failed",
+        "output": "\n".join([*_told(score), *score.problems]),
+        "output_format": "text",
+        "tags": [score.rule] if score.rule else [],
+        "visibility": "visible",
+        "extra_data": {"exercise": score.exercise, "status": score.status, "hash": score.hash},
+    }
+
+
+def _points(score: Score) -> dict[str, Any]:
+    return {"score": score.points, "max_score": score.possible}
+
+
+def _told(score: Score) -> list[str]:
+    if score.status == "passed":
+        return []
+    rule = f"{score.rule}: " if score.rule else ""
+    return [f"{score.status or 'not graded'}: {rule}{score.message}"]

@@ -1,0 +1,65 @@
+"""JUnit XML, as CI systems read it: a suite for each student, a case for each exercise.
+
+Wrong is a failure, "the grader failed" an error, not attempted is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.gradebook.records import Score
+
+_TAGS = {"wrong": "failure", "grader failed": "error", "not attempted": "skipped", "": "skipped"}
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def as_junit(book: Gradebook) -> str:
+    """Return the XML document."""
+    root = Element("testsuites", name="autograd-course")
+    for student in book.students():
+        scores = book.scores(student)
+        suite = SubElement(root, "testsuite", {"name": _text(student), **_counts(scores)})
+        for score in scores:
+            _add_case(suite, score)
+        if remarks := [f"{p.source}: {p.message}" for p in book.problems(student)]:
+            SubElement(suite, "system-out").text = _text("\n".join(remarks))
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _counts(scores: list[Score]) -> dict[str, str]:
+    tags = [_TAGS.get(score.status) for score in scores]
+    counted = {
+        "tests": len(tags),
+        "failures": tags.count("failure"),
+        "errors": tags.count("error"),
+        "skipped": tags.count("skipped"),
+    }
+    seconds = sum(score.seconds for score in scores)
+    return {key: str(count) for key, count in counted.items()} | {"time": f"{seconds:.3f}"}
+
+
+def _add_case(suite: Element, score: Score) -> None:
+    case = SubElement(
+        suite, "testcase", classname=score.lesson, name=score.exercise, time=f"{score.seconds:.3f}"
+    )
+    if tag := _TAGS.get(score.status):
+        message = score.message or "not graded yet"
+        outcome = SubElement(case, tag, message=_text(message))
+        if tag != "skipped":
+            outcome.set("type", score.rule or score.status)
+            outcome.text = _text("\n".join(_told(score, message)))
+
+
+def _told(score: Score, message: str) -> Iterable[str]:
+    yield message
+    yield from (f"{key}: {value}" for key, value in score.evidence.items())
+    yield from score.problems
+
+
+def _text(text: str) -> str:
+    """Return text without the characters that no XML document may hold."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,116 @@
+"""From a folder of anything to submissions, one student after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from autograd_course.classroom.extraction.extracting import attempted
+from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
+from autograd_course.classroom.submissions.files import Found, found, is_skipped, printable
+from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
+from autograd_course.classroom.submissions.students import student_of
+from autograd_course.classroom.submissions.submission import Rejected, Submission
+from autograd_course.grader.exercises import LESSONS
+
+_NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # of a whole checkout handed in
+
+
+class NoSubmissionsError(Exception):
+    """There is nothing to collect from; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file that could be read, and what decides which of several is graded."""
+
+    submission: Submission
+    rank: tuple[bool, int, int, bool, float]
+
+
+def collect(root: Path) -> Iterator[Submission | Rejected]:
+    """Yield every student's submissions, sorted by name; what cannot be graded is named.
+
+    Only one student's files are in memory at a time. Of several notebooks of one lesson, the one
+    with the most exercises begun is taken, then the latest; the others are named. Raises
+    NoSubmissionsError where ``root`` is not there.
+    """
+    if not root.exists():
+        raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
+    for student, paths in sorted(_by_student(root).items()):
+        files = [file for path in paths for file in found(path, _label(path, root))]
+        yield from _students(student, files)
+
+
+def _by_student(root: Path) -> dict[str, list[Path]]:
+    """Return the top-level files and folders of each student."""
+    owned: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in _tops(root):
+        owned[printable(student_of(PurePosixPath(_label(path, root)), root.stem))].append(path)
+    return owned
+
+
+def _tops(root: Path) -> Iterator[Path]:
+    """Yield what belongs to one student each: entries of the root, of ``submitted``, of lessons."""
+    if not root.is_dir():
+        yield root
+        return
+    for path in sorted(root.iterdir()):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_skipped(path.name):
+            continue
+        if is_folder and (path.name == "submitted" or path.name.lower() in LESSONS):
+            yield from _tops(path)
+        elif is_folder or path.is_symlink() or path.suffix.lower() in (".ipynb", ".py", ".zip"):
+            yield path
+
+
+def _label(path: Path, root: Path) -> str:
+    return printable(path.relative_to(root).as_posix() if path != root else path.name)
+
+
+def _students(student: str, files: list[Found]) -> Iterator[Submission | Rejected]:
+    by_lesson: defaultdict[str, list[_Read]] = defaultdict(list)
+    for file in files:
+        outcome = _read(student, file)
+        if isinstance(outcome, Rejected):
+            yield outcome
+        else:
+            by_lesson[outcome.submission.lesson].append(outcome)
+    for lesson in sorted(by_lesson):
+        *others, best = sorted(by_lesson[lesson], key=lambda each: each.rank)
+        yield best.submission
+        for other in others:
+            instead = f"{best.submission.source} is graded for lesson {lesson[:2]} instead"
+            yield Rejected(student, other.submission.source, instead)
+    if not files:
+        yield Rejected(student, student, "there is no notebook and no script in it")
+
+
+def _read(student: str, file: Found) -> _Read | Rejected:
+    if file.problem:
+        return Rejected(student, file.source, file.problem)
+    try:
+        notebook = read(file.data)
+        lesson = lesson_of(notebook, file.source)
+        if not lesson:
+            return Rejected(student, file.source, "it answers no exercise of the course")
+        return _ranked(student, file, notebook, lesson)
+    except UnreadableError as why:
+        return Rejected(student, file.source, str(why))
+    except Exception as error:  # a fault of ours: it must not stop the batch, nor go unseen
+        return Rejected(student, file.source, f"the grader failed to read it: {error!r:.200}")
+
+
+def _ranked(student: str, file: Found, notebook: Notebook, lesson: str) -> _Read:
+    digest = hashlib.sha256(file.data).hexdigest()
+    submission = Submission(student, lesson, file.source, notebook, digest, notebook.problems)
+    begun = attempted(notebook, exercises_of(lesson))
+    tagged = sum(bool(cell.grade_id) for cell in notebook.cells)
+    theirs = _NOT_THEIRS.search(file.source) is None
+    is_notebook = file.source.lower().endswith(".ipynb")
+    return _Read(submission, (theirs, begun, tagged, is_notebook, file.modified))

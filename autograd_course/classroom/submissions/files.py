@@ -1,0 +1,139 @@
+"""The files of one student, read one by one: folders, and zips that are never unpacked to disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_course.classroom.submissions.limits import LIMITS, Limits
+from autograd_course.classroom.submissions.zips import ZippedFile, unzipped
+
+SUFFIXES = (".ipynb", ".py")
+ZIP = ".zip"
+
+# What tools leave beside people's work.
+_SKIPPED = {"__macosx", "__pycache__", "node_modules", "venv", "site-packages", "feedback"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file's path, for people to read, and its bytes or what is wrong with it."""
+
+    source: str
+    data: bytes = b""
+    modified: float = 0.0
+    problem: str = ""
+
+
+def is_skipped(name: str) -> bool:
+    """Whether a file or folder of this name is nobody's answer: hidden, or a tool's."""
+    return name.startswith(".") or name.lower() in _SKIPPED
+
+
+def is_interesting(name: str) -> bool:
+    """Whether a file of this name may hold answers."""
+    return not is_skipped(name) and name.lower().endswith((*SUFFIXES, ZIP))
+
+
+def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
+    """Yield the notebooks and scripts at ``path``: a file, a zip or a folder of such.
+
+    Links are not followed, and nothing but a regular file is opened. What is beyond the limits is
+    named instead of read.
+    """
+    left_files, left_bytes = limits.files, limits.total
+    for each, name in _walk(path, source, limits):
+        if isinstance(each, Found):
+            yield each
+            continue
+        for file in _opened(each, name, limits):
+            left_files -= 1
+            left_bytes -= len(file.data)
+            if left_files < 0 or left_bytes < 0:
+                yield Found(source, problem="there are too many files, or too large ones")
+                return
+            yield file
+
+
+def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Found, str]]:
+    """Yield what may hold answers, with its name for people, in order; folders are walked."""
+    waiting = [(path, source, 0)]
+    entries = 0
+    while waiting:
+        here, name, depth = waiting.pop()
+        if here.is_symlink():
+            yield Found(name, problem="this is a link, which is not followed"), name
+        elif not here.is_dir():
+            if is_interesting(here.name):
+                yield here, name
+        elif depth > limits.depth:
+            yield Found(name, problem="the folders are nested too deep"), name
+        else:
+            inside = _listed(here, limits.entries - entries)
+            entries += len(inside)
+            if entries >= limits.entries:
+                yield Found(source, problem=f"there are more than {entries - 1:,} files"), name
+                return
+            children = [child for child in inside if not is_skipped(child)]
+            waiting += [(here / c, f"{name}/{printable(c)}", depth + 1) for c in children[::-1]]
+
+
+def _listed(folder: Path, most: int) -> list[str]:
+    """Return the sorted names in a folder, of at most so many."""
+    names: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                names.append(entry.name)
+                if len(names) >= most:
+                    break
+    except OSError:
+        return []
+    return sorted(names)
+
+
+def _opened(path: Path, source: str, limits: Limits) -> Iterator[Found]:
+    try:
+        data, modified = _read(path, limits)
+    except OSError as error:
+        yield Found(source, problem=f"it cannot be read: {error.strerror or error}")
+        return
+    if path.suffix.lower() != ZIP:
+        yield Found(source, data, modified)
+        return
+    for file in unzipped(data, limits, is_wanted):
+        yield from_zip(file, source)
+
+
+def from_zip(file: ZippedFile, source: str) -> Found:
+    """Return a file of a zip as one that was found."""
+    name = f"{source}/{printable(file.name)}" if file.name else source
+    return Found(name, file.data, file.modified, file.problem)
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a path inside a zip leads to something that may hold answers."""
+    parts = name.replace("\\", "/").split("/")
+    folders = [part for part in parts[:-1] if part not in ("", "..")]
+    return is_interesting(parts[-1]) and not any(map(is_skipped, folders))
+
+
+def _read(path: Path, limits: Limits) -> tuple[bytes, float]:
+    """Return bytes and time of a regular file; a link or a pipe put there meanwhile is refused."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError("it is no regular file")
+        if about.st_size > limits.file:
+            raise OSError(f"it has more than {limits.file:,} bytes; clear its outputs")
+        return file.read(limits.file), about.st_mtime
+
+
+def printable(name: str) -> str:
+    """Return a file's name as it can be printed and stored, bytes that are no text escaped."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -1,0 +1,48 @@
+"""Which lesson a notebook belongs to: by its ids, else by what it defines, else by its name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from autograd_course.classroom.extraction.program import Program, program
+from autograd_course.classroom.names import ASKED, is_shared
+from autograd_course.classroom.notebooks import Notebook
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercises import CATALOGUE, LESSONS
+
+
+def exercises_of(lesson: str) -> list[Exercise]:
+    """Return a lesson's exercises in order."""
+    return [exercise for exercise in CATALOGUE.values() if exercise.lesson == lesson]
+
+
+def lesson_of(notebook: Notebook, source: str) -> str:
+    """Return the lesson's stem, as ``01_template``; empty where nothing tells.
+
+    A file's name is the last thing asked: people rename, and sites rename for them.
+    """
+    read = program(notebook)
+    named = _by_name(source)
+    votes = _ids(read) or _defined(read)
+    most = max(votes.values(), default=0)
+    best = [lesson for lesson, count in votes.items() if count == most]
+    return named if named in best or not best else best[0]
+
+
+def _ids(read: Program) -> Counter[str]:
+    ids = [block.exercise for block in read.blocks if block.exercise]
+    return Counter(CATALOGUE[exercise].lesson for exercise in ids)
+
+
+def _defined(read: Program) -> Counter[str]:
+    bound = frozenset().union(*(block.binds for block in read.blocks))
+    known = [e for e in CATALOGUE.values() if ASKED[e.id] in bound and not is_shared(e.id)]
+    return Counter(exercise.lesson for exercise in known)
+
+
+def _by_name(source: str) -> str:
+    for lesson in LESSONS:
+        if re.search(lesson.replace("_", "[-_ ]"), source, re.IGNORECASE):
+            return lesson
+    return ""

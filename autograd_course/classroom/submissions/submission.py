@@ -1,0 +1,32 @@
+"""What collecting yields: a notebook of a student, or a file that cannot be graded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autograd_course.classroom.notebooks import Notebook
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's notebook of one lesson.
+
+    ``source`` is the path under the submissions folder (through a zip: ``a.zip/b.ipynb``), ``hash``
+    the SHA-256 of its bytes. ``problems`` are sentences about the file.
+    """
+
+    student: str
+    lesson: str
+    source: str
+    notebook: Notebook
+    hash: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A file, or a student's folder, that is not graded, and one sentence that says why."""
+
+    student: str
+    source: str
+    problem: str

@@ -1,0 +1,113 @@
+"""Zips read in memory, entry by entry: no path of theirs ever reaches the disk.
+
+A name in a zip is only a label here, so that ``../../etc/passwd`` can overwrite nothing; it is
+refused all the same, and so are links, encrypted entries and bombs. Sizes that a zip claims are
+not believed: reading stops at the limit.
+"""
+
+from __future__ import annotations
+
+import calendar
+import io
+import lzma
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autograd_course.classroom.submissions.limits import Limits
+
+_NESTING = 2  # a zip of zips is what some course sites export
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
+_UNKNOWN = (NotImplementedError, RuntimeError)  # a compression, or encryption, of their own
+
+
+class _BombError(Exception):
+    """Unpacked, an entry is larger than is allowed; the message says so."""
+
+
+@dataclass(frozen=True)
+class ZippedFile:
+    """An entry: its path in the zip, its bytes or what is wrong with it, when it was written."""
+
+    name: str
+    data: bytes = b""
+    modified: float = 0.0
+    problem: str = ""
+
+
+def unzipped(
+    data: bytes, limits: Limits, wanted: Callable[[str], bool], nesting: int = _NESTING
+) -> Iterator[ZippedFile]:
+    """Yield the entries whose name is wanted; zips in the zip are opened too."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except (*_BROKEN, *_UNKNOWN) as error:
+        yield ZippedFile("", problem=f"the zip is broken: {error}")
+        return
+    with archive:
+        entries = archive.infolist()
+        if len(entries) > limits.entries:
+            yield ZippedFile("", problem=f"the zip has more than {limits.entries:,} entries")
+            return
+        left = limits.total
+        for entry in entries:
+            if entry.is_dir() or not wanted(entry.filename):
+                continue
+            file = _entry(archive, entry, limits, left)
+            left -= len(file.data)
+            yield from _inside(file, limits, wanted, nesting)
+
+
+def _inside(
+    file: ZippedFile, limits: Limits, wanted: Callable[[str], bool], nesting: int
+) -> Iterator[ZippedFile]:
+    if file.problem or not file.name.lower().endswith(".zip"):
+        yield file
+    elif nesting == 1:
+        yield ZippedFile(file.name, problem="zips are nested too deep")
+    else:
+        for inner in unzipped(file.data, limits, wanted, nesting - 1):
+            name = f"{file.name}/{inner.name}".rstrip("/")
+            yield ZippedFile(name, inner.data, inner.modified, inner.problem)
+
+
+def _entry(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, left: int
+) -> ZippedFile:
+    name = entry.filename.replace("\\", "/")
+    if problem := _refused(name, entry):
+        return ZippedFile(name, problem=problem)
+    try:
+        return ZippedFile(name, _unpacked(archive, entry, limits, left), _modified(entry))
+    except _BombError as bomb:
+        return ZippedFile(name, problem=str(bomb))
+    except (*_BROKEN, *_UNKNOWN) as error:
+        return ZippedFile(name, problem=f"it cannot be unpacked: {error}")
+
+
+def _refused(name: str, entry: zipfile.ZipInfo) -> str:
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return "this is a link, which is not followed"
+    if name.startswith("/") or ".." in name.split("/") or name[1:2] == ":":
+        return "its path leads out of the zip"
+    return "it is encrypted" if entry.flag_bits & 1 else ""
+
+
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, left: int) -> bytes:
+    packed = max(entry.compress_size, 1)
+    most = min(limits.file, left, max(limits.small, packed * limits.ratio))
+    with archive.open(entry) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise _BombError(f"unpacked it has more than {most:,} bytes: no notebook has")
+    return data
+
+
+def _modified(entry: zipfile.ZipInfo) -> float:
+    """Return when an entry was written, 0 where it does not say so."""
+    try:
+        return float(calendar.timegm((*entry.date_time, 0, 0, 0)))
+    except ValueError:
+        return 0.0
