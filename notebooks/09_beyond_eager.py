@@ -581,7 +581,8 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 # $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a .$$
 #
 # The method is `jvp`. It gets one tangent for each input, and what was kept for it by
-# `save_for_forward` (the same tensors as for backward, as a rule).
+# `save_for_forward`: the same tensors as for backward, in the same order. (A generated vmap rule
+# keeps one list of batch axes for the two. Where they differ, backward through `vmap` raises.)
 
 
 # %%
@@ -1211,7 +1212,7 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 # and nothing was said. (At the next step DDP does complain, of parameters "not used in producing
 # loss", and suggests `find_unused_parameters=True`. With that it trains on, each process a model of
 # its own.) A gradient that does not go through `backward`'s return value is lost to all that
-# listens there: DDP, tensor hooks, `torch.autograd.grad`, checkpoint.
+# listens there: DDP, tensor hooks, `torch.autograd.grad`.
 
 # %% [markdown]
 # ## Which one to take
