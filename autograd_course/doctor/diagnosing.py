@@ -20,7 +20,7 @@ from autograd_course.doctor.reports.five_steps import steps_of
 from autograd_course.doctor.rules import RULES
 from autograd_course.doctor.running.calls import first_line, passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
-from autograd_course.doctor.verdict import Findings, clearest, confirmed, has_error
+from autograd_course.doctor.verdict import Findings, concluded
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
 
@@ -84,10 +84,7 @@ def diagnose(
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
-            found = clearest(verdicts)
-            if has_error(found):
-                again = case.judged(case.examined(seed + 1), seed + 1)
-                found = clearest([confirmed(findings, again) for findings in verdicts])
+            found = concluded(verdicts, lambda closely: case.judged_anew(seed + 1, closely))
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
     examined = (*EXAMINED[level], *beside_kinks(seen[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autograd_course.doctor.diagnosis import Finding
 from autograd_course.doctor.judge import RANK
@@ -13,6 +13,7 @@ Findings = tuple[Finding, ...]
 # What is asked of the Functions inside a callable. Their values are judged by the callable's own:
 # a surrogate, a scale or a mask around them may be what makes them right.
 ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
+OF_VALUES = ("linearity", "values")  # the families that are judged by gradients alone
 
 
 def has_error(findings: Findings) -> bool:
@@ -30,9 +31,24 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
         return tuple({f.rule: f for findings in reversed(verdicts) for f in findings}.values())
-    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in ("linearity", "values"):
+    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in OF_VALUES:
         return wrong[0]
     return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
+
+
+def concluded(
+    verdicts: Sequence[Findings], again: Callable[[bool], Sequence[Findings]]
+) -> Findings:
+    """Return the clearest verdict; of its errors, those that a run on other inputs confirms.
+
+    ``again`` makes that run; it is told whether it has to look closely, beyond values.
+    """
+    found = clearest(verdicts)
+    if not has_error(found):
+        return found
+    errors = {f.rule for findings in verdicts for f in findings if f.severity == "error"}
+    second = again(any(RULES[name].family not in OF_VALUES for name in errors))
+    return clearest([confirmed(findings, second) for findings in verdicts])
 
 
 def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
