@@ -349,7 +349,7 @@ with figure(width=6.8, height=3.4) as (axes,):
     for (_, found), color in zip(errors.items(), (ORANGE, BLUE, GREEN), strict=True):
         axes.semilogy(range(1, 31), np.maximum(found, 1e-16), color=color)
     axes.set(title="gradient of an unfinished solver", xlabel="rounds", ylabel="relative error")
-    note(axes, "through the last round only", (14, 6e-2), GREEN)
+    note(axes, "through the last round only", (14, 4e-3), GREEN)
     note(axes, "recorded", (11.5, 2e-7), ORANGE)
     note(axes, "implicit", (5, 1e-9), BLUE)
 
