@@ -14,6 +14,9 @@ PIP := -m pip --quiet --disable-pip-version-check
 COLABS := build/ipywidgets7
 NOTEBOOKS := notebooks solutions exercises
 
+# A test run starts a hundred Python processes: what they import is compiled once, for all of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: lab test quick check notebooks constraints clean
 
 # PORT and BROWSER reach the command through the environment.
@@ -54,10 +57,12 @@ $(COLABS): $(INSTALLED)
 
 # In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,
 # whose behavior the lessons teach: edit its line first to change it. It pins its GPU libraries itself.
+# jsonschema from 4.25 on brings a grammar that costs each Jupyter process seconds when it starts.
 constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
-	grep '^torch==' constraints.txt > build/pins/torch.txt
-	build/pins/bin/python $(PIP) install --constraint build/pins/torch.txt '.[dev,third-party]'
+	grep '^torch==' constraints.txt > build/pins/kept.txt
+	echo 'jsonschema<4.25' >> build/pins/kept.txt
+	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt '.[dev,third-party]'
 	echo '# The exact set that the tests run on. Written by `make constraints`; not by hand.' > constraints.txt
 	build/pins/bin/python $(PIP) freeze --exclude autograd-course | sed 's/+cpu$$//' \
 	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,10 @@ import pytest
 from autograd_course.authoring.execution import notebook_environment
 from autograd_course.external import compiler_missing
 
+sys.path.insert(0, str(Path(__file__).parent / "tests"))
+from warmkernels import WarmKernels
+
+_KERNELS = pytest.StashKey[WarmKernels]()
 _SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
@@ -20,23 +26,32 @@ def pytest_configure(config: pytest.Config) -> None:
     """Replace progress file, profile and thread count for the whole run."""
     scratch = tempfile.TemporaryDirectory(prefix="autograd-course-tests-")
     config.stash[_SCRATCH] = scratch
+    config.stash[_KERNELS] = WarmKernels()
     os.environ |= notebook_environment(Path(scratch.name))
 
 
+@pytest.fixture(scope="session")
+def warm_kernels(pytestconfig: pytest.Config) -> WarmKernels:
+    """Return what the notebooks' kernels are forked from."""
+    return pytestconfig.stash[_KERNELS]
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove what the run has written."""
+    """End what the run has started, remove what it has written."""
+    config.stash[_KERNELS].close()
     config.stash[_SCRATCH].cleanup()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Give every notebook that nbval runs, as the build does, a progress file of its own."""
-    scratch = Path(item.config.stash[_SCRATCH].name)
-    if item.path.suffix == ".ipynb":
+    scratch, is_notebook = Path(item.config.stash[_SCRATCH].name), item.path.suffix == ".ipynb"
+    if is_notebook:
         scratch = scratch / item.path.parent.name / item.path.stem
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ |= notebook_environment(scratch)
-    return (yield)
+    with item.config.stash[_KERNELS].used() if is_notebook else nullcontext():
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

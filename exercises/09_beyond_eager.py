@@ -158,7 +158,7 @@ grade("vmap-solve", Solve)
 #
 # **Write** `setup_context` and `jvp`. Both tangents have the shapes of their inputs; the result has the shape of `y`.
 #
-# **Bound:** the Hessian, forward over reverse, is right too.
+# **Bounds:** the Hessian, forward over reverse, is right too. Tensors are kept by the two methods that `ctx` has for it, not as its attributes.
 
 
 # %% nbgrader={"grade": false, "grade_id": "jvp-smooth-maximum", "locked": false, "schema_version": 3, "solution": true, "task": false}

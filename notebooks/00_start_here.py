@@ -165,7 +165,7 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # | 10 | [External code](10_external_code.ipynb) | SciPy, solvers, C++, kernels |
 # | 11 | [Ship it](11_ship_it.ipynb) | export, ONNX, fewer bits |
 #
-# Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), one page for the wall
+# Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), two pages for the wall
 # ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),
 # which finds a message for you: `explain(error)` with the exception or its text. And for the end,
 # or to see where you stand, twelve questions on all lessons and three essays:

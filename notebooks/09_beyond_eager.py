@@ -249,7 +249,7 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
     sizes.axhline(1, color=GRAY, linestyle="--", linewidth=1)
     note(sizes, "the five", (0.5, 230), ORANGE)
     note(sizes, "clipped to", (0.5, 0.62), GRAY)
-    sizes.set(title="length of each sample's gradient", xlabel="hours", ylim=(0.4, 600))
+    sizes.set(title="length of each sample's gradient, at first", xlabel="hours", ylim=(0.2, 600))
 
 # %% [markdown]
 # The same data, the same net, the same Adam. What the better run needed was a Function that can be
@@ -581,7 +581,8 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 # $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a .$$
 #
 # The method is `jvp`. It gets one tangent for each input, and what was kept for it by
-# `save_for_forward` (the same tensors as for backward, as a rule).
+# `save_for_forward`: the same tensors as for backward, in the same order. (A generated vmap rule
+# keeps one list of batch axes for the two. Where they differ, backward through `vmap` raises.)
 
 
 # %%
@@ -1211,7 +1212,7 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 # and nothing was said. (At the next step DDP does complain, of parameters "not used in producing
 # loss", and suggests `find_unused_parameters=True`. With that it trains on, each process a model of
 # its own.) A gradient that does not go through `backward`'s return value is lost to all that
-# listens there: DDP, tensor hooks, `torch.autograd.grad`, checkpoint.
+# listens there: DDP, tensor hooks, `torch.autograd.grad`.
 
 # %% [markdown]
 # ## Which one to take
@@ -1219,7 +1220,7 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 # | you have | write | because |
 # | --- | --- | --- |
 # | operations whose derivative autograd knows | no Function | all of it comes free |
-# | a gradient of your own | a Function, split, `generate_vmap_rule` | all uses of this lesson |
+# | a gradient of your own | a Function, split, `generate_vmap_rule` | by sample, compiled, DDP |
 # | … and Hessians or sensitivities | … with `jvp` | forward over reverse |
 # | foreign code, eager only | a Function, with a `vmap` if wanted | the least ceremony |
 # | foreign code, compiled or exported | `custom_op`, fake, autograd | one opaque node |

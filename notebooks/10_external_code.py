@@ -192,7 +192,7 @@ with figure(columns=2, height=3.6) as (watched, orbit):
     orbit.set(title="the star's velocity", xlabel="time [periods]", ylabel="velocity")
 
 # %% [markdown]
-# Seventeen lines, and the solver stays SciPy's. `backward` does not call it, does not know how many
+# Fifteen lines, and the solver stays SciPy's. `backward` does not call it, does not know how many
 # steps it took, and would be the same for any other solver. Below, something smaller that needs
 # $E$: the planet's distance from the star, $1 - e \cos E$, with one parameter. In the upper picture
 # the way from $e$ through the solver is missing. Step through with → and ←.
@@ -349,7 +349,7 @@ with figure(width=6.8, height=3.4) as (axes,):
     for (_, found), color in zip(errors.items(), (ORANGE, BLUE, GREEN), strict=True):
         axes.semilogy(range(1, 31), np.maximum(found, 1e-16), color=color)
     axes.set(title="gradient of an unfinished solver", xlabel="rounds", ylabel="relative error")
-    note(axes, "through the last round only", (14, 6e-2), GREEN)
+    note(axes, "through the last round only", (14, 4e-3), GREEN)
     note(axes, "recorded", (11.5, 2e-7), ORANGE)
     note(axes, "implicit", (5, 1e-9), BLUE)
 
@@ -508,8 +508,10 @@ for name, prices in (("200 rounds", repeated(200)), ("fixed point", settled_pric
     print(f"{name:12} {kept_bytes(prices, cost, neighbors):6,} bytes kept")
 
 # %% [markdown]
-# One vector, against one for each of 200 rounds. It would stay at one vector if the solver took a
-# million rounds, or if it were Newton's or Anderson's method, or somebody else's binary.
+# One vector, against two for each of 200 rounds. It would stay at one vector if the solver took a
+# million rounds, or if it were Newton's or Anderson's method, or somebody else's binary. (Such
+# solvers also arrive where repeating $f$ runs away. There the loop for $u$ runs away too, and
+# $(I - J^\top)\,u = g$ needs a linear solver.)
 #
 # What it takes in exchange: the solution must *be* one. `settled` raises where it does not settle;
 # a solver that returns its best guess after 20 rounds makes a gradient of a point that solves
@@ -863,8 +865,9 @@ else:
     print("No GPU or no Triton here: the cell would run the kernel and compare it with the loop.")
 
 # %% [markdown]
-# Which is faster, and when? That is measured, not told, and it belongs to a device. The course
-# keeps such figures in `benchmarks/results`, each with the device that it was measured on:
+# Which is faster, and when? That is measured, not told, and it belongs to a device. The cell below
+# shows the figures that lie in `benchmarks/results`, each with the device that it was measured on;
+# where nobody has put any there, it says that too:
 
 # %%
 print(stored("decayed_sum"))

@@ -264,6 +264,11 @@ print("in plain autograd: ", *operations(export(plain_net)))
 # `detach`, on the other hand, *is* an operation. It stands in the second list, and cuts there what
 # it cut here.
 #
+# A hook is Python beside the operations, as `backward` is, and is dropped as silently: one that
+# forward puts on a tensor (`y.register_hook`) at the export, with `strict=True` too. One on a
+# parameter goes later. `program.module()` holds the model's own parameters, so there it still
+# fires, and a test in the same process passes; the file holds the numbers alone.
+#
 # See it flow. The loss is $(\text{levels}(x) \cdot w)^2$, as it is and exported. Step with → and ←.
 
 
@@ -1065,6 +1070,7 @@ knowledge_check("11")
 # | | |
 # | --- | --- |
 # | a Function, exported | its forward, as operations; `backward` stays at home, in silence |
+# | a hook | stays at home too; one on a parameter is lost with `save` |
 # | inference only | nothing lost |
 # | trained on, or pt2e QAT | write `detach`, or a custom operator with `register_autograd` |
 # | custom operator | one node; whoever loads it must register it, or translate it |

@@ -93,6 +93,7 @@ FORMULAS = {
     r"f'(x)": "<i>f</i>′(<i>x</i>)",
     r"e^{m - m'}": "<i>e</i><sup><i>m</i> − <i>m</i>′</sup>",
     r"\operatorname{rowsum}(dO \circ O)": "rowsum(<i>dO</i> ∘ <i>O</i>)",
+    r"\sqrt[3]{u}": '<sup>3</sup>√<span class="root"><i>u</i></span>',
     r"\sqrt n \le x_i": '√<span class="root"><i>n</i></span> ≤ <i>x</i><sub><i>i</i></sub>',
     r"x^ab < 1": "<i>x</i><sup><i>a</i></sup><i>b</i> &lt; 1",
     r"\tau": "τ",
@@ -104,7 +105,7 @@ def test_formulas_become_letters_and_signs(formula: str, html: str) -> None:
     assert as_html(formula) == html
 
 
-@pytest.mark.parametrize("formula", [r"\nosuch", "x^", "{x", r"\sqrt"])
+@pytest.mark.parametrize("formula", [r"\nosuch", "x^", "{x", r"\sqrt", r"\sqrt[3"])
 def test_a_formula_that_is_not_understood_is_refused(formula: str) -> None:
     with pytest.raises(FormulaError, match="formula"):
         as_html(formula)

@@ -158,6 +158,18 @@ def test_jvp_serves_forward_mode_and_the_hessian_and_reads_what_is_saved_for_it(
     assert gradcheck(SineWithJvp.apply, inputs, check_forward_ad=True)
 
 
+def test_a_generated_rule_wants_the_same_tensors_saved_for_both_modes() -> None:
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs, output)
+
+    apart = like_sine(setup_context=save)
+    x = X.clone().requires_grad_()
+    vmap(lambda x: Sine.apply(x, A))(x).sum().backward()
+    with pytest.raises(AssertionError, match="flat_bdims must not be None"):
+        vmap(lambda x: apart.apply(x, A))(x).sum().backward()
+
+
 # torch.compile
 
 

@@ -62,6 +62,40 @@ def test_export_drops_the_backward_of_a_function_in_silence(strict: bool) -> Non
     assert grad(module(x), x)[0] == 0  # 3 in eager
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_drops_a_hook_on_a_tensor_in_silence(strict: bool) -> None:
+    x = torch.tensor([0.7], requires_grad=True)
+
+    def hooked(x: Tensor) -> Tensor:
+        y = 3 * x
+        y.register_hook(torch.neg)
+        return y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = exported(hooked, x, strict=strict)
+
+    assert names(program) == ["mul"]
+    assert (grad(hooked(x), x)[0], grad(program.module()(x), x)[0]) == (-3, 3)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_hook_on_a_parameter_fires_until_the_program_is_saved(
+    strict: bool, tmp_path: Path
+) -> None:
+    net, x = nn.Linear(1, 1), torch.ones(1, 1)
+    net.weight.register_hook(torch.neg)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with quiet():
+            program = torch.export.export(net, (x,), strict=strict)
+    module, shipped = program.module(), loaded(program, tmp_path / "p.pt2")
+
+    assert module.weight is net.weight
+    assert grad(module(x), module.weight)[0] == -1
+    assert grad(shipped(x), shipped.weight)[0] == 1
+
+
 def test_an_exported_learned_step_gets_the_level_for_its_gradient() -> None:
     x, step = torch.tensor([0.7]), torch.tensor(0.5, requires_grad=True)
 

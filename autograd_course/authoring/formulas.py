@@ -58,7 +58,8 @@ def _next(tokens: list[str], formula: str) -> str:
         tag = _SCRIPTS[token]
         return f"<{tag}>{_argument(tokens, formula)}</{tag}>"
     if token == "\\sqrt":
-        return f'√<span class="root">{_argument(tokens, formula)}</span>'
+        index = _index(tokens, formula)
+        return f'{index}√<span class="root">{_argument(tokens, formula)}</span>'
     if token in ("\\operatorname", "\\text", "\\mathrm"):
         return re.sub(r"</?i>", "", _argument(tokens, formula))
     if token in _UPRIGHT:
@@ -74,6 +75,18 @@ def _group(tokens: list[str], formula: str) -> str:
         raise FormulaError(f"a brace is not closed in the formula {formula!r}")
     tokens.pop(0)
     return "".join(parts)
+
+
+def _index(tokens: list[str], formula: str) -> str:
+    """Return which root is meant, the 3 of ``\\sqrt[3]{x}``, as it stands before the sign."""
+    if not tokens or tokens[0] != "[":
+        return ""
+    if "]" not in tokens:
+        raise FormulaError(f"a bracket is not closed in the formula {formula!r}")
+    end = tokens.index("]")
+    index = "".join(_symbol(token, formula) for token in tokens[1:end])
+    del tokens[: end + 1]
+    return f"<sup>{index}</sup>"
 
 
 def _argument(tokens: list[str], formula: str) -> str:

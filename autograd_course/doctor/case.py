@@ -33,14 +33,17 @@ class Case:
     level: Level
     double_backward: bool | None
 
-    def examined(self, seed: int) -> list[Evidence]:
-        """Run the subject on the example and on others, and put the truth beside what was seen."""
+    def examined(self, seed: int, *, closely: bool = True) -> list[Evidence]:
+        """Run the subject on the example and on others, and put the truth beside what was seen.
+
+        Unless ``closely``, nothing beyond gradients and their values is looked at.
+        """
         seen = examine(
             self.subject,
             self.args,
             self.sampler,
             seed,
-            self._further,
+            self._further if closely else None,
             any_output=self.reference is not None,
         )
         return [establish(evidence, self.reference, self.surrogate, seed) for evidence in seen]
@@ -60,6 +63,10 @@ class Case:
             inside = tuple(self._inside(seen[0], seed, differences=has_error(example)))
             example = together(example, inside)
         return [example, *others]
+
+    def judged_anew(self, seed: int, closely: bool) -> list[Findings]:
+        """Return the findings of another run, on fresh random inputs."""
+        return self.judged(self.examined(seed, closely=closely), seed)
 
     def _inside(self, example: Evidence, seed: int, *, differences: bool) -> Iterator[Finding]:
         """Yield what is found on the Functions that a callable calls, under their names.

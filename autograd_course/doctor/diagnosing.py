@@ -84,7 +84,7 @@ def diagnose(
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
-            found = concluded(verdicts, lambda: case.judged(case.examined(seed + 1), seed + 1))
+            found = concluded(verdicts, lambda closely: case.judged_anew(seed + 1, closely))
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
     examined = (*EXAMINED[level], *beside_kinks(seen[0]))
@@ -97,14 +97,18 @@ def look(
     inputs: Sequence[Any],
     *,
     double_backward: bool | None = None,
+    closely: bool = True,
     seed: int = 0,
     time_limit: float = 30.0,
 ) -> list[Evidence]:
-    """Run a Function as :func:`diagnose` does; return what was seen, without truth or verdict."""
+    """Run a Function as :func:`diagnose` does; return what was seen, without truth or verdict.
+
+    Unless ``closely``, nothing beyond gradients and their values is looked at.
+    """
     with _own_faults_told():
         prepare()
         subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
-        further = probes_for("standard", double_backward)
+        further = probes_for("standard", double_backward) if closely else None
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             return examine(subject, inputs, None, seed, further, any_output=True)
 

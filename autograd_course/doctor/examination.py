@@ -29,13 +29,14 @@ def examine(
     args: Sequence[Any],
     sampler: Sampler | None,
     seed: int,
-    further: Sequence[Probe] = (),
+    further: Sequence[Probe] | None = (),
     *,
     any_output: bool,
 ) -> list[Evidence]:
     """Return evidence on the example first, then on what is sampled, or else on a variation of it.
 
-    The example alone is looked at by the ``further`` probes. Unless ``any_output``, an output that
+    The example alone is looked at by the ``further`` probes, and in other dtypes; where they are
+    ``None``, not even the example. Unless ``any_output``, an output that
     is nan is refused with :class:`DoctorError`: without a reference there is no truth there.
     """
     evidence = [on_example(subject, args, seed, further)]
@@ -60,7 +61,7 @@ def on_example(
     subject: Subject,
     args: Sequence[Any],
     seed: int,
-    further: Sequence[Probe],
+    further: Sequence[Probe] | None,
     *,
     differences: bool = True,
 ) -> Evidence:

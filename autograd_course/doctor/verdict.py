@@ -13,6 +13,7 @@ Findings = tuple[Finding, ...]
 # What is asked of the Functions inside a callable. Their values are judged by the callable's own:
 # a surrogate, a scale or a mask around them may be what makes them right.
 ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
+OF_VALUES = ("linearity", "values")  # the families that are judged by gradients alone
 
 
 def has_error(findings: Findings) -> bool:
@@ -30,9 +31,24 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
         return tuple({f.rule: f for findings in reversed(verdicts) for f in findings}.values())
-    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in ("linearity", "values"):
+    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in OF_VALUES:
         return wrong[0]
     return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
+
+
+def concluded(
+    verdicts: Sequence[Findings], again: Callable[[bool], Sequence[Findings]]
+) -> Findings:
+    """Return the clearest verdict; of its errors, those that a run on other inputs confirms.
+
+    ``again`` makes that run; it is told whether it has to look closely, beyond values.
+    """
+    found = clearest(verdicts)
+    if not has_error(found):
+        return found
+    errors = {f.rule for findings in verdicts for f in findings if f.severity == "error"}
+    second = again(any(RULES[name].family not in OF_VALUES for name in errors))
+    return clearest([confirmed(findings, second) for findings in verdicts])
 
 
 def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
@@ -43,15 +59,6 @@ def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
     errors = {f.rule for findings in again for f in findings if f.severity == "error"}
     families = {RULES[name].family for name in errors}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
-
-
-def concluded(verdicts: Sequence[Findings], again: Callable[[], Sequence[Findings]]) -> Findings:
-    """Return the clearest verdict; if it has an error, what another run confirms of it."""
-    found = clearest(verdicts)
-    if not has_error(found):
-        return found
-    second = again()
-    return clearest([confirmed(findings, second) for findings in verdicts])
 
 
 def together(outside: Findings, inside: Findings) -> Findings:

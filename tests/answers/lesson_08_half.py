@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -214,6 +215,13 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             forward=_declared,
         ),
         half(
+            "repair-floor-log",
+            "multiplies by the mask",
+            "non-finite",
+            right["repair-floor-log"],
+            backward=_masked_after_dividing,
+        ),
+        half(
             "repair-rotation",
             "clones",
             "grad-output-layout",
@@ -278,6 +286,14 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             backward=_deleting,
         ),
         half(
+            "repair-softsign",
+            "refers to it weakly",
+            "backward-raises",
+            right["repair-softsign"],
+            forward=_weakly_on_ctx,
+            backward=lambda ctx, g: g * (1 - ctx.y().abs()) ** 2,
+        ),
+        half(
             "repair-solver",
             "puts the tape on the class",
             "shared-state",
@@ -340,7 +356,32 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             dropped,
             **_generator_on_ctx(solved["draw"]),
         ),
+        half(
+            "repair-dropout",
+            "seeds PyTorch's generator",
+            "rng-not-restored",
+            dropped,
+            **_seeding_all(solved["draw"]),
+        ),
+        half(
+            "repair-dropout",
+            "reads the mask off the output",
+            "wrong-region",
+            dropped,
+            **_mask_of_the_output(dropped),
+        ),
     ]
+
+
+def _masked_after_dividing(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return g / x * (x >= ctx.floor), None
+
+
+def _weakly_on_ctx(ctx: Any, x: Any) -> Any:
+    y = x / (1 + x.abs())
+    ctx.y = weakref.ref(y)
+    return y
 
 
 def _floored(ctx: Any, x: Any, floor: float) -> Any:
@@ -446,5 +487,34 @@ def _generator_on_ctx(draw: Any) -> dict[str, Any]:
 
     def backward(ctx: Any, g: Any) -> Any:
         return g * draw(g, ctx.p, ctx.generator) / (1 - ctx.p), None, None
+
+    return {"forward": forward, "backward": backward}
+
+
+def _seeding_all(draw: Any) -> dict[str, Any]:
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        torch.manual_seed(seed)
+        kept = draw(x, p)
+        ctx.save_for_backward(kept)
+        ctx.p = p
+        return x * kept / (1 - p)
+
+    def backward(ctx: Any, g: Any) -> Any:
+        (kept,) = ctx.saved_tensors
+        return g * kept / (1 - ctx.p), None, None
+
+    return {"forward": forward, "backward": backward}
+
+
+def _mask_of_the_output(right: Any) -> dict[str, Any]:
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        y = right.forward(ctx, x, p, seed)
+        ctx.save_for_backward(y)
+        ctx.p = p
+        return y
+
+    def backward(ctx: Any, g: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return g * (y != 0) / (1 - ctx.p), None, None
 
     return {"forward": forward, "backward": backward}

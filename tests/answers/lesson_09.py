@@ -78,6 +78,12 @@ def rms_unmarked(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs[:2], output[1])
 
 
+def rms_through_rstd(ctx: Any, g: Any, g_rstd: Any) -> Any:
+    x, _, rstd = ctx.saved_tensors
+    grad_x, grad_weight, _ = RMSNorm.backward(ctx, g, None)
+    return grad_x - g_rstd * rstd**3 * x / x.shape[-1], grad_weight, None
+
+
 def rms_ctx_in_forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
     ctx.rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * ctx.rstd * weight, ctx.rstd
@@ -167,6 +173,11 @@ def looped(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
     return torch.stack([apply(one, other) for one, other in zip(a, b, strict=True)]), 0
 
 
+def without_the_kernel(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    a, b = moved(a, in_dims[0], info.batch_size), moved(b, in_dims[1], info.batch_size)
+    return torch.linalg.solve(a, b), 0
+
+
 class SolveGenerated(Solve):
     """A generated rule runs forward on what NumPy cannot read."""
 
@@ -218,6 +229,28 @@ def jvp_of_the_sum(ctx: Any, dx: Any, dt: Any) -> Any:
 
 def backward_only(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs, output)
+
+
+def all_on_ctx(ctx: Any, inputs: Any, output: Any) -> None:
+    backward_only(ctx, inputs, output)
+    ctx.kept = (*inputs, output)
+
+
+def jvp_from_ctx(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y = ctx.kept
+    p = torch.softmax(x / t, -1)
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def p_for_forward(ctx: Any, inputs: Any, output: Any) -> None:
+    x, t = inputs
+    backward_only(ctx, inputs, output)
+    ctx.save_for_forward(x, t, output, torch.softmax(x / t, -1))
+
+
+def jvp_of_p(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = ctx.saved_tensors
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
 
 
 class MaximumWithoutJvp(Maximum):
@@ -370,6 +403,13 @@ WRONG = [
     Wrong("split-rms-norm", "rstd on the class", "shared-state", RMSOnTheClass),
     Wrong(
         "split-rms-norm",
+        "differentiates rstd",
+        "missing-dependency",
+        spoiled(RMSNorm, setup_context=rms_unmarked, backward=rms_through_rstd),
+        "not differentiable",
+    ),
+    Wrong(
+        "split-rms-norm",
         "backward takes one gradient",
         "backward-raises",
         spoiled(RMSNorm, backward=lambda ctx, g: RMSNorm.backward(ctx, g, None)),
@@ -386,12 +426,15 @@ WRONG = [
     _vmap("out_dims is not returned", "wrong-vmap", ruled(without_out_dims)),
     _vmap("a loop over the samples", "wrong-vmap", ruled(looped)),
     _vmap("a generated rule", "wrong-vmap", SolveGenerated),
+    _vmap("the kernel is left out", "without the kernel", ruled(without_the_kernel)),
     _jvp("what backward returns", "wrong-jvp", jvp=jvp_as_backward),
     _jvp("the temperature's tangent is left out", "wrong-jvp", jvp=jvp_of_x_alone),
     _jvp("the softmax is left out", "wrong-jvp", jvp=jvp_without_p),
     _jvp("times t, not over t", "wrong-jvp", jvp=jvp_times_t),
     _jvp("summed over all rows", "wrong-jvp", jvp=jvp_of_the_sum),
     _jvp("nothing saved for forward mode", "wrong-jvp", setup_context=backward_only),
+    _jvp("kept on ctx", "tensor-on-ctx", setup_context=all_on_ctx, jvp=jvp_from_ctx),
+    _jvp("other tensors for each mode", "wrong-vmap", setup_context=p_for_forward, jvp=jvp_of_p),
     Wrong("jvp-smooth-maximum", "no jvp", "wrong-jvp", MaximumWithoutJvp),
     _huber("a branch on values", "compile-mismatch", forward=huber_branching),
     _huber("written in place at a mask", "compile-mismatch", forward=huber_in_place),

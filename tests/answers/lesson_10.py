@@ -102,6 +102,18 @@ class EquilibriumForManyRounds(Function):
         return v, torch.einsum("bi,bj->ij", v, z)
 
 
+class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+    """PyTorch inverts no bfloat16, and that is not the answer's fault."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        W, z = ctx.saved_tensors
+        slope = 1 - z * z
+        system = torch.eye(len(W), dtype=W.dtype, device=W.device) - slope[:, :, None] * W
+        v = (g[:, None] @ torch.linalg.inv(system))[:, 0] * slope
+        return v, v.t() @ z
+
+
 class TriangularByTorch(Function):
     """Without SciPy: a solver of PyTorch's, that autograd knows how to differentiate again."""
 
@@ -148,6 +160,7 @@ ALSO_RIGHT = {
     "equilibrium by a linear solve": ("equilibrium-layer", functions.Equilibrium),
     "equilibrium, one round recorded": ("equilibrium-layer", EquilibriumOfTheLesson),
     "equilibrium by loops of its own": ("equilibrium-layer", EquilibriumForManyRounds),
+    "equilibrium by an inverse": ("equilibrium-layer", EquilibriumByAnInverse),
     "triangular solve of the package": ("triangular-solve", functions.TriangularSolve),
     "triangular solve by torch": ("triangular-solve", TriangularByTorch),
     "soft threshold by torch": ("soft-threshold-operator", operator_of_torch),
@@ -315,6 +328,17 @@ def flag_forgotten(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
 
 
+def lower_half_always(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    return (-U @ X.mT).tril(), U, None
+
+
+def inverted(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = torch.linalg.inv(T.tril() if ctx.lower else T.triu()).mT @ g
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
 def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     """trans="T" is the right system, and the result is a constant to autograd."""
     arrays = T.numpy(force=True), g.numpy(force=True)
@@ -407,7 +431,9 @@ WRONG = [
     backward(TRIANGULAR, "the unread half too", "One half of T is never read", whole_outer_product),
     backward(TRIANGULAR, "sign of the matrix", "flipped-sign", without_minus),
     backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "which of the two comes first", product_in_other_order),
-    backward(TRIANGULAR, "flag not turned", "gradient-mismatch", flag_forgotten),
+    backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
+    backward(TRIANGULAR, "always the lower half", "the lower one each time", lower_half_always),
+    backward(TRIANGULAR, "inverted", "linalg_inv_ex does the work", inverted),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
     Wrong(
         OPERATOR,

@@ -142,6 +142,21 @@ def lost_that_fills(model: Any, shipped: Any, x: Any) -> Any:
     ]
 
 
+def lost_that_wipes(model: Any, shipped: Any, x: Any) -> Any:
+    """By backward, tidied up before and after: what lay in .grad is gone."""
+    nets = model, shipped
+    g = torch.randn_like(model(x))
+    for net in nets:
+        net.zero_grad()
+        net(x).backward(g)
+    ours, theirs = (
+        {n: p.grad for n, p in net.named_parameters() if p.grad is not None} for net in nets
+    )
+    for net in nets:
+        net.zero_grad()
+    return [name for name in ours if not torch.allclose(ours[name], theirs[name])]
+
+
 def lost_as_a_count(model: Any, shipped: Any, x: Any) -> Any:
     return len(RIGHT["lost-gradients"](model, shipped, x))
 
@@ -170,6 +185,10 @@ def reverses_by_hook(x: Any, strength: Any) -> Any:
     if y.requires_grad:
         y.register_hook(lambda g: -strength * g)
     return y
+
+
+def reverses_by_data(x: Any, strength: Any) -> Any:
+    return (1 + strength) * x.data - strength * x
 
 
 def reverses_by_two_parts(x: Any, strength: Any) -> Any:
@@ -217,8 +236,10 @@ WRONG = [
     Wrong("lost-gradients", "a g for each", "the same g sent", lost_with_two_vectors),
     Wrong("lost-gradients", "unused", "not have been used", lost_that_trips_over_the_unused),
     Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
+    Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also wipes", lost_that_wipes),
     Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
     Wrong("lost-gradients", "compares outputs", "it names nothing", lost_outputs),
+    Wrong("reversal-that-travels", ".data", "detach is an operation", reverses_by_data),
     Wrong("reversal-that-travels", "a Function", "no backward is, and no hook", Reverse.apply),
     Wrong("reversal-that-travels", "a hook", "no backward is, and no hook", reverses_by_hook),
     Wrong(

@@ -98,6 +98,11 @@ def without_eps(weight: Any) -> Any:
     return scales, (weight / scales).round().clamp(-128, 127).nan_to_num(0).to(torch.int8)
 
 
+def by_the_largest_number(weight: Any) -> Any:
+    scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
+    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+
+
 def floats(weight: Any) -> Any:
     scales, whole = eight_bits(weight, torch.round)
     return scales, whole.double()
@@ -117,6 +122,7 @@ WRONG_BITS = [
     wrong_bits("no clamp", "has become the most negative", without_clamp),
     wrong_bits("cut off", "cuts off what is behind", lambda w: eight_bits(w, torch.trunc)),
     wrong_bits("127", "takes the largest", lambda w: eight_bits(w, torch.round, divisor=127.0)),
+    wrong_bits("no abs", "absolute values first", by_the_largest_number),
     wrong_bits("no eps", "output 0 of the result is wrong at", without_eps),
     wrong_bits("floats", "has dtype torch.float64; torch.int8", floats),
     wrong_bits("the other order", "output 0 of the result has shape", the_other_order),
@@ -203,6 +209,11 @@ WRONG_SORTERS = [
     wrong_sorter("no levels", "4 levels are asked for", sorter(lambda x: x.clamp(0, 1))),
     wrong_sorter("one batch", "refuses a batch of 400", sorter(detached, any_batch=False)),
     wrong_sorter("untrained", "the trained net that was exported?", sorter(detached, steps=0)),
+    wrong_sorter(
+        "trained without a surrogate",
+        "did one arrive while the net was trained",
+        sorter(lambda x: Levels.apply(x.detach()), steps=1),
+    ),
     wrong_sorter("the net itself", "returns something of type Net; asked for is", returns_the_net),
     wrong_sorter("linear", "no hidden layer", linear_only),
 ]

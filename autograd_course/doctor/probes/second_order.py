@@ -86,7 +86,7 @@ class _Question:
 
     def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
         """Move some inputs together; nothing where backward has a kink on the way."""
-        value, error, smooth = derivative(self._moving(slots), STEP, self.grads, 1.0)
+        value, error, smooth = derivative(self._moving(slots), STEP, self.grads)
         if not smooth:
             return []
         by = ", ".join(self.names[slot] for slot in slots)

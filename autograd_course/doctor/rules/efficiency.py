@@ -23,7 +23,7 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     hint="ctx.needs_input_grad says, argument by argument, whether a gradient is asked for. Which "
     "operations can be left out where it says no?",
     lesson="02_ctx_rules",
-    after=FIRST_MAKE_IT_RIGHT,
+    after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
 def wasted_gradient(evidence: Evidence) -> Seen | None:
     if not evidence.unasked:

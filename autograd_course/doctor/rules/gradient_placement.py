@@ -8,7 +8,8 @@ from autograd_course.doctor.rules.wording import (
     raised,
 )
 
-UNSUPPORTED = "not implemented for"  # an operation of PyTorch has no kernel for the dtype
+# An operation of PyTorch has no kernel for the dtype.
+UNSUPPORTED = ("not implemented for", "Low precision dtypes not supported", "Unsupported dtype")
 
 
 @rule(
@@ -24,7 +25,7 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
     if refused := _complex_for_a_real(evidence):
         return refused
     dtypes = [v for v in evidence.variants if v.name != "meta"]
-    crashed = [v for v in dtypes if v.failure and UNSUPPORTED not in v.failure.text]
+    crashed = [v for v in dtypes if v.failure and not _unsupported(v.failure.text)]
     if crashed and len(crashed) < len(dtypes):
         failure = crashed[0].failure
         assert failure is not None
@@ -44,6 +45,10 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
                 {"input": name, "expected": want, "actual": got},
             )
     return None
+
+
+def _unsupported(text: str) -> bool:
+    return any(words in text for words in UNSUPPORTED)
 
 
 def _complex_for_a_real(evidence: Evidence) -> Seen | None:

@@ -146,7 +146,7 @@ def unreduced_broadcast(evidence: Evidence) -> Seen | None:
             right = not any(m.name == name for m in mismatches(evidence))
             mended = (
                 "the engine sums it silently, and the sum is right; until then it takes the memory "
-                "of the larger shape, and code that calls this backward adds to the wrong one"
+                "of the larger shape, and who calls this backward directly gets another shape"
                 if right
                 else "the engine sums it silently, and the sum is wrong"
             )

@@ -15,6 +15,11 @@ NOT_KEPT = (
     "In jvp ctx.saved_tensors holds what ctx.save_for_forward was given, not what "
     "ctx.save_for_backward was: give both the tensors that they need."
 )
+SAVED_APART = (
+    "A generated rule keeps one list of batch axes for both: give ctx.save_for_forward the same "
+    "tensors as ctx.save_for_backward, in the same order."
+)
+NO_AXIS_KEPT = "flat_bdims must not be None"  # what functorch says where the two differ
 USERS_EXCEPTION = "Observed exception"  # so dynamo begins to tell of one in the code it traces
 
 
@@ -58,7 +63,10 @@ def _jvp_told(twin: Twin) -> Seen | None:
     after=(*FIRST_ORDER, "layout"),
 )
 def wrong_vmap(evidence: Evidence) -> Seen | None:
-    return disagreement(evidence, "vmap")
+    seen = disagreement(evidence, "vmap")
+    failures = (twin.failure.text for twin in twins(evidence, "vmap") if twin.failure)
+    apart = any(NO_AXIS_KEPT in text for text in failures)
+    return replace(seen, hint=SAVED_APART) if seen and apart else seen
 
 
 @rule(

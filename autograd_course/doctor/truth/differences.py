@@ -22,6 +22,7 @@ STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then bot
 TINY = 3e-7  # of an element's own size: some units in the last place of float32
 PEEKS = 5  # at that distance and its multiples: one may show nothing by chance
 DIRECTIONS = 2
+AT_ONCE = 32  # columns that are put together from their four points at a time
 MOST_COLUMNS = 256  # of an input; more elements than that are sampled,
 MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
 
@@ -41,11 +42,11 @@ def slopes(
         def at(offset: float, vector: list[Tensor] = vector) -> Tensor:
             return values(moved_by(inputs, wanted, [offset * v for v in vector]))
 
-        found.append(derivative(at, STEP, center, 1.0))
+        found.append(points(at, STEP))
         vectors.append(vector)
-    value, error, smooth = zip(*found, strict=True)
+    value, error, smooth = derivatives(torch.stack(found), torch.tensor(STEP), center, 1.0)
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
-    return Slopes(by_input, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
+    return Slopes(by_input, value.T, error.T, smooth)
 
 
 def jacobian(
@@ -109,31 +110,49 @@ def _columns(
         index = torch.randperm(real.numel(), generator=rng)[:most].sort().values
     steps, typical = STEP * _scale(real), _typical(real)
 
-    def column(i: int) -> tuple[Tensor, Tensor, bool]:
+    def moved(i: int) -> Tensor:
         def at(offset: float) -> Tensor:
             copies = _copies(inputs)
             as_real(copies[position]).view(-1)[i] += offset
             return values(copies)
 
-        return derivative(at, float(steps[i]), center, typical, noise)
+        return points(at, float(steps[i]))
 
-    columns = [column(int(i)) for i in index]
-    if not columns:
+    found = [
+        derivatives(torch.stack([moved(int(i)) for i in part]), steps[part], center, typical, noise)
+        for part in index.split(AT_ONCE)
+        if len(part)
+    ]
+    if not found:
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
         return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
-    value, error, smooth = zip(*columns, strict=True)
-    return Columns(index, torch.stack(value, 1), torch.stack(error, 1), torch.tensor(smooth))
+    value, error, smooth = map(torch.cat, zip(*found, strict=True))
+    return Columns(index, value.T, error.T, smooth)
 
 
 def derivative(
-    at: Callable[[float], Tensor], h: float, center: Tensor, typical: float, noise: float = 0.0
+    at: Callable[[float], Tensor], h: float, center: Tensor
 ) -> tuple[Tensor, Tensor, bool]:
-    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there.
+    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there."""
+    value, error, smooth = derivatives(points(at, h)[None], torch.tensor(h), center, 1.0)
+    return value[0], error[0], bool(smooth)
 
-    ``noise`` is how far the values are known to jump about.
+
+def points(at: Callable[[float], Tensor], h: float) -> Tensor:
+    """Return the four values that a derivative at offset 0 is made of, one a row."""
+    return torch.stack([at(h), at(-h), at(h / 2), at(-h / 2)])
+
+
+def derivatives(
+    points: Tensor, h: Tensor, center: Tensor, typical: float, noise: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiate along each direction: the value, its estimated error, whether it is smooth.
+
+    ``points`` has shape (directions, 4, outputs), the steps ``h`` one number for each direction or
+    for all; ``noise`` is how far the values are known to jump about.
     """
-    above, below = at(h), at(-h)
-    near_above, near_below = at(h / 2), at(-h / 2)
+    above, below, near_above, near_below = points.unbind(1)
+    h = h.to(points.device).reshape(-1, 1)
     wide, narrow = (above - below) / (2 * h), (near_above - near_below) / h
     value = (4 * narrow - wide) / 3
     size = center.abs().max().item() if center.numel() else 0.0
@@ -151,8 +170,8 @@ def derivative(
     kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
         near_bend.abs() > 1e-4 * narrow.abs() + 1e3 * rounding
     )
-    smooth = bool(torch.isfinite(value).all()) and not bool((moved | kinked).any())
-    return value, error, smooth
+    smooth = (torch.isfinite(value) & ~moved & ~kinked).all(1)
+    return value, error, smooth.cpu()
 
 
 def _real(tensor: Tensor) -> Tensor:

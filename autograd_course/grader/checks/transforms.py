@@ -34,6 +34,14 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
         torch.func.vmap(function.apply, dims)(*stacked)
     if calls == 1:
         return None
+    if calls == 0:
+        return found(
+            "wrong-vmap",
+            "The results are right, but under vmap forward never runs: the rule works them out by "
+            "itself, without the kernel.",
+            {"samples": SAMPLES, "calls": 0},
+            "The rule only arranges the batch; what computes is the kernel. Call apply, once.",
+        )
     return found(
         "wrong-vmap",
         f"The results are right, but for {SAMPLES} samples forward runs {calls} times: that is the "

@@ -28,6 +28,12 @@ def leaky_floor_log(x: Tensor, floor: float) -> Tensor:
     return (x + (x.clamp(min=floor) - x).detach()).log()
 
 
+def with_silence(rng: torch.Generator, floor: float, n: int) -> tuple[Tensor, float]:
+    """Return numbers around a floor, every third of them exactly 0, and the floor."""
+    x, floor = around_floor(rng, floor, n)
+    return x.where(torch.arange(n) % 3 != 0, 0.0), floor
+
+
 def around_floor(rng: torch.Generator, floor: float, *shape: int) -> tuple[Tensor, float]:
     """Return positive numbers that lie in turn below and above a floor, and the floor."""
     ratio = positive(rng, *shape)  # 0.5 to 2
@@ -93,14 +99,15 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "a 3×4 matrix, floor 0.5": lambda rng: around_floor(rng, 0.5, 3, 4),
             "a vector, floor 1": lambda rng: around_floor(rng, 1.0, 5),
             "three axes, one of length 1": lambda rng: around_floor(rng, 0.1, 2, 1, 3),
+            "digital silence: some x are 0": lambda rng: with_silence(rng, 0.2, 6),
         },
         gradient_suspects={
             "Below the floor y is log(floor), whatever x is: how much does y change there when x "
-            "does? Saved is the number after the floor, so backward cannot tell.": (
+            "does? The number after the floor does not tell backward on which side x was.": (
                 leaky_floor_log
             ),
         },
-        bounds="x keeps its values, and what lies below the floor has the gradient 0",
+        bounds="x keeps its values, and what lies below the floor has the gradient 0, as x = 0 has",
         hints=(
             "Compare x before and after the call, number by number. Once that is mended, run "
             "diagnose again: a second bug has been waiting behind the first.",

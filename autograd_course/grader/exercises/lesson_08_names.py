@@ -151,7 +151,7 @@ NAMES: tuple[NamingExercise, ...] = (
         },
         hints=(
             "Put ones in, send ones back, and compare the zeros.",
-            "forward drew a mask and threw it away. What does torch.rand_like do in backward?",
+            "forward drew a mask and threw it away. What does the same line do in backward?",
             "Nobody set the random number generator back to where forward began.",
         ),
         read='lesson 08, "Freeze the noise"',

@@ -3,7 +3,9 @@
 from typing import Any
 
 from autograd_course.grader.checks import backward_is_a_formula, no_tensor_on_ctx
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.exercise import Check, FunctionExercise
+
+CHECKS: tuple[Check, ...] = (backward_is_a_formula, no_tensor_on_ctx)
 
 
 def repair(**described: Any) -> FunctionExercise:
@@ -11,6 +13,6 @@ def repair(**described: Any) -> FunctionExercise:
     usual: dict[str, Any] = {
         "lesson": "08_debugging_clinic",
         "points": 1,
-        "checks": (backward_is_a_formula, no_tensor_on_ctx),
+        "checks": CHECKS,
     }
     return FunctionExercise(**{**usual, **described})

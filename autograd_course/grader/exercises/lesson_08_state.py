@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.exercises.lesson_08_repair import repair
+from autograd_course.grader.exercises.lesson_08_bounds import leaves_the_generator, needs_no_output
+from autograd_course.grader.exercises.lesson_08_repair import CHECKS, repair
 from autograd_course.grader.sampling import normal, shaped
 
 
@@ -48,6 +49,7 @@ REPAIRS: tuple[FunctionExercise, ...] = (
         reference=softsign,
         samplers=shaped(normal),
         asked=("tensor-on-ctx", "ctx-cycle"),
+        checks=(*CHECKS, needs_no_output),
         seconds=20.0,  # to see a cycle the garbage collector has to run, several times
         bounds="the memory goes when the output does, without the garbage collector",
         hints=(
@@ -116,11 +118,13 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "a 3×5 matrix": lambda rng: (normal(rng, 3, 5), 0.4, 1),
             "a vector": lambda rng: (normal(rng, 8), 0.25, 2),
             "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 6), 0.1, 3),
+            "after a ReLU: some x are 0": lambda rng: (normal(rng, 12).relu(), 0.25, 4),
         },
         gradient_suspects={
             "These are the draws that come after forward's: a generator goes on where it stopped. "
             "How does one bring it back to where forward began?": next_draws,
         },
+        checks=(*CHECKS, leaves_the_generator),
         bounds="one mask for both passes, that of the seed",
         hints=(
             "Give it a vector of ones and a grad_output of ones: are the zeros of the gradient "

@@ -9,6 +9,7 @@ from torch.nn.functional import huber_loss
 from autograd_course.grader.checks import (
     compiles_whole,
     no_gradient_through,
+    no_tensor_on_ctx,
     one_call_for_the_batch,
     same_under_autocast,
 )
@@ -26,6 +27,12 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return ``x`` over its root mean square, times ``weight``; and the factor, as a constant."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * rstd * weight, rstd.detach()
+
+
+def differentiable_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return the same, with a gradient through the factor."""
+    rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return x * rstd * weight, rstd
 
 
 def solve(a: Tensor, b: Tensor) -> Tensor:
@@ -123,6 +130,12 @@ FIRST: tuple[FunctionExercise, ...] = (
         reference=rms_norm,
         samplers=NORMS,
         methods=("setup_context", "vmap"),
+        gradient_suspects={
+            "A share of this gradient comes through rstd, and none is meant to: say in "
+            "setup_context that rstd is not differentiable, and leave its gradient unused.": (
+                differentiable_rms_norm
+            ),
+        },
         checks=(no_gradient_through(1, "rstd"),),
         bounds="torch.func takes it",
         hints=(
@@ -170,13 +183,15 @@ SECOND: tuple[FunctionExercise, ...] = (
         samplers=HEATED,
         double_backward=True,
         methods=("setup_context", "jvp"),
+        checks=(no_tensor_on_ctx,),
         bounds="its Hessian is right, forward over reverse",
         hints=(
             "Let both inputs change by a little, x by its tangent and t by its own. By how much "
             "does y change? What has backward to do with a sum over a row, and what jvp?",
             "jvp is the same matrix from the other side. Where backward spreads one number g over "
             "a row, p * g[..., None], jvp collects a row of tangents into one number. The two "
-            "inputs' contributions are added up. And what jvp reads must be kept for it.",
+            "inputs' contributions are added up. And what jvp reads must be kept for it: the same "
+            "tensors as for backward, in the same order.",
             "setup_context: the same three tensors go to ctx.save_for_backward and to "
             "ctx.save_for_forward. jvp: (p * x_tangent).sum(-1) plus "
             "t_tangent * (y - (p * x).sum(-1)) / t.",

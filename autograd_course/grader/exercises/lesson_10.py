@@ -5,17 +5,24 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import backward_is_a_formula, keeps_at_most, no_tensor_on_ctx
+from autograd_course.grader.checks import (
+    backward_is_a_formula,
+    keeps_at_most,
+    no_tensor_on_ctx,
+    without,
+)
 from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampler
 from autograd_course.grader.exercises.lesson_10_bounds import keeps_float32, records_one_round
 from autograd_course.grader.exercises.lesson_10_operator import OPERATOR, SOFT_THRESHOLD
 from autograd_course.grader.exercises.lesson_10_solvers import (
+    always_lower,
     complex_w,
     equilibrium,
     exchanged,
     lambert_w,
     linearized,
     not_transposed,
+    other_half,
     triangular_solve,
     whole,
 )
@@ -57,8 +64,9 @@ LAYERS: Mapping[str, Sampler] = {
 }
 
 SYSTEMS: Mapping[str, Sampler] = {
-    "two right-hand sides": lambda rng: (triangular(rng, 4), normal(rng, 4, 2)),
+    # First: that the wrong half was kept shows here at once, and below only the second time.
     "an upper triangle": lambda rng: (triangular(rng, 3), normal(rng, 3, 5), False),
+    "two right-hand sides": lambda rng: (triangular(rng, 4), normal(rng, 4, 2)),
     "a single right-hand side": lambda rng: (triangular(rng, 3), normal(rng, 3, 1)),
     "a single equation": lambda rng: (triangular(rng, 1), normal(rng, 1, 3)),
 }
@@ -150,6 +158,10 @@ TRIANGULAR_SOLVE = FunctionExercise(
     gradient_suspects={
         "This is what comes of solving with T in backward too. The implicit function theorem asks "
         "for the transposed matrix: Tᵀ U = G. Which half of Tᵀ is filled?": not_transposed,
+        "The matrix is transposed, and the solver still reads the half that it read in forward. "
+        "What stood in the upper half of T stands in the lower half of Tᵀ.": other_half,
+        "Which half of T is read is said by lower, and only that half gets a gradient. Here it is "
+        "the lower one each time.": always_lower,
         "One half of T is never read, so nothing depends on it and its gradient is 0. The product "
         "of U and Xᵀ fills both halves.": whole,
         "This is -X Uᵀ. T has a row for each equation, as B and U have, and a column for each "
@@ -167,7 +179,12 @@ TRIANGULAR_SOLVE = FunctionExercise(
         "that it returns.",
     ),
     read='lesson 10, "A linear system"',
-    checks=(backward_is_a_formula, no_tensor_on_ctx, keeps_float32),
+    checks=(
+        backward_is_a_formula,
+        no_tensor_on_ctx,
+        keeps_float32,
+        without("linalg_inv_ex", "linalg_inv", "inverse", use="a solver: U from Tᵀ U = G"),
+    ),
     bounds="the output has the dtype of B",
 )
 

@@ -68,32 +68,33 @@ def linearized(
     return solved
 
 
+def _half(T: Tensor, lower: bool) -> Tensor:
+    return T.tril() if lower else T.triu()
+
+
 def triangular(
-    system: Callable[[Tensor], Tensor], read: Callable[[Tensor, bool], Tensor]
+    system: Callable[[Tensor, bool], Tensor] = _half, read: Callable[[Tensor, bool], Tensor] = _half
 ) -> Callable[..., Tensor]:
     """Return the solution, with the derivative that comes of another backward.
 
-    It solves with the transpose of ``system(T)``, where ``T`` is right, and lets T's gradient go
-    back through ``read``, where the half that is used is right.
+    It solves with the transpose of ``system(T, lower)``, and lets T's gradient go back through
+    ``read(T, lower)``. Right for both is the half that is used.
     """
 
     def solved(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
-        used = _half(T.detach(), lower)
-        X = torch.linalg.solve(used, B.detach())
+        X = torch.linalg.solve(_half(T.detach(), lower), B.detach())
         change = B - B.detach() - read(T - T.detach(), lower) @ X
-        moved: Tensor = X + torch.linalg.solve(system(used), change)
+        moved: Tensor = X + torch.linalg.solve(system(T.detach(), lower), change)
         return moved
 
     return solved
 
 
-not_transposed = triangular(lambda T: T.mT, lambda T, lower: _half(T, lower))
-whole = triangular(lambda T: T, lambda T, lower: T)
-exchanged = triangular(lambda T: T, lambda T, lower: _half(T, lower).mT)
-
-
-def _half(T: Tensor, lower: bool) -> Tensor:
-    return T.tril() if lower else T.triu()
+not_transposed = triangular(system=lambda T, lower: _half(T, lower).mT)
+other_half = triangular(system=lambda T, lower: _half(T, not lower))
+whole = triangular(read=lambda T, lower: T)
+always_lower = triangular(read=lambda T, lower: T.tril())
+exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
 
 
 def _identity(z: Tensor) -> Tensor:

@@ -55,6 +55,13 @@ def truncated(weight: Tensor) -> tuple[Tensor, Tensor]:
     return _scales(weight), (weight / _scales(weight)).to(torch.int8)
 
 
+def signed(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same with the largest element of a row for its largest magnitude."""
+    largest = weight.amax(1, keepdim=True)
+    scales = (largest / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
+    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+
+
 def by_127(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return the same with the largest integer, 127, for the largest magnitude."""
     scales = _scales(weight) * 127.5 / 127
@@ -77,6 +84,13 @@ def with_a_row_of_zeros(rng: torch.Generator) -> tuple[Tensor]:
     return (weight,)
 
 
+def deepest(rng: torch.Generator) -> tuple[Tensor]:
+    """Return rows of which the largest is negative; it goes to -127.5 exactly, and to -128."""
+    weight = 0.9 * normal(rng, 3, 4).tanh()
+    weight[:, 1] = -127.5 / 128
+    return (weight,)
+
+
 WEIGHTS: Mapping[str, Sampler] = {
     "a 3×5 matrix": lambda rng: (rows(rng, 3, 5),),
     "rows of very different size": lambda rng: (
@@ -84,6 +98,7 @@ WEIGHTS: Mapping[str, Sampler] = {
     ),
     "a single column": lambda rng: (rows(rng, 4, 1),),
     "a row of zeros": with_a_row_of_zeros,
+    "rows with a negative number of the largest magnitude": deepest,
 }
 
 VALUES: Mapping[str, Sampler] = {
@@ -175,6 +190,8 @@ BITS: tuple[RoutineExercise, ...] = (
             "A conversion to integers cuts off what is behind the point; it does not round.": (
                 truncated
             ),
+            "The largest number of a row need not be the one of the largest magnitude: take the "
+            "absolute values first.": signed,
             "That scale takes the largest magnitude to 127. Asked for is the one that spreads the "
             "two signs over all 255 steps.": by_127,
         },

@@ -110,7 +110,7 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
             )
         if verdict := _filled(net) or _filled(shipped):
             return verdict
-    return None
+    return _changed(lost)
 
 
 def _names(answer: Any) -> set[str] | Verdict:
@@ -139,3 +139,20 @@ def _filled(model: nn.Module) -> Verdict | None:
         f"the names are right, but the .grad of {filled[0]} has been filled on the way: the next "
         "training step would add to it. torch.autograd.grad returns gradients and fills none."
     )
+
+
+def _changed(lost: Callable[..., Any]) -> Verdict | None:
+    """Ask once more, with a model that is between backward and the optimizer's step."""
+    net = net_of(Rounding.apply)
+    shipped = exported(copy.deepcopy(net), batch(EXAMPLE))
+    for parameter in net.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    lost(net, shipped, batch(EXAMPLE))
+    for name, parameter in net.named_parameters():
+        if parameter.grad is None or not bool((parameter.grad == 1).all()):
+            return wrong(
+                f"the names are right, but the .grad that {name} had before is lost: zero_grad "
+                "also wipes what the training still needs. torch.autograd.grad returns gradients "
+                "and touches no .grad."
+            )
+    return None

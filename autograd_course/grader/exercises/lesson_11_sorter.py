@@ -69,14 +69,22 @@ def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
     if share < ASKED:
         return wrong(
             f"the loaded program gets {share:.0%} of {HELD_OUT} held-out digits right; {ASKED:.0%} "
-            "is asked for. Is it the trained net that was exported? Do more steps help, or a "
-            "larger learning rate?"
+            f"is asked for. {_advice(shipped, held_out)}"
         )
     return None
 
 
-def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
-    """Ask every weight matrix of the loaded program for a gradient."""
+def _advice(shipped: nn.Module, held_out: Digits) -> str:
+    if asleep := _asleep(shipped, held_out):
+        return (
+            f"In the program no gradient other than zeros arrives at {' and '.join(asleep)}: did "
+            "one arrive while the net was trained?"
+        )
+    return "Is it the trained net that was exported? Do more steps help, or a larger learning rate?"
+
+
+def _asleep(shipped: nn.Module, held_out: Digits) -> list[str]:
+    """Ask every weight matrix of the loaded program for a gradient; name those without."""
     weights = {n: p for n, p in shipped.named_parameters() if p.dim() > 1}
     asking = {name: weight for name, weight in weights.items() if weight.requires_grad}
     loss = nn.functional.cross_entropy(shipped(held_out.images), held_out.labels)
@@ -84,11 +92,16 @@ def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
     if loss.requires_grad:
         gradients = torch.autograd.grad(loss, list(asking.values()), allow_unused=True)
     taught = {n for n, g in zip(asking, gradients, strict=False) if g is not None and g.any()}
-    if weights and not (asleep := [name for name in weights if name not in taught]):
+    return [name for name in weights if name not in taught] if weights else ["any weight"]
+
+
+def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
+    asleep = _asleep(shipped, held_out)
+    if not asleep:
         return None
     return wrong(
         "the loaded program predicts well and cannot learn on: no gradient other than zeros "
-        f"arrives at {' and '.join(asleep) if weights else 'any weight'}. Which part of your "
+        f"arrives at {' and '.join(asleep)}. Which part of your "
         "levels is an operation of the graph, and which was Python around it?"
     )
 

@@ -13,6 +13,8 @@ from autograd_course.doctor.running.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of forward: where is an axis lost, or kept, or added?"
+COUNT = "Compare forward's return statement with what the task says that apply returns."
+DTYPE = "Print the dtype after each step of forward: which step changes it, whatever came in?"
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
 
 
@@ -41,7 +43,8 @@ def difference(
             hint = MISSING_RETURN if actual[0] is None else SHAPES
             asked = f"{len(expected)} tensors are asked for"
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
-        return Difference(f"{what} returns {len(actual)} values; asked for is {len(expected)}.")
+        values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
+        return Difference(f"{what} returns {values}; asked for is {len(expected)}.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
         name = what if len(expected) == 1 else f"output {number} of {what}"
         if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
@@ -75,7 +78,7 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
         message = f"{name} has shape {shapes['actual']}; {shapes['expected']} is asked for."
         return Difference(message, SHAPES, shapes)
     if got.dtype != right.dtype:
-        return Difference(f"{name} has dtype {got.dtype}; {right.dtype} is asked for.")
+        return Difference(f"{name} has dtype {got.dtype}; {right.dtype} is asked for.", DTYPE)
     return _value_difference(name, got.detach(), right.detach(), rtol, atol)
 
 

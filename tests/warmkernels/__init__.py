@@ -1,0 +1,66 @@
+"""Notebook kernels that nbval starts, forked from one process that has PyTorch imported.
+
+Three dozen notebooks would import the same modules for some seconds each. A forked kernel has them
+in ``sys.modules`` and is otherwise new: a namespace, random state, environment and folder of its
+own. What learners get, a kernel that imports everything itself, is what the build executes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.provisioning import local_provisioner
+
+HERE = Path(__file__).parent
+READY = b"ready\n"
+
+
+class WarmKernels:
+    """The template, once a first kernel is asked for; ``close`` ends it and all its kernels."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="autograd-course-kernels-")
+        self._template: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Start by forking what jupyter_client starts within the block."""
+        usual = local_provisioner.launch_kernel
+        local_provisioner.launch_kernel = self._launch
+        try:
+            yield
+        finally:
+            local_provisioner.launch_kernel = usual
+
+    def close(self) -> None:
+        """End the template: its standard input closes, at which it ends what it has forked."""
+        if self._template is not None:
+            self._template.communicate()
+        self._folder.cleanup()
+
+    def _launch(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Start a process that stands for the kernel, in place of ``python -m … arguments``."""
+        options.pop("independent", None)
+        arguments = command[command.index("-m") + 2 :]
+        standing_in = [sys.executable, "-I", "-S", HERE / "standing_in.py", self._address()]
+        started = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **options}
+        return subprocess.Popen([*standing_in, *arguments], start_new_session=True, **started)
+
+    def _address(self) -> str:
+        address = str(Path(self._folder.name, "template"))
+        if self._template is None:
+            self._template = subprocess.Popen(
+                [sys.executable, "-W", "ignore", HERE / "template.py", address],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            assert self._template.stdout is not None
+            if self._template.stdout.readline() != READY:
+                raise RuntimeError("the template of the notebooks' kernels could not be started")
+        return address
