@@ -37,7 +37,8 @@ _OF_TORCH = (
     "torch.autograd.graph", "torch.func", "torch.functional", "torch.library", "torch.linalg",
     "torch.nn.functional", "torch.random", "torch.testing", "torch.utils._pytree",
 )  # fmt: skip
-_CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1], torch.nn.Module)
+# Not nn.Module: the compiler wraps its constructor when it is first used.
+_CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
 _WRAPPED = (staticmethod, classmethod)
 
 
@@ -68,6 +69,8 @@ class _Place:
     def told(self) -> str:
         """The full name of it."""
         owner = self.owner
+        if self.code is not None and vars(owner).get(self.name) is self.value:
+            return f"the code of {_function(self.value).__qualname__}"  # whatever its names are
         if isinstance(owner, Exercise):
             return f"the exercise's {self.name}"
         home = f"{owner.__module__}." if isinstance(owner, type) else ""

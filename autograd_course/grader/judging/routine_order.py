@@ -52,7 +52,7 @@ class RoutineOrder:
         return (
             first_fault(named, lambda sample: self._called(*sample), seconds)
             or first_fault({"": ()}, lambda _: self._tried(), seconds)
-            or Verdict("passed", _told(self.exercise))
+            or passed(self.exercise)
         )
 
     def _called(self, sample: str, inputs: Inputs) -> Verdict | None:
@@ -99,10 +99,11 @@ def copied(inputs: Inputs) -> Inputs:
     return copies
 
 
-def _told(exercise: RoutineExercise) -> str:
+def passed(exercise: RoutineExercise) -> Verdict:
+    """Return the verdict on an answer without a fault: what was tried."""
     on = f" Tried on: {'; '.join(exercise.samplers)}." if exercise.samplers else ""
     right = (
         "its results agree with the reference's" if exercise.samplers else "the trials are passed"
     )
     bounds = f", and {exercise.bounds}" if exercise.bounds else ""
-    return f"{right}{bounds}.{on}"
+    return Verdict("passed", f"{right}{bounds}.{on}")
