@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -40,41 +40,34 @@ _OF_TORCH = (
 # Not nn.Module: the compiler wraps its constructor when it is first used.
 _CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
 _WRAPPED = (staticmethod, classmethod)
+_NOTHING = object()
 
 
 @dataclass(frozen=True)
 class _Place:
-    """An attribute: whose, what it was, and the code that it ran."""
+    """An attribute: whose, what it was (or that it was none), the code it ran, its full name."""
 
     owner: Any
     name: str
     value: Any
     code: Any
+    put: Callable[[Any, str, Any], None]
+    told: str
 
-    @property
-    def changed(self) -> bool:
-        """Whether something else is there now, or the same function runs other code."""
-        now = vars(self.owner).get(self.name)
-        return now is not self.value or (self.code is not None and _code(now) is not self.code)
-
-    def restore(self) -> None:
-        """Put back what was there, where that is possible."""
+    def restored(self) -> str:
+        """Put back what was there; return the name of what was changed, if it was."""
+        now = vars(self.owner).get(self.name, _NOTHING)
+        recoded = self.code is not None and _function(self.value).__code__ is not self.code
+        if now is self.value and not recoded:
+            return ""
         with contextlib.suppress(AttributeError, TypeError, ValueError):
-            if self.code is not None:
+            if recoded:
                 _function(self.value).__code__ = self.code
-            put = object.__setattr__ if isinstance(self.owner, Exercise) else setattr
-            put(self.owner, self.name, self.value)
-
-    @property
-    def told(self) -> str:
-        """The full name of it."""
-        owner = self.owner
-        if self.code is not None and vars(owner).get(self.name) is self.value:
-            return f"the code of {_function(self.value).__qualname__}"  # whatever its names are
-        if isinstance(owner, Exercise):
-            return f"the exercise's {self.name}"
-        home = f"{owner.__module__}." if isinstance(owner, type) else ""
-        return f"{home}{getattr(owner, '__qualname__', owner.__name__)}.{self.name}"
+            elif self.value is _NOTHING:
+                delattr(self.owner, self.name)
+            else:
+                self.put(self.owner, self.name, self.value)
+        return f"the code of {_function(self.value).__qualname__}" if recoded else self.told
 
 
 class Integrity:
@@ -89,10 +82,10 @@ class Integrity:
         return Integrity((*self._noted, *_places(exercise, vars(exercise))))
 
     def restore(self) -> None:
-        """Put back what was replaced."""
-        for place in [place for place in self._noted if place.changed]:
-            self._replaced[place.told] = None
-            place.restore()
+        """Put back what was replaced, Python's own functions first."""
+        for place in self._noted:
+            if name := place.restored():
+                self._replaced[name] = None
 
     def told(self) -> dict[str, list[str]]:
         """Put back what was replaced; tell the names of all that ever was."""
@@ -105,6 +98,8 @@ def _noted() -> Iterator[_Place]:
     ours = [m for name, m in sys.modules.items() if name.partition(".")[0] == _OURS]
     for module in (*_MODULES, *modules, *ours):
         yield from _places(module, vars(module))
+    for owner in _CLASSES:
+        yield from _inherited(owner)
     for owner in (*_CLASSES, socket.socket, *_classes(ours)):
         yield from _places(owner, vars(owner))
 
@@ -117,9 +112,25 @@ def _classes(modules: list[ModuleType]) -> Iterator[type]:
 
 
 def _places(owner: Any, values: Mapping[str, Any]) -> Iterator[_Place]:
+    """Yield what can be called; of an exercise, everything."""
+    own = isinstance(owner, Exercise)
+    put = object.__setattr__ if own else setattr  # an exercise is frozen
     for name, value in values.items():
-        if isinstance(owner, Exercise) or callable(value) or isinstance(value, _WRAPPED):
-            yield _Place(owner, name, value, _code(value))
+        if own or callable(value) or isinstance(value, _WRAPPED):
+            yield _Place(owner, name, value, _code(value), put, _told(owner, name))
+
+
+def _inherited(owner: type) -> Iterator[_Place]:
+    """Yield what a class has from others only, and what would stand before those."""
+    for name in set(dir(owner)) - vars(owner).keys():
+        yield _Place(owner, name, _NOTHING, None, setattr, _told(owner, name))
+
+
+def _told(owner: Any, name: str) -> str:
+    if isinstance(owner, Exercise):
+        return f"the exercise's {name}"
+    home = f"{owner.__module__}." if isinstance(owner, type) else ""
+    return f"{home}{getattr(owner, '__qualname__', owner.__name__)}.{name}"
 
 
 def _function(value: Any) -> Any:

@@ -58,7 +58,7 @@ def _run(
     prepare()  # before the clock starts
     try:
         with time_limit(seconds_for(exercise)), quiet_world():
-            defined = cells.run(said["cells"])
+            defined = _defined(said["cells"], integrity)
     except cells.CellError as error:
         return _refused("wrong", str(error)), None
     except TimeUp:
@@ -66,12 +66,18 @@ def _run(
     if said["name"] not in defined:
         return _refused("wrong", _missing(said["name"])), None
     answer = defined[said["name"]]
-    integrity.restore()  # what looks at the answer is what it was
     if isinstance(exercise, NamingExercise):
         return _named(answer), None
     if problem := _problem(exercise, answer):
         return _refused(problem.status, problem.message), None
     return Frame({"problem": None}), Desk(exercise, answer, integrity)
+
+
+def _defined(sources: list[str], integrity: Integrity) -> dict[str, Any]:
+    try:
+        return cells.run(sources)
+    finally:
+        integrity.restore()  # what goes on from here is what it was
 
 
 def _problem(exercise: Exercise, answer: Any) -> Verdict | None:

@@ -93,7 +93,10 @@ def _of_the_course() -> Iterator[Shown]:
 
 
 def _sites() -> dict[Path, Path]:
-    """Return the folders that packages are installed in, and where they lie in the sandbox."""
+    """Return the folders that packages are installed in, and where they lie in the sandbox.
+
+    The doctor tells a library from the author's own code by the name of its folder.
+    """
     found = [Path(folder).resolve() for folder in site.getsitepackages()]
     there = [folder for folder in found if folder.is_dir()]
-    return {folder: INSIDE / f"packages-{number}" for number, folder in enumerate(there)}
+    return {folder: INSIDE / str(number) / "site-packages" for number, folder in enumerate(there)}
