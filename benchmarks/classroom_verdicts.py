@@ -4,8 +4,8 @@
 
 Prints seconds and verdicts, and counts where the classroom says something else than ``grade``. The
 same is compared that a learner reads first: the status, and the rule or the sentence; of a sentence
-the numbers may differ. A Function gets the inputs that ``grade`` draws: on others another rule may be
-the first to fit.
+the numbers may differ. A Function gets the inputs that ``grade`` draws: on others another rule
+may be the first to fit.
 """
 
 from __future__ import annotations

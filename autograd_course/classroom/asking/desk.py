@@ -37,7 +37,7 @@ class Desk:
     def _answered(self, question: Frame) -> Frame:
         """Return the answer; what kept it from being found is an answer too."""
         try:
-            inputs = unpack(question.payload) if question.payload else ()
+            inputs = _inputs(question)
             with time_limit(seconds_for(self.exercise)), quiet_world():
                 return self._answers[question.said["ask"]](question.said, inputs)
         except TimeUp as stop:
@@ -46,6 +46,13 @@ class Desk:
             return Frame({"unexamined": first_line(error)})
         except Exception as error:
             return Frame({"failed": f"{type(error).__name__}: {first_line(error)}"})
+
+
+def _inputs(question: Frame) -> tuple[Any, ...]:
+    inputs: tuple[Any, ...] = unpack(question.payload) if question.payload else ()
+    for place in question.said.get("differentiated", ()):
+        inputs[place].requires_grad_()
+    return inputs
 
 
 def _answers(exercise: Exercise, answer: Any) -> dict[str, Say]:

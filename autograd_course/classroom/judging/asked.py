@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.sandbox.running import Child
 from autograd_course.doctor import DoctorError
@@ -36,7 +38,7 @@ class Asked:
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
         """Return the answer to a question, where there is one."""
-        came = self.child.ask(Frame(said, b"" if inputs is None else pack(inputs)))
+        came = self.child.ask(Frame(said) if inputs is None else _about(said, inputs))
         if isinstance(came, Malformed):
             raise UnansweredError(came.reason)
         self._note(came.said.get("replaced"))
@@ -51,6 +53,12 @@ class Asked:
     def _note(self, names: Any) -> None:
         if isinstance(names, list):
             self.replaced.update(dict.fromkeys(map(text, names[:_MOST])))
+
+
+def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:
+    """Return the question; whether a tensor asks for a gradient does not travel with it."""
+    asking = [p for p, v in enumerate(inputs) if isinstance(v, Tensor) and v.requires_grad]
+    return Frame(said | {"differentiated": asking}, pack(inputs))
 
 
 def raised(came: Frame) -> Raised | None:
