@@ -50,8 +50,8 @@ class Desk:
 
 def _inputs(question: Frame) -> tuple[Any, ...]:
     inputs: tuple[Any, ...] = unpack(question.payload) if question.payload else ()
-    for place in question.said.get("differentiated", ()):
-        inputs[place].requires_grad_()
+    for position in question.said.get("differentiated", ()):
+        inputs[position].requires_grad_()
     return inputs
 
 
