@@ -13,7 +13,8 @@ from submissions import IMPORTS, WRONG_SQUARES, square
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
-from autograd_course.classroom.judging.absent import Absent, UnansweredError
+from autograd_course.classroom.judging.absent import Absent
+from autograd_course.classroom.judging.asked import Asked, UnansweredError
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.classroom.sandbox import Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
@@ -152,7 +153,7 @@ def forged(answer: Frame | Malformed) -> Absent:
         def ask(self, question: Frame) -> Frame | Malformed:
             return answer
 
-    return Absent(SQUARE, Child(), SEED)  # type: ignore[arg-type]
+    return Absent(SQUARE, Asked(Child()), SEED)  # type: ignore[arg-type]
 
 
 def lied(change: Callable[[Any], Any]) -> Frame:

@@ -12,7 +12,8 @@ import pytest
 from submissions import IMPORTS, square
 
 from autograd_course.classroom import sandbox
-from autograd_course.classroom.judging import Answer, judged
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.judging import judged
 from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
 from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
@@ -38,8 +39,12 @@ def box() -> Iterator[Sandbox]:
             yield running
 
 
+def answer(source: str) -> Answer:
+    return Answer("square", "ada", "Square", source, IMPORTS)
+
+
 def handed_in(box: Sandbox, source: str) -> Verdict:
-    return judged(SQUARE, Answer((IMPORTS, source), "Square"), box, seed=2024)
+    return judged(SQUARE, answer(source), box, seed=2024)
 
 
 def seen(box: Sandbox, expression: str) -> object:
@@ -72,7 +77,7 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
     look = f"""import os, glob
 {{"environment": sorted(os.environ), "tmp": os.listdir("/tmp"), "proc": os.listdir("/proc"),
  "there": [p for p in {[str(tmp_path), str(root / "solutions"), str(root / "tests")]!r}
-           + ["/etc/passwd", "/bin/sh", "/usr/bin/env", "/course/solutions"] if os.path.exists(p)],
+           + ["/etc/passwd", "/bin/ls", "/usr/bin/env", "/course/solutions"] if os.path.exists(p)],
  "root": sorted(os.listdir("/root")) if os.path.exists("/root") else [],
  "id": [os.getpid(), os.getppid()], "user": os.getuid()}}"""
     lines = look.splitlines()
@@ -85,7 +90,7 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
     assert saw["user"] != 0
     assert set(saw["root"]) <= set(Path(sys.base_prefix).resolve().parts), "but Python's own place"
     assert set(saw["environment"]) <= {
-        VARIABLE, "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONDONTWRITEBYTECODE",
+        VARIABLE, "HOME", "LANG", "OMP_NUM_THREADS", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE",
         "PYTHONNOUSERSITE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
     }  # fmt: skip
 
@@ -285,4 +290,4 @@ def test_a_template_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(SandboxError, match=r"did not start: .*no_such_module"):
         Sandbox(Trusted()).start()
-    assert judged(SQUARE, Answer((), "Square"), Sandbox(Trusted()), 1).status == "grader failed"
+    assert judged(SQUARE, answer(""), Sandbox(Trusted()), 1).status == "grader failed"

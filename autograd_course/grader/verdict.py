@@ -14,13 +14,15 @@ Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 class Verdict:
     """A status, one sentence that explains it, and the finding where a rule names the fault.
 
-    ``sample`` names the kind of input that the fault was seen on.
+    ``sample`` names the kind of input that the fault was seen on. ``remarks`` are for the
+    instructor: what the code has that no answer needs; ``grade`` makes none.
     """
 
     status: Status
     message: str
     finding: Finding | None = None
     sample: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def wrong(message: str) -> Verdict:

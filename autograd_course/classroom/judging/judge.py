@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+from typing import Any
+
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.judging.absent import (
-    Absent,
+from autograd_course.classroom.judging.absent import Absent
+from autograd_course.classroom.judging.absent_routine import AbsentRoutine
+from autograd_course.classroom.judging.asked import (
+    Asked,
     BrokenError,
     StoppedError,
     UnansweredError,
+    instance,
+    text,
 )
+from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
-from autograd_course.classroom.sandbox.running import Child, Sandbox
+from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.doctor import DoctorError
 from autograd_course.doctor.running.calls import first_line
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.exercise import (
+    Exercise,
+    FunctionExercise,
+    NamingExercise,
+    RoutineExercise,
+)
 from autograd_course.grader.judge import quiet_world
+from autograd_course.grader.judging import naming
 from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.judging.order import Order
+from autograd_course.grader.judging.routine_order import RoutineOrder
 from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
 
 
-def judged(exercise: FunctionExercise, answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
+def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
     """Return the verdict on an answer, run in a sandbox on inputs drawn from a secret seed.
 
     The verdict is that of ``grade``, by the same rules. An answer that does not come, or is none,
-    is wrong, with the reason; a fault of ours is "grader failed".
+    is wrong, with the reason; a fault of ours is "grader failed". Its ``remarks`` say what in the
+    code no answer needs, for a person to look at.
     """
+    replaced: dict[str, None] = {}
+    verdict = _verdict(exercise, answer, sandbox, seed, replaced)
+    seen = (f"replaces {name} while it runs" for name in replaced)
+    return replace(verdict, remarks=(*remarks(answer.cells), *seen))
+
+
+def _verdict(
+    exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int, replaced: dict[str, None]
+) -> Verdict:
     try:
-        with sandbox.child() as child, quiet_world():
-            return _examined(exercise, answer, child, seed)
+        limits = _limits(exercise, sandbox.limits)
+        with sandbox.child(limits) as child, quiet_world():
+            return _examined(exercise, answer, Asked(child, replaced), seed)
     except UnansweredError as reason:
         return wrong(str(reason))
     except StoppedError as where:
@@ -41,17 +69,55 @@ def judged(exercise: FunctionExercise, answer: Answer, sandbox: Sandbox, seed: i
         return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
 
 
-def _examined(exercise: FunctionExercise, answer: Answer, child: Child, seed: int) -> Verdict:
-    absent = Absent(exercise, child, seed)
+def _limits(exercise: Exercise, usual: Limits) -> Limits:
+    """Return the limits with as much time as an exercise takes that takes long by its nature."""
+    seconds = seconds_for(exercise)
+    return replace(usual, wall=max(usual.wall, 2 * seconds), cpu=max(usual.cpu, int(3 * seconds)))
+
+
+def _examined(exercise: Exercise, answer: Answer, asked: Asked, seed: int) -> Verdict:
     begin = {"exercise": exercise.id, "cells": answer.cells, "name": answer.name}
-    said = absent.ask(begin).said
+    said = asked.ask(begin).said
     if (problem := said.get("problem")) is not None:
-        text = str(problem)[:2000]
-        return unfinished(text) if said.get("status") == "not attempted" else wrong(text)
-    return Order(exercise, absent, exercise.samples(seed), timed=False).verdict()
+        verdict = (unfinished if said.get("status") == "not attempted" else wrong)(text(problem))
+    else:
+        verdict = _asked_about(exercise, asked, seed, said)
+    return _unless_lacking(said.get("lacking"), verdict)
 
 
-def _stopped(exercise: FunctionExercise, where: str) -> Verdict:
+def _asked_about(exercise: Exercise, asked: Asked, seed: int, said: dict[str, Any]) -> Verdict:
+    match exercise:
+        case FunctionExercise():
+            absent = Absent(exercise, asked, seed)
+            return Order(exercise, absent, exercise.samples(seed), timed=False).verdict()
+        case RoutineExercise():
+            own = _derived(seed, exercise)
+            routine = AbsentRoutine(asked, own)
+            return RoutineOrder(exercise, routine, exercise.samples(own), timed=False).verdict()
+        case NamingExercise():
+            return naming.judged(exercise, _named(said))
+    raise TypeError(f"nobody judges a {type(exercise).__name__}")
+
+
+def _derived(seed: int, exercise: Exercise) -> int:
+    """Return a seed that may be told without telling the one it comes from."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {exercise.id}".encode()).digest()[:6])
+
+
+def _named(said: dict[str, Any]) -> Any:
+    if "text" in said:
+        return text(said["text"])
+    return instance(text(said["type"])) if "type" in said else None
+
+
+def _unless_lacking(lacking: Any, verdict: Verdict) -> Verdict:
+    """Blame no answer for having said that the sandbox lacks what it needs to run."""
+    sentence = text(lacking).rstrip(".") if lacking else ""
+    blamed = sentence and verdict.status == "wrong" and sentence in verdict.message
+    return failed(f"in the sandbox: {sentence}.") if blamed else verdict
+
+
+def _stopped(exercise: Exercise, where: str) -> Verdict:
     seconds = f"{seconds_for(exercise):g} s"
     if not where:
         return failed(f"grading took longer than {seconds}.")

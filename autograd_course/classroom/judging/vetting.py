@@ -26,6 +26,7 @@ from autograd_course.doctor.truth.projection import judged
 from autograd_course.doctor.world.randomness import generator
 from autograd_course.grader.exercise import FunctionExercise
 
+_NEEDED = {"random", "other", "sum", "ones"}  # cotangents of usual size
 _MOST = 3  # pieces of evidence: the example, and what is varied of it
 
 
@@ -89,14 +90,18 @@ def disproved(exercise: FunctionExercise, example: Evidence, seed: int) -> Findi
 
 
 def _asked(exercise: FunctionExercise, example: Evidence, seed: int) -> Evidence:
-    """Return the evidence with the judge's cotangents; each must have its gradients."""
+    """Return the evidence with the judge's cotangents.
+
+    Those that a formula must be right for are to be there. A huge one may raise, as where an
+    iteration does not settle; what is said of that is the rules' matter.
+    """
     outputs = [out for out in as_tuple(exercise.reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
     asked = dict(cotangents(drawn(outputs, rng), drawn(outputs, rng)))
-    pulls = {name: example.pulls.get(name) for name in asked}
-    if example.pulls.keys() != asked.keys() or any(p is None or p.failure for p in pulls.values()):
+    pulls = {name: pull for name, pull in example.pulls.items() if not pull.failure}
+    if example.pulls.keys() != asked.keys() or not pulls.keys() >= _NEEDED:
         raise UnfitError("leaves out gradients that were asked for")
-    own = {name: replace(p, grad_outputs=asked[name]) for name, p in pulls.items() if p}
+    own = {name: replace(pull, grad_outputs=asked[name]) for name, pull in pulls.items()}
     return replace(example, pulls=own)
 
 

@@ -1,8 +1,9 @@
-"""What the sandbox sees of the machine: Python, PyTorch, this package, and nothing else."""
+"""What the sandbox sees of the machine: Python, PyTorch, this package, a compiler, no more."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import site
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,11 @@ PACKAGE = Path(__file__).parents[2]
 INSIDE = Path("/course")
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
 _LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
+# What it takes to build a C++ operator, and where it is looked for inside; ninja calls the shell.
+_PROGRAMS = {name: Path("/usr/bin", name) for name in ("c++", "as", "ld", "ninja")} | {
+    "sh": Path("/bin/sh")
+}
+_HEADERS = Path("/usr/include")
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Shown:
 
 def shown() -> tuple[Shown, ...]:
     """Return all that the sandbox sees."""
-    return (*_of_the_system(), *_of_python(), *_of_the_course())
+    return (*_of_the_system(), *_of_the_compiler(), *_of_python(), *_of_the_course())
 
 
 def links() -> dict[str, str]:
@@ -48,6 +54,7 @@ def environment() -> Mapping[str, str]:
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
+        "PATH": "/usr/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "PYTHONPATH": ":".join(["/course", *map(str, _sites().values())]),
@@ -59,6 +66,17 @@ def _of_the_system() -> Iterator[Shown]:
     for path in map(Path, [*folders, "/etc/ld.so.cache"]):
         if path.exists():
             yield Shown(path, path)
+
+
+def _of_the_compiler() -> Iterator[Shown]:
+    """Yield the compiler's programs and headers, if all of them are here.
+
+    They give a submission nothing that it has not: it runs Python, and may write machine code.
+    """
+    found = {name: shutil.which(name) for name in _PROGRAMS}
+    if all(found.values()) and _HEADERS.is_dir():
+        yield from (Shown(Path(p).resolve(), _PROGRAMS[name]) for name, p in found.items() if p)
+        yield Shown(_HEADERS, _HEADERS)
 
 
 def _of_python() -> Iterator[Shown]:
@@ -75,7 +93,10 @@ def _of_the_course() -> Iterator[Shown]:
 
 
 def _sites() -> dict[Path, Path]:
-    """Return the folders that packages are installed in, and where they lie in the sandbox."""
+    """Return the folders that packages are installed in, and where they lie in the sandbox.
+
+    The doctor tells a library from the author's own code by the name of its folder.
+    """
     found = [Path(folder).resolve() for folder in site.getsitepackages()]
     there = [folder for folder in found if folder.is_dir()]
-    return {folder: INSIDE / f"packages-{number}" for number, folder in enumerate(there)}
+    return {folder: INSIDE / str(number) / "site-packages" for number, folder in enumerate(there)}

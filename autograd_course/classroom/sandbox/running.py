@@ -64,9 +64,9 @@ class Sandbox:
         self._running: Template | None = None
 
     @contextlib.contextmanager
-    def child(self) -> Iterator[Child]:
-        """Run a block with a new child, which is ended with it."""
-        child = self._begun(self.start()._running)
+    def child(self, limits: Limits | None = None) -> Iterator[Child]:
+        """Run a block with a new child, held to limits of its own if any; it is ended with it."""
+        child = self._begun(self.start()._running, limits or self.limits)
         try:
             yield child
         finally:
@@ -78,17 +78,17 @@ class Sandbox:
             if not self.backend.separates:
                 self.close()
 
-    def _begun(self, template: Template | None) -> Child:
+    def _begun(self, template: Template | None, limits: Limits) -> Child:
         assert template is not None, "start() starts one"
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                say(template.control, {"begin": self.limits.to_dict()}, theirs.fileno())
+                say(template.control, {"begin": limits.to_dict()}, theirs.fileno())
             except OSError as error:
                 ours.close()
                 self.close()
                 raise SandboxError(f"the sandbox is gone: {error}.") from error
-        return Child(ours, template.control, self.limits)
+        return Child(ours, template.control, limits)
 
     def start(self) -> Self:
         """Start the template now."""

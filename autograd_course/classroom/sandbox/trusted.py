@@ -25,4 +25,4 @@ class Trusted:
 
 
 def _sites() -> tuple[Path, ...]:
-    return tuple(s.source for s in places.shown() if s.target.name.startswith("packages-"))
+    return tuple(s.source for s in places.shown() if s.target.name == "site-packages")

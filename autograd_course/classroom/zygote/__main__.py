@@ -7,8 +7,10 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 
-from autograd_course.classroom.asking import living
+from autograd_course.classroom.asking.living import live
+from autograd_course.classroom.asking.warming import warm
 from autograd_course.classroom.zygote import memory
 from autograd_course.classroom.zygote.control import say
 from autograd_course.classroom.zygote.serving import Template, serve
@@ -19,11 +21,16 @@ def main(meeting: str, how: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(meeting)
-    living.warm()
+    integrity = warm()
     gc.collect()
     gc.freeze()  # children share these pages as long as nobody counts in them
     say(control, {"ready": True})
-    serve(control, Template(living.live, how == "secluded", memory.held_by(os.getpid())))
+    serve(
+        control,
+        Template(
+            partial(live, integrity=integrity), how == "secluded", memory.held_by(os.getpid())
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Order:
             or first_fault(self._plainest(), self.witness.method)
             or self._diagnosed()
             or self._checked()
-            or Verdict("passed", _told_checked(self.exercise))
+            or passed(self.exercise)
         )
 
     def _first(self, step: Step, seconds: float | None) -> Verdict | None:
@@ -134,13 +134,15 @@ def _backward_missing(forward: Verdict | None) -> str:
     return f"backward is still to be written, and {forward.message}"
 
 
-def _told_checked(exercise: FunctionExercise) -> str:
+def passed(exercise: FunctionExercise) -> Verdict:
+    """Return the verdict on an answer without a fault: what was tried."""
     bounds = f", and {exercise.bounds}" if exercise.bounds else ""
     truth = "the declared surrogate" if exercise.surrogate else "the reference"
     forward = " agrees with the reference;" if exercise.surrogate else ","
     second = ", also a second time," if exercise.double_backward else ""
     model = f" Modeled on {exercise.modeled_on}." if exercise.modeled_on else ""
-    return (
+    return Verdict(
+        "passed",
         f"forward{forward} every gradient and its linearity in grad_output agree{second} with "
-        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}.{model}"
+        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}.{model}",
     )

@@ -1,0 +1,69 @@
+"""Answers to the judge's questions about a Function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autograd_course.classroom.asking.values import returned
+from autograd_course.classroom.protocol import Frame
+from autograd_course.doctor.diagnosing import look
+from autograd_course.doctor.wire import pack
+from autograd_course.grader.judging.function import Present
+from autograd_course.grader.judging.passes import Raised
+
+Inputs = tuple[Any, ...]
+
+
+def raised(came: Raised) -> Frame:
+    """Return the frame that tells how a call raised."""
+    return Frame({"raised": came.told, "unwritten": came.unwritten})
+
+
+def _signature(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    problem = present.signature(inputs)
+    return Frame({"problem": problem and problem.message})
+
+
+def _forward(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    came = present.forward(inputs)
+    return raised(came) if isinstance(came, Raised) else returned(came)
+
+
+def _backward(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    came = present.backward(inputs)
+    return raised(came) if came else Frame({})
+
+
+def _method(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    problem = present.method(inputs)
+    if problem is None:
+        return Frame({})
+    found = problem.finding
+    return Frame({"found": found and found.to_dict(), "unwritten": problem.message})
+
+
+def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    twice = present.exercise.double_backward
+    seen = look(present.answer, inputs, double_backward=twice, seed=said["seed"])
+    return Frame({}, pack(tuple(seen)))
+
+
+def _gradients(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    return Frame({}, pack(present.gradients(inputs)))
+
+
+def _checked(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    found = present.checked(said["check"], inputs)
+    return Frame({"found": found and found.to_dict()})
+
+
+ANSWERS: Mapping[str, Callable[[Present, dict[str, Any], Inputs], Frame]] = {
+    "signature": _signature,
+    "forward": _forward,
+    "backward": _backward,
+    "method": _method,
+    "look": _look,
+    "gradients": _gradients,
+    "check": _checked,
+}

@@ -1,0 +1,34 @@
+"""Answers to the judge's questions about a routine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autograd_course.classroom.asking.functions import raised
+from autograd_course.classroom.asking.values import returned
+from autograd_course.classroom.protocol import Frame
+from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.judging.routine import Present
+
+Inputs = tuple[Any, ...]
+
+
+def _called(present: Present, said: dict[str, Any], _: Inputs) -> Frame:
+    """Call it on a sample drawn here: models and callables, which some take, do not travel."""
+    sample = said["sample"]
+    came = present.called(sample, present.exercise.samples(said["seed"])[sample])
+    return raised(came) if isinstance(came, Raised) else returned(came)
+
+
+def _tried(present: Present, said: dict[str, Any], _: Inputs) -> Frame:
+    came = present.tried()
+    if isinstance(came, Raised):
+        return raised(came)
+    return Frame({"status": came.status, "message": came.message} if came else {})
+
+
+ANSWERS: Mapping[str, Callable[[Present, dict[str, Any], Inputs], Frame]] = {
+    "call": _called,
+    "try": _tried,
+}

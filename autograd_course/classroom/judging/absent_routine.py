@@ -1,0 +1,39 @@
+"""A routine that is run behind a wall, as the witness whom the judge asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autograd_course.classroom.judging.asked import Asked, UnansweredError, raised, returned, text
+from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.judging.routine_order import Inputs
+from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
+
+_SAID = {"wrong": wrong, "not attempted": unfinished, "grader failed": failed}
+
+
+@dataclass(frozen=True)
+class AbsentRoutine:
+    """The answer in a sandbox's child, as a ``RoutineWitness``.
+
+    ``seed`` is that of this exercise's samples, which are drawn on both sides: a model or a
+    function does not travel. What comes back is compared with values made here.
+    """
+
+    asked: Asked
+    seed: int
+
+    def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
+        """Return what the function returns for the inputs of a sample, or how it raised."""
+        came = self.asked.ask({"ask": "call", "sample": sample, "seed": self.seed})
+        return raised(came) or returned(came)
+
+    def tried(self) -> Verdict | Raised | None:
+        """Return what the first trial says that is not passed: the child's word."""
+        came = self.asked.ask({"ask": "try"})
+        if (problem := raised(came)) is not None or "status" not in came.said:
+            return problem
+        say = _SAID.get(str(came.said["status"]))
+        if say is None:
+            raise UnansweredError("the answer is no verdict.")
+        return say(text(came.said.get("message")))
