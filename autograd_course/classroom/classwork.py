@@ -13,17 +13,13 @@ import typer
 
 from autograd_course.classroom import showing
 from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run
-from autograd_course.classroom.grading import (
-    Crew,
-    GradingError,
-    grader_version,
-    hand_in,
-    only_run,
-    work,
-)
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.cluster import Cluster
+from autograd_course.classroom.grading.crew import Crew, GradingError
+from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.grading.pool import Pool
+from autograd_course.classroom.grading.run import only_run, work
+from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.reports import files
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
@@ -112,8 +108,8 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None
         raise NoSubmissionsError(
             f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
         )
-    rejected = f", {came.rejected} files or folders not" if came.rejected else ""
-    typer.echo(f"{came.notebooks} notebooks read{rejected}")
+    rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
+    typer.echo(f"{_some(came.notebooks, 'notebook')} read{rejected}")
 
 
 def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew) -> None:
@@ -121,7 +117,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew)
     with showing.progress() as shown:
         grading = shown.add_task("grading", total=pending)
         work(book, run, crew, lambda score, answers: shown.advance(grading, answers))
-    typer.echo(f"{pending} answers graded")
+    typer.echo(f"{_some(pending, 'answer')} graded")
 
 
 def _show(book: Gradebook) -> None:
@@ -146,6 +142,10 @@ def _go_on() -> str:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _note(message: str) -> None:

@@ -56,7 +56,7 @@ def grade(
     name other places.
     """
     from autograd_course.classroom import classwork
-    from autograd_course.classroom.grading import UnknownExercisesError, chosen
+    from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
 
     try:
         wanted = chosen(exercises or ())

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autograd_course.classroom.grading.crew import (
     GradingError,
@@ -25,10 +25,12 @@ from autograd_course.classroom.grading.crew import (
     read,
     refusal,
 )
-from autograd_course.classroom.grading.task import Task
 
-_PATIENCE = 30  # seconds for a scheduler to answer, and for a first worker to come
+_PATIENCE = 15  # seconds for a scheduler to answer, and for a first worker to come
 _AHEAD = 2  # tasks for each worker, so that none waits for the next one
+
+if TYPE_CHECKING:
+    from autograd_course.classroom.grading.task import Task
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Cluster:
 
         asked: dict[Any, Task] = {}
         with _connected(self.address) as client:
-            done = as_completed([])
+            done = as_completed(loop=client.loop)
             for task in islice(tasks, _AHEAD * len(client.nthreads())):
                 done.add(self._submitted(client, asked, task))
             for future in done:

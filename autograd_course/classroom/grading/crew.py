@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autograd_course.classroom.grading.task import Task
+if TYPE_CHECKING:
+    from autograd_course.classroom.grading.task import Task
 
 Judge = Callable[[str], str]  # a task → what is said of it, both as JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
@@ -32,7 +33,7 @@ class Outcome:
 
 # Takes tasks as it has hands for them, and yields outcomes as they come, in any order. It never
 # holds more than a few. Raises GradingError; closing the iterator ends all workers.
-Crew = Callable[[Iterator[Task]], Generator[Outcome, None, None]]
+Crew = Callable[[Iterator["Task"]], Generator[Outcome, None, None]]
 
 
 def read(answer: str) -> dict[str, Any]:

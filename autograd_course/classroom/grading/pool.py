@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autograd_course.classroom.grading.crew import (
     GradingError,
@@ -23,12 +23,14 @@ from autograd_course.classroom.grading.crew import (
     read,
     refusal,
 )
-from autograd_course.classroom.grading.task import Task
 
 _SPAWN = multiprocessing.get_context("spawn")
 _TRIES = 2
 _LOST = 3  # tasks one after the other: then it is no task's fault
 _PATIENCE = 5.0  # seconds for a worker to end by itself
+
+if TYPE_CHECKING:
+    from autograd_course.classroom.grading.task import Task
 
 
 @dataclass(frozen=True)
