@@ -85,7 +85,7 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
         book.finish(run)
         _show(book)
         files.write(book, places.reports)
-        typer.echo(f"Reports: {places.reports}")
+        typer.echo(f"Reports: {_short(places.reports)}")
         return all(not tally.counts.get("grader failed") for tally in book.tallies())
 
 
@@ -97,7 +97,7 @@ def report(gradebook: Path, reports: Path | None) -> None:
         _show(book)
         if reports is not None:
             files.write(book, reports)
-            typer.echo(f"Reports: {reports}")
+            typer.echo(f"Reports: {_short(reports)}")
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None:
@@ -142,6 +142,11 @@ def _go_on() -> str:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _short(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _some(count: int, what: str) -> str:
