@@ -6,8 +6,6 @@ import csv
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -58,10 +56,9 @@ def said(result: Result) -> str:
 
 def test_a_class_is_graded_as_the_readme_shows(folder: Path) -> None:
     trust = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
-    words = [sys.executable, "-m", "autograd_course.cli", *COMMAND.split(), "--jobs", "1", *trust]
-    ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder.parent)
+    ran = run(*COMMAND.split()[1:], "--jobs", "1", *trust)
 
-    assert (ran.returncode, ran.stdout) == (DONE, SHOWN), ran.stderr
+    assert (ran.exit_code, ran.stdout) == (DONE, SHOWN), ran.stderr
     assert len(os.listdir(folder)) == 5, "nothing is written among the submissions"
     made = folder.parent / "homework-grades"
     with (made / "grades.csv").open() as table:

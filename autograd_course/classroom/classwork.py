@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -20,44 +19,17 @@ from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.grading.pool import Pool
 from autograd_course.classroom.grading.run import only_run, work
 from autograd_course.classroom.grading.version import grader_version
+from autograd_course.classroom.places import PlaceError, Places
 from autograd_course.classroom.reports import files
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE
 
-
-class PlaceError(Exception):
-    """Files may not be written where they were asked for; the message is one sentence."""
-
-
 KNOWN = (
     GradebookError, GradingError, NoSandboxError, NoSubmissionsError, PlaceError,
     files.ReportsError,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where submissions are read, and where what comes of them is written."""
-
-    submissions: Path
-    gradebook: Path
-    reports: Path
-
-    @staticmethod
-    def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return what was asked for, else a folder beside the submissions. Raises PlaceError."""
-        root = submissions.resolve()
-        beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"
-        places = Places(submissions, gradebook or beside / "gradebook.sqlite", reports or beside)
-        for path in (places.gradebook, places.reports):
-            if path.resolve().is_relative_to(root):
-                raise PlaceError(
-                    f"{path} lies among the submissions, where nothing is written: name a place "
-                    "outside with --gradebook and --reports."
-                )
-        return places
 
 
 def crew(jobs: int | None, scheduler: str | None, *, trust: bool) -> Crew:
@@ -74,7 +46,7 @@ def crew(jobs: int | None, scheduler: str | None, *, trust: bool) -> Crew:
 def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:
     """Grade what is pending, report; return whether all of it could be graded."""
     files.prepare(places.reports)
-    _make_room(places.gradebook)
+    places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
         run = book.begin(CATALOGUE.values(), grader_version(), resume=resume)
         try:
@@ -126,13 +98,6 @@ def _show(book: Gradebook) -> None:
     typer.echo()
     showing.show(showing.summary(book.tallies()))
     typer.echo()
-
-
-def _make_room(gradebook: Path) -> None:
-    try:
-        gradebook.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PlaceError(f"{gradebook} cannot be written ({error.strerror}).") from None
 
 
 def _go_on() -> str:

@@ -57,6 +57,7 @@ def grade(
     """
     from autograd_course.classroom import classwork
     from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
+    from autograd_course.classroom.places import Places
 
     try:
         wanted = chosen(exercises or ())
@@ -66,7 +67,7 @@ def grade(
         missing = f"there is no folder {submissions}: name the one with the submissions."
         raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
     try:
-        places = classwork.Places.of(submissions, gradebook, reports)
+        places = Places.of(submissions, gradebook, reports)
         crew = classwork.crew(jobs, dask, trust=trust)
         complete = classwork.grade(places, wanted, crew, resume=resume)
     except classwork.KNOWN as error:

@@ -28,6 +28,10 @@ _SPAWN = multiprocessing.get_context("spawn")
 _TRIES = 2
 _LOST = 3  # tasks one after the other: then it is no task's fault
 _PATIENCE = 5.0  # seconds for a worker to end by itself
+_DYING = (
+    "the worker processes end before they have answered: is there memory enough for so many? "
+    "Go on with --resume and a smaller --jobs."
+)
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
@@ -76,21 +80,14 @@ class Pool:
                 return None
         outcome = Outcome(worker.task, said)
         following = next(tasks, None)
-        if said is None:
-            if following is not None:
-                self._begin(busy, following)
-        elif following is not None:
+        if said is not None and following is not None:
             worker.give(following)
-        else:
+        elif following is not None:
+            self._begin(busy, following)
+        elif said is not None:
             del busy[worker.connection]
             worker.leave()
         return outcome
-
-
-_DYING = (
-    "the worker processes end before they have answered: is there memory enough for so many? "
-    "Go on with --resume and a smaller --jobs."
-)
 
 
 class _Worker:
