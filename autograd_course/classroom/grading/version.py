@@ -6,8 +6,6 @@ import functools
 import hashlib
 from pathlib import Path
 
-from autograd_course import __version__
-
 _PACKAGE = Path(__file__).parents[2]
 # What a verdict can depend on: rules, catalogue, references, and the two sides of the wall.
 _DECIDES = (
@@ -18,10 +16,10 @@ _DECIDES = (
 
 @functools.cache
 def grader_version() -> str:
-    """Return the package's version and a hash of the sources that decide a verdict."""
+    """Return a hash of the sources that decide a verdict."""
     digest = hashlib.sha256()
     for folder in _DECIDES:
         for path in sorted((_PACKAGE / folder).rglob("*.py")):
             digest.update(f"\0{path.relative_to(_PACKAGE).as_posix()}\0".encode())
             digest.update(path.read_bytes())
-    return f"{__version__}+{digest.hexdigest()[:12]}"
+    return digest.hexdigest()[:16]
