@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from autograd_course.check.command import EPILOG, check
+from autograd_course.classroom import command as classroom
 from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(epilog=EPILOG)(check)
+app.add_typer(classroom.app, name="classroom")
 # A URL or a file name must stay in one piece: nothing here is wrapped, colored or read as markup.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
 _err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)

@@ -15,7 +15,7 @@ from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
-COMMANDS = ("check", "lab", "status", "hint", "explain")
+COMMANDS = ("check", "classroom", "lab", "status", "hint", "explain")
 
 
 def run(*words: str, **env: str) -> Result:

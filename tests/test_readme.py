@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", README, re.DOTALL)
+EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n```text\n(.*?)```", README, re.DOTALL)
 COMMANDS = re.findall(r"^autograd-course (check .*)$", README, re.MULTILINE)
 (TEST_SUITE,) = re.findall(r"```python\n((?:(?!```).)*def test_.*?)```", README, re.DOTALL)
 LINKS = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)

@@ -44,8 +44,13 @@ def _method(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
-    twice = present.exercise.double_backward
-    seen = look(present.answer, inputs, double_backward=twice, seed=said["seed"])
+    seen = look(
+        present.answer,
+        inputs,
+        double_backward=present.exercise.double_backward,
+        closely=said["closely"],
+        seed=said["seed"],
+    )
     return Frame({}, pack(tuple(seen)))
 
 

@@ -25,7 +25,8 @@ def warm() -> Integrity:
     inputs = next(iter(exercise.samples().values()))
     desk = Desk(exercise, _Warm, Integrity(()))
     with time_limit(_WARM):  # inside which the limit of an answer is none
-        for ask in ({"ask": "forward"}, {"ask": "backward"}, {"ask": "look", "seed": 0}):
+        looking = {"ask": "look", "seed": 0, "closely": True}
+        for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in desk.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
     return Integrity()  # by now PyTorch has replaced what it replaces by itself

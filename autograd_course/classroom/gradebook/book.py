@@ -10,14 +10,14 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook import reading
+from autograd_course.classroom.gradebook import reading, recording
 from autograd_course.classroom.gradebook.opening import opened
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, as_json
+from autograd_course.classroom.gradebook.recording import now
+from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally, as_json
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
 from autograd_course.grader.exercise import Exercise
@@ -42,13 +42,13 @@ class Gradebook:
                 return Run(row["run"], row["seed"], row["grader"])
             seed = secrets.token_hex(16)
             insert = "INSERT INTO runs (seed, grader, started) VALUES (?, ?, ?)"
-            number = write.execute(insert, (seed, grader, _now())).lastrowid
+            number = write.execute(insert, (seed, grader, now())).lastrowid
             return Run(int(number or 0), seed, grader)
 
     def finish(self, run: Run) -> None:
         """Say that a run is complete, so that nothing resumes it."""
         with self._transaction() as write:
-            write.execute("UPDATE runs SET finished = ? WHERE run = ?", (_now(), run.id))
+            write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
 
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
         """Make a submission and its answers the student's current ones; earlier results stay."""
@@ -77,29 +77,34 @@ class Gradebook:
         """Yield the current answers that this run's grader has no verdict on, or failed on."""
         return reading.pending(self._connection, run)
 
+    def queue(self, run: Run, exercises: Iterable[Exercise]) -> int:
+        """Line up the code that is pending of these exercises; return how many answers that are."""
+        return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
+
+    def queued(self) -> Iterator[Answer]:
+        """Yield what was lined up: each code once, whoever handed it in, as nobody's answer."""
+        return reading.queued(self._connection)
+
     def record(self, run: Run, score: Score) -> bool:
         """Keep a verdict; return False, and change nothing, where there was one already.
 
         Only "the grader failed" is no verdict, and gives way to the next one.
         """
-        s = score
-        row = (
-            s.student, s.exercise, s.hash, run.grader, run.id, s.seed or run.seed, s.status,
-            s.points, s.rule, clean(s.message), as_json(s.evidence), s.seconds, _now(),
-        )  # fmt: skip
         with self._transaction() as write:
-            write.execute(
-                "DELETE FROM results WHERE student = ? AND exercise = ? AND hash = ?"
-                " AND grader = ? AND status = 'grader failed'",
-                row[:4],
-            )
-            marks = ", ".join("?" * len(row))
-            done = write.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
-            return done.rowcount == 1
+            return recording.record(write, run, score)
+
+    def record_for_all(self, run: Run, score: Score) -> int:
+        """Keep a verdict on a code for all who hand it in now; return on how many answers."""
+        with self._transaction() as write:
+            return recording.record_for_all(write, run, score)
 
     def scores(self, student: str = "") -> list[Score]:
         """Return the verdicts on what is handed in now, by student and in the course's order."""
         return reading.scores(self._connection, student)
+
+    def tallies(self) -> list[Tally]:
+        """Return how each exercise that was handed in went, in the course's order."""
+        return reading.tallies(self._connection)
 
     def students(self) -> list[str]:
         """Return everybody who handed in anything, readable or not."""
@@ -137,7 +142,3 @@ class Gradebook:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

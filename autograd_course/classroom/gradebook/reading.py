@@ -4,32 +4,54 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook.records import Problem, Run, Score
+from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally
 
-_PENDING = """
-    SELECT a.student, a.exercise, a.hash, a.problems
+_WITHOUT_VERDICT = """
     FROM answers a JOIN exercises e ON e.exercise = a.exercise
     WHERE NOT EXISTS (
         SELECT 1 FROM results r
         WHERE r.student = a.student AND r.exercise = a.exercise AND r.hash = a.hash
           AND r.grader = ? AND r.status != 'grader failed')
+"""
+
+_PENDING = f"""
+    SELECT a.student, a.exercise, a.hash, a.problems {_WITHOUT_VERDICT}
     ORDER BY a.student, e.position
 """
 
+# A table of this connection's own, in a file of its own: neither a class's code in memory, nor a
+# reading that stays open and keeps the log from being written back.
+_QUEUE = f"""
+    CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
+    AND a.exercise IN (SELECT value FROM json_each(?))
+    GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
+"""
+
 # Of the graders that judged the current code, the one of the latest run.
-_SCORES = """
-    SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
-           r.status, r.points, r.rule, r.message, r.evidence, r.seconds, r.seed
+_JUDGED = """
     FROM answers a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
         SELECT rowid FROM results s
         WHERE s.student = a.student AND s.exercise = a.exercise AND s.hash = a.hash
         ORDER BY s.run DESC LIMIT 1)
+"""
+
+_SCORES = f"""
+    SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
+           r.status, r.points, r.rule, r.message, r.evidence, r.seconds, r.seed {_JUDGED}
     WHERE ? IN ('', a.student)
     ORDER BY a.student, e.position
+"""
+
+_COUNTS = f"""
+    SELECT a.exercise, e.title, coalesce(r.status, '') AS status, coalesce(r.rule, '') AS rule,
+           count(*) AS answers {_JUDGED}
+    GROUP BY 1, 3, 4 ORDER BY e.position, answers DESC, rule
 """
 
 _PROBLEMS = """
@@ -51,9 +73,42 @@ def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
         yield Answer(row["exercise"], row["student"], name, source, before, said)
 
 
+def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> int:
+    """Line up each code without a verdict once; return how many answers that are."""
+    connection.execute("DROP TABLE IF EXISTS temp.queue")
+    connection.execute(_QUEUE, (run.grader, json.dumps(list(exercises))))
+    return int(connection.execute("SELECT total(answers) FROM temp.queue").fetchone()[0])
+
+
+def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
+    """Yield what was lined up, one by one and of no student."""
+    number = 1
+    while row := connection.execute(
+        "SELECT exercise, hash FROM temp.queue WHERE rowid = ?", (number,)
+    ).fetchone():
+        name, before, source = code(connection, row["hash"])
+        yield Answer(row["exercise"], "", name, source, before)
+        number += 1
+
+
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
     """Return the verdicts on the current answers; of one student, where one is named."""
     return [_score(row) for row in connection.execute(_SCORES, (student,))]
+
+
+def tallies(connection: sqlite3.Connection) -> list[Tally]:
+    """Return how each exercise went."""
+    rows = connection.execute(_COUNTS).fetchall()
+    return [_tally(list(group)) for _, group in groupby(rows, key=lambda row: str(row["exercise"]))]
+
+
+def _tally(rows: list[sqlite3.Row]) -> Tally:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row["status"]] += row["answers"]
+    named = [row for row in rows if row["status"] == "wrong" and row["rule"]]
+    rule, most = (named[0]["rule"], named[0]["answers"]) if named else ("", 0)
+    return Tally(rows[0]["exercise"], rows[0]["title"], counts, rule, most)
 
 
 def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:

@@ -53,6 +53,17 @@ class Score:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How one exercise went: answers by status, and the rule that most wrong ones break."""
+
+    exercise: str
+    title: str
+    counts: Mapping[str, int]
+    rule: str = ""
+    rule_count: int = 0
+
+
 def as_json(value: Any) -> str:
     """Return JSON that every reader takes: no NaN, no lone surrogates; odd objects as text."""
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)

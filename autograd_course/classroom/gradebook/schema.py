@@ -1,7 +1,7 @@
 """The gradebook's tables. A change of them is a new VERSION: files of another one are refused."""
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
-VERSION = 1
+VERSION = 2
 
 TABLES = (
     """CREATE TABLE runs (
@@ -65,4 +65,5 @@ TABLES = (
         at       TEXT NOT NULL,
         PRIMARY KEY (student, exercise, hash, grader)
     )""",
+    "CREATE INDEX answers_by_code ON answers (hash)",
 )

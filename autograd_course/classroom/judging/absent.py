@@ -73,7 +73,7 @@ class Absent:
         seen = self._seen(inputs, self.seed)
         found = concluded(
             self._judged(seen, self.seed),
-            lambda: self._judged(self._seen(inputs, self.seed + 1), self.seed + 1),
+            lambda closely: self._judged(self._seen(inputs, self.seed + 1, closely), self.seed + 1),
         )
         if not found and not any(evidence.pulls for evidence in seen):
             if any(seen[0].forward.requires_grad):
@@ -87,8 +87,8 @@ class Absent:
             raise UnansweredError(f"the answer {unfit}.") from None
         return found if disproof is None else (disproof, *found)
 
-    def _seen(self, inputs: Inputs, seed: int) -> tuple[Evidence, ...]:
-        came = self.asked.ask({"ask": "look", "seed": seed}, inputs)
+    def _seen(self, inputs: Inputs, seed: int, closely: bool = True) -> tuple[Evidence, ...]:
+        came = self.asked.ask({"ask": "look", "seed": seed, "closely": closely}, inputs)
         try:
             return vetted(unpacked(came), inputs)
         except UnfitError as unfit:

@@ -1,0 +1,125 @@
+"""What the command does, and says: a class graded from its files to its reports."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import typer
+
+from autograd_course.classroom import showing
+from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run
+from autograd_course.classroom.grading.bench import Bench
+from autograd_course.classroom.grading.cluster import Cluster
+from autograd_course.classroom.grading.crew import Crew, GradingError
+from autograd_course.classroom.grading.handing_in import hand_in
+from autograd_course.classroom.grading.pool import Pool
+from autograd_course.classroom.grading.run import only_run, work
+from autograd_course.classroom.grading.version import grader_version
+from autograd_course.classroom.places import PlaceError, Places
+from autograd_course.classroom.reports import files
+from autograd_course.classroom.sandbox import NoSandboxError, choose
+from autograd_course.classroom.submissions.collecting import NoSubmissionsError
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercises import CATALOGUE
+
+KNOWN = (
+    GradebookError, GradingError, NoSandboxError, NoSubmissionsError, PlaceError,
+    files.ReportsError,
+)  # fmt: skip
+
+
+def crew(jobs: int | None, scheduler: str | None, *, trust: bool) -> Crew:
+    """Return who does the work. Raises NoSandboxError where this machine cannot."""
+    bench = Bench(trust=trust)
+    if trust:
+        _note(_TRUSTED)
+    if scheduler is not None:
+        return Cluster(scheduler, bench)
+    choose(trust=trust)
+    return Pool(jobs or _cores(), bench)
+
+
+def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:
+    """Grade what is pending, report; return whether all of it could be graded."""
+    files.prepare(places.reports)
+    places.make_room()
+    with only_run(places.gradebook), Gradebook(places.gradebook) as book:
+        run = book.begin(CATALOGUE.values(), grader_version(), resume=resume)
+        try:
+            _collect(book, places.submissions, exercises)
+            _judge(book, run, exercises, crew)
+        except KeyboardInterrupt:
+            raise GradingError(f"stopped; all that was graded is kept. {_go_on()}") from None
+        book.finish(run)
+        _show(book)
+        files.write(book, places.reports)
+        typer.echo(f"Reports: {_short(places.reports)}")
+        return all(not tally.counts.get("grader failed") for tally in book.tallies())
+
+
+def report(gradebook: Path, reports: Path | None) -> None:
+    """Show how a class did, and write the reports where a folder is named."""
+    if not gradebook.is_file():
+        raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
+    with Gradebook(gradebook) as book:
+        _show(book)
+        if reports is not None:
+            files.write(book, reports)
+            typer.echo(f"Reports: {_short(reports)}")
+
+
+def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None:
+    with showing.progress() as shown:
+        reading = shown.add_task("reading", total=None)
+        came = hand_in(book, root, exercises, lambda: shown.advance(reading))
+    if not came.notebooks and not came.rejected:
+        raise NoSubmissionsError(
+            f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
+        )
+    rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
+    typer.echo(f"{_some(came.notebooks, 'notebook')} read{rejected}")
+
+
+def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew) -> None:
+    pending = book.queue(run, exercises)
+    with showing.progress() as shown:
+        grading = shown.add_task("grading", total=pending)
+        work(book, run, crew, lambda score, answers: shown.advance(grading, answers))
+    typer.echo(f"{_some(pending, 'answer')} graded")
+
+
+def _show(book: Gradebook) -> None:
+    for line in showing.remarks(book.problems()):
+        typer.echo(f"  {line}")
+    typer.echo()
+    showing.show(showing.summary(book.tallies()))
+    typer.echo()
+
+
+def _go_on() -> str:
+    words = [word for word in sys.argv[1:] if word != "--resume"]
+    return f"Go on with: autograd-course {shlex.join(words)} --resume"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _short(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _note(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+_TRUSTED = "Without a sandbox (--trust): what is graded can read, change and send whatever you can."

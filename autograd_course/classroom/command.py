@@ -1,0 +1,94 @@
+"""The command ``classroom``: its options, its sentences and its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    help="Grade what a class has handed in, and report on it.",
+    epilog="Exit codes: 0 all is graded, 1 something could not be, 2 not understood.",
+    no_args_is_help=True,
+)
+
+_Reports = Annotated[
+    Path | None, typer.Option("--reports", metavar="DIR", help="Where the reports are written.")
+]
+
+
+@app.command()
+def grade(
+    submissions: Annotated[
+        Path, typer.Argument(help="A folder, or zip, of what was handed in: any common layout.")
+    ],
+    exercises: Annotated[
+        list[str] | None,
+        typer.Option(metavar="03", help="A lesson, or ids of exercises; repeatable. Else all."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many worker processes; else one for each core.")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://…", help="The Dask scheduler whose workers do the work."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that was interrupted.")
+    ] = False,
+    gradebook: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Else SUBMISSIONS-grades/gradebook.sqlite."),
+    ] = None,
+    reports: _Reports = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Run without a sandbox: the code can do all that you can. For your own only.",
+        ),
+    ] = False,
+) -> None:
+    """Grade submissions in a sandbox, into a gradebook; what is graded and unchanged is left.
+
+    Everything goes to the folder SUBMISSIONS-grades beside SUBMISSIONS; --gradebook and --reports
+    name other places.
+    """
+    from autograd_course.classroom import classwork
+    from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
+    from autograd_course.classroom.places import Places
+
+    try:
+        wanted = chosen(exercises or ())
+    except UnknownExercisesError as unknown:
+        raise typer.BadParameter(str(unknown), param_hint="--exercises") from None
+    if not submissions.exists():
+        missing = f"there is no folder {submissions}: name the one with the submissions."
+        raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
+    try:
+        places = Places.of(submissions, gradebook, reports)
+        crew = classwork.crew(jobs, dask, trust=trust)
+        complete = classwork.grade(places, wanted, crew, resume=resume)
+    except classwork.KNOWN as error:
+        _fail(str(error))
+    raise typer.Exit(0 if complete else 1)
+
+
+@app.command()
+def report(
+    gradebook: Annotated[Path, typer.Argument(help="The gradebook that grade wrote.")],
+    reports: _Reports = None,
+) -> None:
+    """Show how each exercise went, and write the reports again where --reports names a folder."""
+    from autograd_course.classroom import classwork
+
+    try:
+        classwork.report(gradebook, reports)
+    except classwork.KNOWN as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,68 @@
+"""In a worker: a sandbox of its own, and one piece of code after the other judged with it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.grading.crew import Judge, RefusedError
+from autograd_course.classroom.grading.task import Task, told
+from autograd_course.classroom.grading.version import grader_version
+from autograd_course.classroom.judging import judged
+from autograd_course.classroom.sandbox import NoSandboxError, choose
+from autograd_course.classroom.sandbox.backend import SandboxError
+from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.verdict import Verdict, failed, unfinished
+
+
+@dataclass(frozen=True)
+class Bench:
+    """An :data:`Opening`: lends a judge with a sandbox that is used again for all its tasks.
+
+    Raises RefusedError where this machine has no sandbox, or where it does not start.
+    """
+
+    trust: bool = False
+
+    @contextmanager
+    def __call__(self) -> Iterator[Judge]:
+        """Open the sandbox for the time of a block."""
+        torch.set_num_threads(1)  # a worker is one of many: together they fill the machine
+        try:
+            sandbox = Sandbox(choose(trust=self.trust)).start()
+        except (NoSandboxError, SandboxError) as error:
+            raise RefusedError(str(error)) from None
+        with sandbox:
+            yield functools.partial(_said, sandbox)
+
+
+def _said(sandbox: Sandbox, text: str) -> str:
+    task = Task.from_json(text)
+    if task.grader != grader_version():
+        raise RefusedError(
+            f"a worker has the course in version {grader_version()}, the one who asks has "
+            f"{task.grader}: install the same everywhere."
+        )
+    begun = time.perf_counter()
+    verdict = _verdict(task.answer, sandbox, task.seed)
+    if verdict.status == "grader failed":  # a sandbox that was lost is no answer's fault
+        verdict = _verdict(task.answer, sandbox, task.seed)
+    return told(verdict, time.perf_counter() - begun)
+
+
+def _verdict(answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
+    if not answer.found:
+        return unfinished(f"no {answer.name} was handed in.")
+    exercise: Any = CATALOGUE[answer.exercise]
+    try:
+        return judged(exercise, answer, sandbox, seed)
+    except Exception as error:
+        return failed(f"{type(error).__name__} inside the grader: {error}")

@@ -1,0 +1,35 @@
+"""Which exercises are graded: lessons by number or name, exercises by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercises import CATALOGUE, LESSONS
+
+
+class UnknownExercisesError(LookupError):
+    """A word names neither lesson nor exercise; the message is one sentence."""
+
+
+def chosen(words: Iterable[str]) -> tuple[Exercise, ...]:
+    """Return the exercises that the words name, in the course's order; of no words, all.
+
+    A word may hold several, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
+    ``square,linear``. Raises :class:`UnknownExercisesError`.
+    """
+    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    ids = {e for name in names for e in _named(name)} if names else set(CATALOGUE)
+    return tuple(exercise for exercise in CATALOGUE.values() if exercise.id in ids)
+
+
+def _named(name: str) -> list[str]:
+    of_lesson = [e.id for e in CATALOGUE.values() if name.zfill(2) in (e.lesson, e.lesson[:2])]
+    found = of_lesson or [name] * (name in CATALOGUE)
+    if not found:
+        numbers = ", ".join(lesson[:2] for lesson in LESSONS)
+        raise UnknownExercisesError(
+            f"there is no lesson and no exercise {name!r}: the lessons with exercises are "
+            f"{numbers}, and an exercise is named by its id, as in square."
+        )
+    return found

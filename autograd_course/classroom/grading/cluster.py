@@ -1,0 +1,122 @@
+"""The crew on many machines: the workers of a Dask scheduler.
+
+Start them with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and install the
+same version of the course everywhere. Dask gives the tasks of a worker that died to another one;
+what several have died of is given up.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from autograd_course.classroom.grading.crew import (
+    GradingError,
+    Judge,
+    Opening,
+    Outcome,
+    RefusedError,
+    read,
+    refusal,
+)
+
+_PATIENCE = 15  # seconds for a scheduler to answer, and for a first worker to come
+_AHEAD = 2  # tasks for each worker, so that none waits for the next one
+
+if TYPE_CHECKING:
+    from autograd_course.classroom.grading.task import Task
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A :data:`Crew` behind the scheduler at an address, as ``tcp://10.0.0.1:8786``."""
+
+    address: str
+    opening: Opening
+
+    def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
+        """Yield outcomes; see :data:`Crew`."""
+        from distributed import as_completed
+
+        asked: dict[Any, Task] = {}
+        with _connected(self.address) as client:
+            done = as_completed(loop=client.loop)
+            for task in islice(tasks, _AHEAD * len(client.nthreads())):
+                done.add(self._submitted(client, asked, task))
+            for future in done:
+                outcome = _outcome(asked.pop(future.key), future, self.address)
+                room = _AHEAD * len(client.nthreads()) - len(asked)  # workers come and go
+                for task in islice(tasks, max(room, 0 if asked else 1)):
+                    done.add(self._submitted(client, asked, task))
+                yield outcome
+
+    def _submitted(self, client: Any, asked: dict[Any, Task], task: Task) -> Any:
+        future = client.submit(_judged, self.opening, task.to_json(), pure=False)
+        asked[future.key] = task
+        return future
+
+
+def _outcome(task: Task, future: Any, address: str) -> Outcome:
+    from distributed import KilledWorker
+
+    if future.status == "cancelled":
+        raise GradingError(f"the scheduler at {address} is gone: start it, and use --resume.")
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return Outcome(task, None)
+    if error is not None:
+        first = str(error).partition("\n")[0]
+        raise GradingError(f"a worker cannot do its task ({type(error).__name__}: {first}).")
+    return Outcome(task, read(future.result()))
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise GradingError(
+            "Dask is not installed. Run: pip install 'autograd-course[dask]'"
+        ) from None
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        first = str(error).partition("\n")[0]
+        raise GradingError(f"no Dask scheduler answers at {address} ({first}).") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise GradingError(
+                f"the scheduler at {address} has no workers: start some with "
+                f"`dask worker {address} --nthreads 1`."
+            ) from None
+        yield client
+
+
+# In a worker of Dask's, in one of its threads
+
+
+_alone = threading.Lock()  # a judge lends out this process's random state and warnings
+
+
+def _judged(opening: Opening, text: str) -> str:
+    with _alone:
+        try:
+            return _judge(opening)(text)
+        except RefusedError as error:
+            return refusal(error)
+
+
+@functools.cache
+def _judge(opening: Opening) -> Judge:
+    """Open a judge once for all tasks of this process."""
+    opened = ExitStack()
+    atexit.register(opened.close)
+    return opened.enter_context(opening())

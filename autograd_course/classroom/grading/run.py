@@ -1,0 +1,73 @@
+"""One run: what is pending goes to a crew, and what comes back into the gradebook.
+
+In a run, everybody's answer to an exercise is judged on the same inputs, and the same code is
+judged once: its verdict is that of all who handed it in. That is sound as a verdict depends on code
+and seed alone. The sandbox is told no student, and children cannot meet. Code whose outcome changes
+from run to run would get different verdicts for the same work; so it gets one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from autograd_course.classroom.gradebook import Gradebook, Run, Score
+from autograd_course.classroom.grading.crew import Crew, GradingError, Outcome
+from autograd_course.classroom.grading.task import Task, seed_for
+from autograd_course.grader.exercises import CATALOGUE
+
+_LOST: dict[str, Any] = {
+    "status": "grader failed",
+    "message": "the worker process died of this answer twice.",
+}
+
+
+def work(
+    book: Gradebook, run: Run, crew: Crew, step: Callable[[Score, int], None] = lambda *_: None
+) -> None:
+    """Have all that is lined up (:meth:`Gradebook.queue`) judged, and record it as it comes.
+
+    ``step`` is told each verdict, and how many answers it is on. Raises GradingError.
+    """
+    tasks = (Task(answer, seed_for(run, answer.exercise), run.grader) for answer in book.queued())
+    with closing(crew(tasks)) as outcomes:
+        for outcome in outcomes:
+            score = _score(outcome)
+            step(score, book.record_for_all(run, score))
+
+
+def _score(outcome: Outcome) -> Score:
+    """Return the verdict as it is recorded: what it is worth, no worker says."""
+    answer, said = outcome.task.answer, outcome.said or _LOST
+    points = CATALOGUE[answer.exercise].points if said["status"] == "passed" else 0
+    return Score(
+        student="",
+        exercise=answer.exercise,
+        status=said["status"],
+        points=float(points),
+        rule=said.get("rule", ""),
+        message=said["message"],
+        evidence=said.get("evidence", {}),
+        seconds=said.get("seconds", 0.0),
+        hash=answer.hash,
+        seed=str(outcome.task.seed),
+    )
+
+
+@contextmanager
+def only_run(gradebook: Path) -> Iterator[None]:
+    """Keep a second run away from a gradebook for the time of a block. Raises GradingError."""
+    lock = FileLock(f"{gradebook}.lock")
+    try:
+        with lock.acquire(timeout=0):
+            yield
+    except Timeout:
+        raise GradingError(
+            f"another run is grading into {gradebook}: let it finish, or name another file."
+        ) from None
+    except OSError as error:
+        raise GradingError(f"{gradebook} cannot be written ({error.strerror}).") from None

@@ -1,0 +1,64 @@
+"""What a worker is given and what it gives back: plain data, as JSON, on one machine or many."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.gradebook import Run
+from autograd_course.classroom.gradebook.records import as_json
+from autograd_course.grader.verdict import Verdict
+
+_MOST = 20_000  # characters of evidence: some of it is the answer's own word
+_BITS = 48  # NumPy and JSON take the seed too, and whoever draws may add to it
+
+
+@dataclass(frozen=True)
+class Task:
+    """Code to be judged, whoever handed it in; ``grader`` must be the worker's, too."""
+
+    answer: Answer
+    seed: int
+    grader: str
+
+    def to_json(self) -> str:
+        """Return the task as text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Task:
+        """Return the task of a text."""
+        data = json.loads(text)
+        problems = tuple(data["answer"].pop("problems"))
+        return Task(Answer(problems=problems, **data["answer"]), data["seed"], data["grader"])
+
+
+def seed_for(run: Run, exercise: str) -> int:
+    """Return what the inputs of an exercise are drawn from in a run: for everybody the same."""
+    digest = hashlib.sha256(f"{run.seed}/{exercise}".encode()).digest()
+    return int.from_bytes(digest, "big") % (1 << _BITS)
+
+
+def told(verdict: Verdict, seconds: float) -> str:
+    """Return a verdict as text."""
+    finding = verdict.finding
+    said = {
+        "status": verdict.status,
+        "message": verdict.message,
+        "rule": finding.rule if finding else "",
+        "evidence": _evidence(verdict),
+        "seconds": seconds,
+    }
+    return as_json(said)
+
+
+def _evidence(verdict: Verdict) -> dict[str, Any]:
+    finding = verdict.finding
+    if finding is None:
+        return {}
+    about = {"hint": finding.hint, "with": verdict.sample}
+    evidence = {key: value for key, value in about.items() if value} | dict(finding.evidence)
+    return evidence if len(as_json(evidence)) <= _MOST else about

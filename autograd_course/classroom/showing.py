@@ -1,0 +1,74 @@
+"""What the command shows: progress in a terminal, and how each exercise went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autograd_course.classroom.gradebook import Problem, Tally
+
+_WIDE = 120  # characters of a line where no terminal says how wide it is
+_NAMED = 10  # files that were not graded are named here; the reports name all
+_STATUSES = {
+    "passed": "passed",
+    "wrong": "wrong",
+    "not attempted": "not attempted",
+    "grader failed": "grader failed",
+    "": "not graded",
+}
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Show progress on a terminal's standard error, nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as shown:  # fmt: skip
+        yield shown
+
+
+def summary(tallies: Iterable[Tally]) -> Table:
+    """Return a row for each exercise; the column of what is not graded only where there is any."""
+    known = list(tallies)
+    rare = {"grader failed", ""} - {s for t in known for s, count in t.counts.items() if count}
+    statuses = [status for status in _STATUSES if status not in rare]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("exercise", no_wrap=True)
+    for status in statuses:
+        table.add_column(_STATUSES[status], justify="right", no_wrap=True)
+    table.add_column("most frequent")
+    for tally in known:
+        counts = [str(tally.counts.get(status, 0)) for status in statuses]
+        table.add_row(tally.exercise, *counts, _frequent(tally))
+    return table
+
+
+def _frequent(tally: Tally) -> str:
+    return f"{tally.rule} ({tally.rule_count})" if tally.rule else ""
+
+
+def remarks(problems: Iterable[Problem]) -> Iterator[str]:
+    """Yield a line for each of the first files that were not graded, or graded with a remark."""
+    known = list(problems)
+    for problem in known[:_NAMED]:
+        yield f"{problem.source}: {problem.message}"
+    if len(known) > _NAMED:
+        yield f"… and {len(known) - _NAMED} more remarks on files: results.json has them all."
+
+
+def show(table: Table) -> None:
+    """Print a table to standard output, as wide as it is where that is no terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDE
+    with console.capture() as caught:
+        console.print(table)
+    lines = (line.rstrip() for line in caught.get().splitlines())
+    console.out("\n".join(lines), highlight=False)

@@ -1,0 +1,148 @@
+"""The command ``classroom``: a class from files to reports, and one sentence for what cannot be."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from autograd_course.classroom import classwork, showing
+from autograd_course.classroom.gradebook import Gradebook, Tally
+from autograd_course.classroom.grading import bench
+from autograd_course.classroom.sandbox import NoSandboxError, bubblewrap
+from autograd_course.cli import app
+from tests.handed_in import IMPORTS, ROOT, SQUARE, STUB, cell, notebook
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND, SHOWN = re.search(
+    r"^autograd-course (classroom grade .*?)\n```\n```text\n(.*?)```", README, re.M | re.S
+).groups()  # type: ignore[union-attr]
+HALF = SQUARE.replace("2 * x * grad_output", "x * grad_output")
+DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
+
+
+def handed_in(answer: str) -> bytes:
+    return notebook(cell(IMPORTS), cell(answer, "square"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand beside the class of README's example; return its folder."""
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "homework"
+    root.mkdir()
+    (root / "ann.ipynb").write_bytes(handed_in(SQUARE))
+    (root / "bob.ipynb").write_bytes(handed_in(HALF))
+    (root / "cyd.ipynb").write_bytes(handed_in(SQUARE))  # a copy: judged once
+    (root / "dan.ipynb").write_bytes(handed_in(STUB))
+    (root / "eve.zip").write_bytes(b"no zip")
+    return root
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["classroom", *words], env={"COLUMNS": "200"})
+
+
+def said(result: Result) -> str:
+    """Return what was said, as one line without the frame of an error."""
+    assert "Traceback" not in result.output
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.output).split())
+
+
+def test_a_class_is_graded_as_the_readme_shows(folder: Path) -> None:
+    trust = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
+    ran = run(*COMMAND.split()[1:], "--jobs", "1", *trust)
+
+    assert (ran.exit_code, ran.stdout) == (DONE, SHOWN), ran.stderr
+    assert len(os.listdir(folder)) == 5, "nothing is written among the submissions"
+    made = folder.parent / "homework-grades"
+    with (made / "grades.csv").open() as table:
+        totals = {row["student"]: row["total"] for row in csv.DictReader(table)}
+    assert totals == {"ann": "1", "bob": "0", "cyd": "1", "dan": "0", "eve": "0"}
+
+    before = (made / "results.csv").read_bytes()
+    again = run(*COMMAND.split()[1:], "--trust")  # nothing to do: no worker starts
+    assert (again.exit_code, "0 answers graded" in again.output) == (DONE, True)
+    assert (made / "results.csv").read_bytes() == before
+    assert (
+        SHOWN.partition("\n\n")[2].partition("\n\n")[0]
+        in run(
+            "report", str(made / "gradebook.sqlite"), "--reports", str(folder.parent / "again")
+        ).output
+    )
+    assert (folder.parent / "again" / "results.csv").read_bytes() == before
+
+
+# What cannot be done, and what is said of it
+
+WORDS = {
+    "no folder": (["grade", "none"], NOT_UNDERSTOOD, "there is no folder none"),
+    "no lesson": (["grade", "homework", "--exercises", "77"], NOT_UNDERSTOOD, "no lesson and no"),
+    "nobody at work": (["grade", "homework", "--jobs", "0"], NOT_UNDERSTOOD, "--jobs"),
+    "among the submissions": (
+        ["grade", "homework", "--gradebook", "homework/book"], NOT_DONE, "nothing is written"),
+    "reports among them": (
+        ["grade", "homework", "--reports", "homework/here"], NOT_DONE, "nothing is written"),
+    "an empty folder": (["grade", "empty"], NOT_DONE, "there is nothing to grade in empty"),
+    "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
+    "another database": (["report", "other.sqlite"], NOT_DONE, "no gradebook"),
+    "a text": (["grade", "homework", "--gradebook", "diary"], NOT_DONE, "left as it is"),
+    "their reports": (
+        ["grade", "homework", "--reports", "theirs"], NOT_DONE, "was not written here"),
+    "reports in a file": (["grade", "homework", "--reports", "diary"], NOT_DONE, "no reports can"),
+    "a gradebook in a file": (
+        ["grade", "homework", "--gradebook", "diary/book"], NOT_DONE, "cannot be written"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
+    words: str, folder: Path, tmp_path: Path
+) -> None:
+    command, code, sentence = WORDS[words]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "grades.csv").write_text("mine")
+    (tmp_path / "diary").write_text("dear diary, " * 100)
+    sqlite3.connect("other.sqlite").execute("CREATE TABLE theirs (x)").connection.close()
+    result = run(*command, *["--trust"] * (command[0] == "grade"))
+
+    assert result.exit_code == code
+    assert sentence in said(result)
+    assert (tmp_path / "theirs" / "grades.csv").read_text() == "mine"
+    assert (tmp_path / "diary").read_text() == "dear diary, " * 100
+    assert len(os.listdir(folder)) == 5
+
+
+def test_without_a_sandbox_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*, trust: bool) -> None:
+        raise NoSandboxError("there is no sandbox here: install bubblewrap")
+
+    monkeypatch.setattr(classwork, "choose", none)
+    monkeypatch.setattr(bench, "choose", none)
+    refused = run("grade", "homework")
+
+    assert refused.exit_code == NOT_DONE
+    assert said(refused) == "there is no sandbox here: install bubblewrap"
+
+
+def test_the_grader_s_own_failures_end_with_1_and_have_a_column(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tally = Tally("square", "Square", {"passed": 3, "grader failed": 1})
+    monkeypatch.setattr(Gradebook, "tallies", lambda book: [tally])
+    monkeypatch.setattr(classwork, "Pool", lambda *_: lambda tasks: iter(()))
+    monkeypatch.setattr(classwork, "work", lambda *_: None)
+    result = run("grade", "homework", "--trust")
+
+    assert result.exit_code == NOT_DONE
+    assert "can read, change and send" in result.stderr
+    assert "grader failed" in result.stdout
+    assert [c.header for c in showing.summary([tally]).columns][-2:] == [
+        "grader failed", "most frequent",
+    ]  # fmt: skip
