@@ -23,10 +23,11 @@ unexport PYTHONDONTWRITEBYTECODE
 lab: $(INSTALLED)
 	@$(BIN)/autograd-course lab
 
-# Tests of one file, and cells of one notebook, stay in one process and in order: loadfile.
+# Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
+# cores a third process has what the others leave while they wait for a browser or a kernel.
 test: $(INSTALLED) $(COLABS)
 	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
-	    --nbval-cell-timeout=120 --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests -m "not browser"

@@ -69,9 +69,22 @@ BUILDS = ("10_external_code",)  # what these notebooks show needs a C++ compiler
 # They trace lines of Python, which hangs where torch.compile has run before (functionlab/lines.py).
 FIRST = ("test_function_lab.py", "test_function_lab_js.py")
 
+# A few tests that each take long: begun late, they would keep one process busy after the others.
+LONG = (
+    "test_lab_browser.py",
+    "test_visualizers_browser.py",
+    "test_authoring.py",
+    "test_progress.py",
+    "test_ipywidgets_7.py",
+    "test_facts_11.py",
+    "test_testing.py",
+    "09_beyond_eager.ipynb",
+    "11_ship_it.ipynb",
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what must have a process in which nothing is compiled yet, then the largest files.
+    """Begin with what must have a process in which nothing is compiled yet, then the longest files.
 
     Workers take files in this order where pytest-xdist is told not to reorder them.
     """
@@ -80,4 +93,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.path.suffix == ".ipynb" and item.path.stem in BUILDS:
                 item.add_marker(pytest.mark.skip(reason=missing))
     size = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path.name not in FIRST, -size[item.path]))
+    items.sort(key=lambda i: (i.path.name not in FIRST, i.path.name not in LONG, -size[i.path]))

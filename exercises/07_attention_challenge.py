@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from autograd_course import grade, hint, progress
-from autograd_course.functions.attention import dropped
+from autograd_course.functions.attention import TritonAttention, dropped
 from autograd_course.grader.leaderboard import leaderboard
 
 # %% [markdown]
@@ -147,7 +147,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 #
 # **Write** both methods, and what else you need.
 #
-# **Bounds:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. What is kept is the budget of tier 3.
+# **Bounds:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. Both passes together never hold more than half of what all 128×128 scores would take. What is kept is the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -230,6 +230,7 @@ grade("attention-grouped", GroupedAttention)
 # A tier that is not written yet is left out. Do not be discouraged by the time of tier 4: your loops run in Python, one small operation after the other. What makes tiles *fast* is one kernel for all of it; what they do to memory you see here already.
 
 # %% tags=["nbval-ignore-output"]
+kernel = {"one kernel": TritonAttention} if torch.cuda.is_available() else {}
 leaderboard(
     {
         "tier 1": attend,
@@ -237,13 +238,14 @@ leaderboard(
         "tier 3": LeanAttention,
         "tier 4": lambda q, k, v: TiledAttention.apply(q, k, v, False, 0.0, 0, 128),
         "tier 5": TwiceAttention,
+        **kernel,
     }
 )
 
 # %% [markdown]
 # ## For those with a GPU: one kernel
 #
-# Not graded, because most machines that open this notebook could not run it. Triton comes with PyTorch for CUDA. Write the forward of tier 4 as a kernel: one program for each block of queries, a loop over the blocks of keys inside, `tl.dot` for the two products, the running maximum, sum and output in registers. Hand it to the leaderboard as `{"kernel": your_function}`, and to `torch.testing.assert_close(your_function(q, k, v), attend(q, k, v), rtol=2e-3, atol=2e-3)` before that: `tl.dot` may round float32 to fewer digits.
+# Not graded, because most machines that open this notebook could not run it. Triton comes with PyTorch for CUDA. Write the forward of tier 4 as a kernel: one program for each block of queries, a loop over the blocks of keys inside, `tl.dot` for the two products, the running maximum, sum and output in registers. Hand it to the leaderboard as `{"kernel": your_function}`, and to `torch.testing.assert_close(your_function(q, k, v), attend(q, k, v), rtol=2e-3, atol=2e-3)` before that: `tl.dot` may round float32 to fewer digits. Then compare it with the course's own, `TritonAttention` in `autograd_course.functions.attention`, whose kernels also run backward; the cell above enters it wherever it can run.
 
 # %% [markdown]
 # ## Where you are

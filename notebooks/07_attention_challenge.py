@@ -675,6 +675,8 @@ knowledge_check("07")
 # ## Where next
 #
 # [The exercises of this lesson](../exercises/07_attention_challenge.ipynb): six tiers, from a
-# forward that nothing overflows to tiles in both passes, and a leaderboard that measures yours.
+# forward that nothing overflows to tiles in both passes, and a leaderboard that measures yours. On
+# a GPU it also enters `TritonAttention`, the same tiles in one kernel a pass
+# (`autograd_course/functions/attention/triton_kernels.py`).
 #
 # Lesson 08 is about the day on which one of them is wrong, and you do not know where.

@@ -4,11 +4,12 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from anywidget import AnyWidget
 from ipywidgets import DOMWidget
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from autograd_course.authoring.printing import find_chromium
 
@@ -72,10 +73,15 @@ def showing(
     browser: Browser, widget: AnyWidget, dark: bool = False, still: bool = True
 ) -> Iterator[Page]:
     """Show a widget on a page in JupyterLab's light or dark colors; no error may be raised."""
-    motion = "reduce" if still else "no-preference"
-    page = browser.new_page(viewport={"width": 900, "height": 800}, reduced_motion=motion)
+    page = _page(browser)
+    page.set_viewport_size({"width": 900, "height": 800})
+    page.emulate_media(reduced_motion="reduce" if still else "no-preference")
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
+
+    def hear(error: Error) -> None:
+        errors.append(str(error))
+
+    page.on("pageerror", hear)
     ground, ink = ("#111111", "#ffffffde") if dark else ("#ffffff", "#000000de")
     page.set_content(
         f"<body data-jp-theme-light='{'false' if dark else 'true'}' style='background:{ground};"
@@ -85,13 +91,32 @@ def showing(
         "MODULE", json.dumps(str(widget._esm))
     )
     page.evaluate(f"(async () => {{{script}}})()")
-    yield page
-    page.close()
+    try:
+        yield page
+    finally:
+        page.remove_listener("pageerror", hear)
+        page.goto("about:blank")  # a new document, with globals and listeners of its own
+        if page in _HELD:
+            _HELD.remove(page)
+            page.close()
+        else:
+            _FREE.setdefault(browser, []).append(page)
     assert not errors
+
+
+# A new page costs as much as a test. A used one has forgotten all but that its clock was stopped.
+_FREE: WeakKeyDictionary[Browser, list[Page]] = WeakKeyDictionary()
+_HELD: WeakSet[Page] = WeakSet()
+
+
+def _page(browser: Browser) -> Page:
+    free = _FREE.get(browser)
+    return free.pop() if free else browser.new_page()
 
 
 def hold_the_clock(page: Page) -> None:
     """Stop the page's time: from here on it passes by ``page.clock.run_for`` alone."""
+    _HELD.add(page)
     page.clock.install(time=0)
     page.clock.pause_at(1)
 

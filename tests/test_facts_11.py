@@ -254,12 +254,13 @@ def test_pt2e_trains_below_a_surrogate_only_if_it_is_in_the_graph(
     with quiet():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
         from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+    torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 4), Wrapped(spelling), nn.Linear(4, 2))
     config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
     with quiet():
         program = torch.export.export(net, (torch.rand(3, 4),)).module()
         net = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
-    net(torch.rand(3, 4)).sum().backward()
+    net(9 * torch.rand(3, 4)).sum().backward()  # not all that is rounded becomes 0
 
     assert net.get_parameter("2.weight").grad.any()
     assert bool(net.get_parameter("0.weight").grad.any()) is learns
@@ -271,7 +272,8 @@ def test_pt2e_trains_below_a_surrogate_only_if_it_is_in_the_graph(
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
 def test_a_function_is_compiled_ahead_of_time_as_its_forward(tmp_path: Path) -> None:
     x = torch.linspace(-2, 2, 9)
-    with warnings.catch_warnings():
+    cheaply = {"aot_inductor.compile_wrapper_opt_level": "O0"}
+    with warnings.catch_warnings(), torch._inductor.config.patch(cheaply):
         warnings.simplefilter("ignore")  # what the compiler warns of in its own code changes often
         package = torch._inductor.aoti_compile_and_package(
             exported(lambda x: RoundSTE.apply(x) * 2, x), package_path=str(tmp_path / "p.pt2")

@@ -466,6 +466,13 @@ WRONG = [
     ),
     changed(
         "attention-tiled",
+        "all tiles at once in a list",
+        "oversaved",
+        ("        for i, j in itertools", "        kept = []\n        for i, j in itertools"),
+        ("grad_p = factor *", "kept.append((p, factor))\n            grad_p = factor *"),
+    ),
+    changed(
+        "attention-tiled",
         "D of one tile",
         "gradient-mismatch",
         ("(grad_p - delta[..., rows, :])", "(grad_p - (p * grad_p).sum(-1, keepdim=True))"),

@@ -46,7 +46,7 @@ def slopes(
         vectors.append(vector)
     value, error, smooth = derivatives(torch.stack(found), torch.tensor(STEP), center, 1.0)
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
-    return Slopes(by_input, value.T, error.T, smooth)
+    return Slopes(by_input, value.T.contiguous(), error.T.contiguous(), smooth)
 
 
 def jacobian(
@@ -127,7 +127,7 @@ def _columns(
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
         return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
     value, error, smooth = map(torch.cat, zip(*found, strict=True))
-    return Columns(index, value.T, error.T, smooth)
+    return Columns(index, value.T.contiguous(), error.T.contiguous(), smooth)
 
 
 def derivative(

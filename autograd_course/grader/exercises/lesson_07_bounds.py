@@ -13,6 +13,7 @@ from autograd_course.grader.checks import (
     makes_at_most,
     no_tensor_on_ctx,
     on,
+    peaks_at_most,
     without,
 )
 from autograd_course.grader.checks.tiles import elements
@@ -58,6 +59,11 @@ def tile_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
     return FLOAT64 * max(4 * block**2, *(x.numel() for x in (q, k, v)))
 
 
+def half_of_the_scores(q: Tensor, k: Tensor, *rest: Any) -> int:
+    """Return the bytes of every second score."""
+    return FLOAT64 * q.shape[-2] * k.shape[-2] // 2
+
+
 def tiled_rows() -> tuple[Any, ...]:
     """Return :func:`rows` with everything that the tiled exercise can be asked for."""
     return (*rows(), True, 0.25, 3, BLOCK)
@@ -80,6 +86,9 @@ tiles_only = on(
         tile_budget, f"as much as q has, or four tiles of {BLOCK}×{BLOCK}, for {LONG} queries"
     ),
     lean,
+)
+few_tiles_at_once = on(
+    tiled_rows, peaks_at_most(half_of_the_scores, f"half of what all {LONG}×{LONG} scores take")
 )
 fine_tiles_only = on(
     finely_tiled_rows,

@@ -10,6 +10,7 @@ from autograd_course.grader.exercises.lesson_07_backward import (
 )
 from autograd_course.grader.exercises.lesson_07_bounds import (
     CONDUCT,
+    few_tiles_at_once,
     fine_tiles_only,
     grouped_rows,
     keeps_little,
@@ -67,8 +68,9 @@ TILES: tuple[FunctionExercise, ...] = (
         suspects=TILED_SUSPECTS,
         gradient_suspects=TILED_GRADIENTS,
         seconds=20.0,  # each pass is a loop of small operations, and the doctor makes hundreds
-        checks=(*CONDUCT, tiles_only, fine_tiles_only),
-        bounds="no tensor is larger than the inputs or a few tiles, forward and backward",
+        checks=(*CONDUCT, tiles_only, few_tiles_at_once, fine_tiles_only),
+        bounds="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
+        "once, forward and backward",
         hints=(
             "Forward first, without causality and dropout: for each block of queries go through "
             "the blocks of keys, with three running things: the maximum, the sum, the output. What "
