@@ -11,7 +11,7 @@ from autograd_course.classroom.gradebook.records import Score
 
 _COLUMNS = (
     "student", "lesson", "exercise", "status", "points", "possible", "rule", "message", "problems",
-    "seconds", "code_hash", "seed",
+    "remarks", "seconds", "code_hash", "seed",
 )  # fmt: skip
 
 # A spreadsheet runs what begins so. Names of files and messages come from students.
@@ -47,7 +47,7 @@ def _row(score: Score) -> list[str]:
     return [
         score.student, score.lesson, score.exercise, score.status or "not graded", _points(score),
         _number(score.possible), score.rule, score.message, "; ".join(score.problems),
-        f"{score.seconds:.3f}", score.hash, score.seed,
+        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed,
     ]  # fmt: skip
 
 

@@ -1,0 +1,54 @@
+"""A learner's code as HTML, in color, with the lines that the finding is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from autograd_course.classroom.reports.pages.rendering import shown
+
+_MOST = 40_000  # characters of one answer that are shown
+_NUMBERED = re.compile(r"\(line (\d+)[:)]")
+_NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
+_FORMATTER = HtmlFormatter(nowrap=True)
+
+
+def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
+    """Return code as a row for each line; the numbers of the marked ones count from 1."""
+    text = shown(source[:_MOST]).rstrip("\n")
+    colored = highlight(text, PythonLexer(stripnl=False), _FORMATTER).rstrip("\n")
+    rows = (
+        f'<span class="line{" marked" if number in marked else ""}">{line or " "}</span>'
+        for number, line in enumerate(colored.split("\n"), 1)
+    )
+    cut = '<span class="line cut">…</span>' if len(source) > _MOST else ""
+    return Markup('<pre class="code"><code>' + "".join(rows) + cut + "</code></pre>")
+
+
+def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozenset[int]:
+    """Return the numbers of the lines that a finding, or the message of an error, points at."""
+    at = str(evidence.get("line") or "")
+    if not at:
+        told = _NUMBERED.search(message)
+        return frozenset({int(told[1])} if told else ())
+    named = _NAMED.fullmatch(at)
+    method, wanted = named.groups() if named else ("backward", at)
+    methods = _methods(source)
+    same = {n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted.strip()}
+    return frozenset({n for n in same if methods[n] == method} or same)
+
+
+def _methods(source: str) -> dict[int, str]:
+    """Return for each line the name of the function that was last begun above it."""
+    current, methods = "", {}
+    for number, line in enumerate(source.split("\n"), 1):
+        if begun := re.match(r"\s*(?:async )?def (\w+)", line):
+            current = begun[1]
+        methods[number] = current
+    return methods
