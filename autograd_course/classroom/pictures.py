@@ -48,7 +48,11 @@ def from_data(data: Any) -> Jacobians | None:
 
 
 def _corner(matrix: Matrix) -> Matrix:
-    return tuple(tuple(float(f"{v:.{_DIGITS}g}") + 0.0 for v in row[:_MOST]) for row in matrix[:_MOST])
+    return tuple(tuple(map(_rounded, row[:_MOST])) for row in matrix[:_MOST])
+
+
+def _rounded(entry: float) -> float:
+    return float(f"{entry:.{_DIGITS}g}") + 0.0  # which makes 0 of -0
 
 
 def _pair(sizes: Any) -> tuple[int, int]:
@@ -61,14 +65,17 @@ def _matrix(rows: Any) -> Matrix:
 
 
 def _axis(data: Any) -> Axis:
-    numbers = (tuple(map(int, data[key])) for key in ("shape", "places"))
-    return Axis(str(data["name"]), *numbers, bool(data["pairs"]))
+    shape, places = (tuple(map(int, data[key])) for key in ("shape", "places"))
+    return Axis(str(data["name"]), shape, places, bool(data["pairs"]))
 
 
 def _fits(pair: Jacobians) -> bool:
     """Whether the three matrices have entries, and one size that is no larger than it may be."""
     sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
     height, *widths = next(iter(sizes))
-    return len(sizes) == 1 and 0 < height <= _MOST and 0 < widths[0] <= _MOST and (
-        len(set(widths)) == 1
+    return (
+        len(sizes) == 1
+        and 0 < height <= _MOST
+        and 0 < widths[0] <= _MOST
+        and (len(set(widths)) == 1)
     )

@@ -95,8 +95,8 @@ def _groups(
     for leader, places in members.items():
         if found := best.get(leader):
             codes = tuple(code for place in places for code in shapes[prints[place]])
-            pair = (shapes[prints[found.one]][0], shapes[prints[found.other]][-1])
-            yield Alike(codes, pair, found.share, found.weight)
+            two = (shapes[prints[found.one]][0], shapes[prints[found.other]][-1])
+            yield Alike(codes, two, found.share, found.weight)
 
 
 def _pairs(

@@ -16,7 +16,7 @@ _GRAM = 7  # nodes that make a fingerprint
 _WINDOW = 4  # neighbors of which one is kept
 _MOST = 20_000  # nodes of one answer
 _STRUCTURE = ast.expr_context | ast.arguments | ast.arg | ast.Pass
-_Routine = ast.FunctionDef | ast.AsyncFunctionDef
+_Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def fingerprints(source: str) -> frozenset[int]:
@@ -31,21 +31,17 @@ def fingerprints(source: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """Yield what stands in each outermost function, and outside of all functions and classes."""
-    yield [node for node in tree.body if not isinstance(node, _Routine | ast.ClassDef) and _own(node)]
+def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
+    """Yield the statements of each function and class, without the functions and classes in it."""
+    yield [node for node in tree.body if _own(node)]
     for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            for part in node.body:
-                if isinstance(part, _Routine):
-                    yield list(filter(_own, part.body))
-        elif isinstance(node, _Routine):
-            yield list(filter(_own, node.body))
+        if isinstance(node, _Scope):
+            yield from _bodies(node)
 
 
 def _own(node: ast.stmt) -> bool:
-    """Whether a statement is somebody's own: no import, docstring or stub."""
-    if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
+    """Whether a statement is somebody's own: no import, docstring, stub or scope."""
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | _Scope):
         return False
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return False

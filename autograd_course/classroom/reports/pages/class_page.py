@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.likeness import Alike, Handed, Line, alike, side_by_side
 from autograd_course.classroom.reports.pages import links
-from autograd_course.classroom.reports.pages.feedback import MARKS, feedback_name
-from autograd_course.classroom.reports.pages.overview import STATUSES, most_first, overview
+from autograd_course.classroom.reports.pages.feedback import feedback_name
+from autograd_course.classroom.reports.pages.overview import most_first, overview
 from autograd_course.classroom.reports.pages.rendering import rendered
 
 _GROUPS = 60  # of answers alike that are laid side by side, the most striking
@@ -38,14 +38,13 @@ def class_page(book: Gradebook) -> Iterator[str]:
         distribution=distribution,
         tallest=max([count for _, count in distribution], default=0) or 1,
         hottest=max(map(len, seen.matrix.values()), default=1),
+        unnamed=list(most_first(seen.unnamed)),
         remarks=list(most_first(seen.remarks)),
         failures=list(most_first(seen.failures)),
         problems=book.problems(),
         groups=(_group(book, exercise, group) for exercise, group in found[:_GROUPS]),
         found=len(found),
         shown=min(_GROUPS, len(found)),
-        statuses=STATUSES,
-        marks=MARKS,
         link=links.to_rule,
         file=lambda student: f"feedback/{feedback_name(student)}",
     )
@@ -53,7 +52,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
 
 def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
     """Return the groups of all exercises, without code: an exercise is read after the other."""
-    found = [(exercise, group) for exercise in exercises for group in alike(_handed(book, exercise))]
+    found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
     return sorted(found, key=lambda item: -item[1].weight)
 
 

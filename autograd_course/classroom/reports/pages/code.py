@@ -14,7 +14,7 @@ from pygments.lexers import PythonLexer
 from autograd_course.classroom.reports.pages.rendering import shown
 
 _MOST = 40_000  # characters of one answer that are shown
-_NUMBERED = re.compile(r"\(line (\d+)[:)]")
+_NUMBERED = re.compile(r"(?:\(|<cell \d+>, )line (\d+)(?:: `(.*)`)?\)")
 _NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
 _FORMATTER = HtmlFormatter(nowrap=True)
 
@@ -35,13 +35,23 @@ def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozens
     """Return the numbers of the lines that a finding, or the message of an error, points at."""
     at = str(evidence.get("line") or "")
     if not at:
-        told = _NUMBERED.search(message)
-        return frozenset({int(told[1])} if told else ())
+        return _numbered(source, message)
     named = _NAMED.fullmatch(at)
     method, wanted = named.groups() if named else ("backward", at)
     methods = _methods(source)
     same = {n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted.strip()}
     return frozenset({n for n in same if methods[n] == method} or same)
+
+
+def _numbered(source: str, message: str) -> frozenset[int]:
+    """Return the line that a message names, unless it reads differently here: it is elsewhere."""
+    told = _NUMBERED.search(message)
+    lines = source.split("\n")
+    number = int(told[1]) if told and len(told[1]) < 9 else 0
+    if not told or not 1 <= number <= len(lines):
+        return frozenset()
+    here = told[2] is None or lines[number - 1].strip() == told[2]
+    return frozenset({number} if here else ())
 
 
 def _methods(source: str) -> dict[int, str]:

@@ -42,20 +42,36 @@ class Exercise:
         return self.counts["passed"] / tried if tried else 1.0
 
 
+Collected = dict[tuple[str, str], list[str]]  # students by what they have in common
+
+
+def _collection() -> Collected:
+    return defaultdict(list)
+
+
 @dataclass
 class Overview:
-    """What the class's page is made from. Of code and messages it holds none."""
+    """What the class's page is made from: numbers, names and sentences; of code it holds none.
+
+    ``matrix`` is by (rule, exercise), what else is collected by (exercise, sentence).
+    """
 
     possible: float = 0.0
     rows: list[Row] = field(default_factory=list)
     exercises: dict[str, Exercise] = field(default_factory=dict)
-    matrix: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
-    remarks: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
-    failures: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    matrix: Collected = field(default_factory=_collection)
+    unnamed: Collected = field(default_factory=_collection)
+    failures: Collected = field(default_factory=_collection)
+    remarks: Collected = field(default_factory=_collection)
 
     def hardest(self) -> list[Exercise]:
         """Return the exercises, that with the smallest share of passes first."""
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
+
+    def statuses(self) -> list[str]:
+        """Return the statuses to be shown: the rare ones only where there are any."""
+        seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
+        return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 
     def rules(self) -> list[str]:
         """Return the rules that were broken, the most frequent first."""
@@ -101,13 +117,15 @@ def _count(seen: Overview, score: Score) -> None:
     seen.exercises[exercise].counts[score.status or "not graded"] += 1
     if score.status == "wrong":
         seen.matrix[score.rule or UNNAMED, exercise].append(student)
+        if not score.rule:
+            seen.unnamed[exercise, score.message].append(student)
     if score.status == "grader failed":
         seen.failures[exercise, score.message].append(student)
     for remark in score.remarks:
         seen.remarks[exercise, remark].append(student)
 
 
-def most_first(found: dict[tuple[str, str], list[str]]) -> Iterator[tuple[str, str, list[str]]]:
+def most_first(found: Collected) -> Iterator[tuple[str, str, list[str]]]:
     """Yield exercise, text and students of what was collected, what most have first."""
     for (exercise, text), students in sorted(found.items(), key=lambda i: (-len(i[1]), i[0])):
         yield exercise, text, students
