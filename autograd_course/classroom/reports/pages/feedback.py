@@ -60,7 +60,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
 def feedback_name(student: str) -> str:
     """Return the name of a student's file: one for each, on every file system."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", student.lower()).strip("-.")[:_LONGEST]
-    if plain == student:
+    if plain and plain == student:
         return f"{plain}.html"
     return f"{plain or 'student'}~{hashlib.sha256(student.encode()).hexdigest()[:8]}.html"
 
