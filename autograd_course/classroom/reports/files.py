@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from autograd_course.classroom.gradebook import Gradebook
-from autograd_course.classroom.reports.document import as_json_document
+from autograd_course.classroom.reports.document import json_pieces
 from autograd_course.classroom.reports.gradescope import gradescope_results
 from autograd_course.classroom.reports.junit import as_junit
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name
-from autograd_course.classroom.reports.table import as_csv, as_grade_table
+from autograd_course.classroom.reports.table import as_grade_table, csv_pieces
 
 Files = Iterator[tuple[str, Iterable[str]]]  # paths in the folder, and the pieces of each text
 
 
 def _csv(book: Gradebook) -> Files:
     yield "grades.csv", [as_grade_table(book)]
-    yield "results.csv", [as_csv(book)]
+    yield "results.csv", csv_pieces(book)
 
 
 def _json(book: Gradebook) -> Files:
-    yield "results.json", [as_json_document(book)]
+    yield "results.json", json_pieces(book)
 
 
 def _junit(book: Gradebook) -> Files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from markupsafe import Markup
@@ -19,6 +20,7 @@ _NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
 _FORMATTER = HtmlFormatter(nowrap=True)
 
 
+@lru_cache(maxsize=256)  # what was taken from other cells is often the same
 def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
     """Return code as a row for each line; the numbers of the marked ones count from 1."""
     text = shown(source[:_MOST]).rstrip("\n")
