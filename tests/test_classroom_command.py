@@ -12,8 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from autograd_course.classroom import classwork, showing
+from autograd_course.classroom.command import Format
 from autograd_course.classroom.gradebook import Gradebook, Tally
 from autograd_course.classroom.grading import bench
+from autograd_course.classroom.reports.files import FORMATS
 from autograd_course.classroom.sandbox import NoSandboxError, bubblewrap
 from autograd_course.cli import app
 from tests.handed_in import IMPORTS, ROOT, SQUARE, STUB, cell, notebook
@@ -76,6 +78,20 @@ def test_a_class_is_graded_as_the_readme_shows(folder: Path) -> None:
         ).output
     )
     assert (folder.parent / "again" / "results.csv").read_bytes() == before
+    assert "constant-factor" in (made / "class.html").read_text()
+    assert "return x * grad_output" in (made / "feedback" / "bob.html").read_text()
+
+
+def test_a_format_is_written_beside_the_gradebook(folder: Path, tmp_path: Path) -> None:
+    Gradebook(tmp_path / "book.sqlite").close()
+    result = run("report", "book.sqlite", "--format", "html", "--format", "csv")
+
+    assert result.exit_code == DONE
+    assert {p.name for p in tmp_path.glob("*.*") if p.suffix != ".sqlite"} >= {
+        "class.html", "grades.csv", "results.csv",
+    }  # fmt: skip
+    assert not (tmp_path / "results.json").exists()
+    assert [each.value for each in Format] == [*FORMATS, "all"]
 
 
 # What cannot be done, and what is said of it

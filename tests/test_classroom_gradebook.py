@@ -65,7 +65,7 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
         evidence = {"expected": 2.0, "actual": math.nan, "index": (0, 1), "odd": object}
         wrong = passed(
             answer, status="wrong", points=0.0, rule="wrong-scale", message="\ud800 1 not 2",
-            evidence=evidence, seed="7",
+            evidence=evidence, seed="7", remarks=("imports os", "\ud800"),
         )  # fmt: skip
         assert book.record(run, wrong)
     with Gradebook(path) as book:
@@ -77,6 +77,7 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
         assert score.evidence == {
             "expected": 2.0, "actual": "nan", "index": [0, 1], "odd": "<class 'object'>",
         }  # fmt: skip
+        assert score.remarks == ("imports os", "?")
         assert (score.title, score.possible) == (EXERCISES[0].title, EXERCISES[0].points)
         assert book.code(score.hash) == (answer.name, answer.preamble, answer.source)
 

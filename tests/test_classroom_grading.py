@@ -239,8 +239,12 @@ def test_a_finding_is_recorded_with_its_witness_and_what_is_too_long_is_left_out
     path: Path,
 ) -> None:
     finding = Finding("wrong-scale", "error", "half", {"actual": 1.0, "far": float("inf")}, "Look.")
-    with graded(path, Here(Verdict("wrong", "half", finding, "a matrix"))) as (book, _):
+    with graded(path, Here(Verdict("wrong", "half", finding, "a matrix", ("calls eval",)))) as (
+        book,
+        _,
+    ):
         score, tally = book.scores()[0], book.tallies()[0]
+        assert score.remarks == ("calls eval",)
         assert score.evidence == {"hint": "Look.", "with": "a matrix", "actual": 1.0, "far": "inf"}
         assert (tally.exercise, tally.counts, tally.rule_count) == ("square", {"wrong": 2}, 2)
         assert tally.rule == "wrong-scale"

@@ -44,7 +44,15 @@ def book(tmp_path: Path) -> Iterator[Gradebook]:
         for answer in submitted(book, "ann"):
             status = STATUS.get(answer.exercise, "grader failed")
             points = 1.0 if status == "passed" else 0.0
-            found = {"rule": "wrong-scale", "evidence": {"actual": 1}} if status == "wrong" else {}
+            found = (
+                {
+                    "rule": "wrong-scale",
+                    "evidence": {"actual": 1},
+                    "remarks": ("imports os", "calls eval"),
+                }
+                if status == "wrong"
+                else {}
+            )
             book.record(run, Score(
                 "ann", answer.exercise, status, points, message=NASTY, seconds=0.25,
                 hash=answer.hash, **found,  # type: ignore[arg-type]
@@ -68,6 +76,7 @@ def test_the_csv_has_a_row_for_each_answer(book: Gradebook) -> None:
     ]  # fmt: skip
     assert [row["points"] for row in found][:4] == ["1", "0", "0", ""]
     assert found[1]["rule"] == "wrong-scale"
+    assert [row["remarks"] for row in found[:3]] == ["", "imports os; calls eval", ""]
 
 
 def test_no_field_of_a_csv_is_a_formula(book: Gradebook) -> None:
@@ -94,6 +103,7 @@ def test_the_json_document_holds_everything(book: Gradebook) -> None:
 
     assert [r["status"] for r in ann["results"]] == [*STATUS.values(), "grader failed"]
     assert ann["results"][1]["evidence"] == {"actual": 1}
+    assert ann["results"][1]["remarks"] == ["imports os", "calls eval"]
     assert bob["points"] == bob["possible"]
     assert eve["problems"][0]["source"] == "eve.zip"
 
@@ -170,6 +180,10 @@ def test_gradescope_gets_the_points_of_what_was_graded(book: Gradebook) -> None:
 
     assert results["score"] == sum(e.points for e in EXERCISES)
     assert {test["status"] for test in results["tests"]} == {"passed"}
+
+
+def test_remarks_are_for_the_instructor_alone(book: Gradebook) -> None:
+    assert "imports os" not in json.dumps(gradescope_results(book, "ann")) + as_junit(book)
 
 
 def test_gradescope_gets_no_score_where_the_grader_failed(book: Gradebook) -> None:

@@ -16,6 +16,7 @@ from autograd_course.classroom import notebooks
 from autograd_course.classroom.extraction import Answer, extract
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.pictures import PICTURE, from_data
 from autograd_course.classroom.sandbox import Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
@@ -172,6 +173,17 @@ def test_a_right_answer_that_replaces_something_passes_with_a_remark(box: Sandbo
 
     assert found.status == "passed", found
     assert found.remarks[-1] == "replaces torch.allclose while it runs"
+
+
+def test_wrong_values_come_with_their_picture(box: Sandbox) -> None:
+    source = square(backward="(x,) = ctx.saved_tensors\nreturn x * g")
+
+    found = verdict(box, of("square", source, "Square")).finding
+
+    assert found is not None
+    pair = from_data(found.evidence[PICTURE])
+    assert pair is not None
+    assert (pair.whole, pair.off[0][0]) == ((15, 15), -pair.backward[0][0])
 
 
 # What the source shows

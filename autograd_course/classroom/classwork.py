@@ -61,15 +61,21 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
         return all(not tally.counts.get("grader failed") for tally in book.tallies())
 
 
-def report(gradebook: Path, reports: Path | None) -> None:
-    """Show how a class did, and write the reports where a folder is named."""
+def report(gradebook: Path, reports: Path | None, formats: Iterable[str]) -> None:
+    """Show how a class did, and write reports where a folder, or a format, is named.
+
+    They are written beside the gradebook if no folder is named, and all if no format is.
+    """
     if not gradebook.is_file():
         raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
     with Gradebook(gradebook) as book:
         _show(book)
-        if reports is not None:
-            files.write(book, reports)
-            typer.echo(f"Reports: {_short(reports)}")
+        wanted = tuple(formats)
+        if reports is not None or wanted:
+            folder = reports or gradebook.absolute().parent
+            everything = not wanted or "all" in wanted
+            files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
+            typer.echo(f"Reports: {_short(folder)}")
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None:

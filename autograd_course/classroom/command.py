@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -12,6 +13,18 @@ app = typer.Typer(
     epilog="Exit codes: 0 all is graded, 1 something could not be, 2 not understood.",
     no_args_is_help=True,
 )
+
+
+class Format(StrEnum):
+    """The reports, as ``reports.files`` has them."""
+
+    html = "html"
+    csv = "csv"
+    json = "json"
+    junit = "junit"
+    gradescope = "gradescope"
+    all = "all"
+
 
 _Reports = Annotated[
     Path | None, typer.Option("--reports", metavar="DIR", help="Where the reports are written.")
@@ -79,12 +92,19 @@ def grade(
 def report(
     gradebook: Annotated[Path, typer.Argument(help="The gradebook that grade wrote.")],
     reports: _Reports = None,
+    formats: Annotated[
+        list[Format] | None,
+        typer.Option("--format", help="Which reports are written; repeatable. Else all."),
+    ] = None,
 ) -> None:
-    """Show how each exercise went, and write the reports again where --reports names a folder."""
+    """Show how each exercise went, and write the reports again.
+
+    They are written where --reports names a folder; with --format alone, beside the gradebook.
+    """
     from autograd_course.classroom import classwork
 
     try:
-        classwork.report(gradebook, reports)
+        classwork.report(gradebook, reports, [each.value for each in formats or ()])
     except classwork.KNOWN as error:
         _fail(str(error))
 

@@ -15,12 +15,12 @@ from autograd_course.doctor.diagnosis import Diagnosis, DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, beside_kinks, examine
 from autograd_course.doctor.probes import PROBES, Level, probes_for
-from autograd_course.doctor.reports.both_jacobians import Jacobians, both_jacobians
+from autograd_course.doctor.reports.drawing import drawn
 from autograd_course.doctor.reports.five_steps import steps_of
 from autograd_course.doctor.rules import RULES
 from autograd_course.doctor.running.calls import first_line, passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
-from autograd_course.doctor.verdict import Findings, concluded
+from autograd_course.doctor.verdict import concluded
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
 
@@ -88,8 +88,8 @@ def diagnose(
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
     examined = (*EXAMINED[level], *beside_kinks(seen[0]))
-    drawn = _drawn(found, verdicts, seen)
-    return Diagnosis(case.subject.name, found, examined, drawn, steps_of(seen[0]))
+    pair = drawn(found, verdicts, seen)
+    return Diagnosis(case.subject.name, found, examined, pair, steps_of(seen[0]))
 
 
 def look(
@@ -111,19 +111,6 @@ def look(
         further = probes_for("standard", double_backward) if closely else None
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             return examine(subject, inputs, None, seed, further, any_output=True)
-
-
-def _drawn(
-    found: Findings, verdicts: Sequence[Findings], seen: Sequence[Evidence]
-) -> Jacobians | None:
-    """Return the Jacobians that show the first finding, if that is an error of values."""
-    first = next(iter(found), None)
-    if first is None or RULES[first.rule].family not in ("linearity", "values"):
-        return None
-    for findings, evidence in zip(verdicts, seen, strict=True):
-        if first.severity == "error" and any(finding is first for finding in findings):
-            return both_jacobians(evidence, first.evidence.get("input", ""))
-    return None
 
 
 def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:

@@ -118,6 +118,14 @@ class Gradebook:
         """Return name, preamble and source of the code of a hash; KeyError where it is unknown."""
         return reading.code(self._connection, digest)
 
+    def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:
+        """Yield hash, number of students and status of each code that answers an exercise."""
+        return reading.codes(self._connection, exercise)
+
+    def students_of(self, exercise: str, digest: str) -> list[str]:
+        """Return the students whose answer to an exercise a code is."""
+        return reading.students_of(self._connection, exercise, digest)
+
     def close(self) -> None:
         """Close the file; what was recorded is kept."""
         self._connection.close()

@@ -43,9 +43,14 @@ _JUDGED = """
 
 _SCORES = f"""
     SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
-           r.status, r.points, r.rule, r.message, r.evidence, r.seconds, r.seed {_JUDGED}
+           r.status, r.points, r.rule, r.message, r.evidence, r.remarks, r.seconds, r.seed {_JUDGED}
     WHERE ? IN ('', a.student)
     ORDER BY a.student, e.position
+"""
+
+_CODES = f"""
+    SELECT a.hash, count(*) AS students, max(coalesce(r.status, '')) AS status {_JUDGED}
+    WHERE a.exercise = ? GROUP BY a.hash ORDER BY a.hash
 """
 
 _COUNTS = f"""
@@ -121,6 +126,17 @@ def students(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute(_STUDENTS)]
 
 
+def codes(connection: sqlite3.Connection, exercise: str) -> Iterator[tuple[str, int, str]]:
+    """Yield hash, number of students and status of each code."""
+    yield from map(tuple, connection.execute(_CODES, (exercise,)).fetchall())
+
+
+def students_of(connection: sqlite3.Connection, exercise: str, digest: str) -> list[str]:
+    """Return whose answer a code is."""
+    query = "SELECT student FROM answers WHERE exercise = ? AND hash = ? ORDER BY student"
+    return [row[0] for row in connection.execute(query, (exercise, digest))]
+
+
 def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
     """Return name, preamble and source."""
     query = "SELECT name, preamble, source FROM code WHERE hash = ?"
@@ -146,4 +162,5 @@ def _score(row: sqlite3.Row) -> Score:
         title=row["title"],
         possible=row["possible"],
         problems=tuple(json.loads(row["problems"])),
+        remarks=tuple(json.loads(row["remarks"] or "[]")),
     )

@@ -20,7 +20,8 @@ def record(write: sqlite3.Connection, run: Run, score: Score) -> bool:
     s = score
     row = (
         s.student, s.exercise, s.hash, run.grader, run.id, s.seed or run.seed, s.status,
-        s.points, s.rule, clean(s.message), as_json(s.evidence), s.seconds, now(),
+        s.points, s.rule, clean(s.message), as_json(s.evidence), as_json(s.remarks), s.seconds,
+        now(),
     )  # fmt: skip
     write.execute(_FAILURE_GIVES_WAY, row[:4])
     marks = ", ".join("?" * len(row))

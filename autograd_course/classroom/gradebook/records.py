@@ -34,7 +34,8 @@ class Problem:
 class Score:
     """One verdict on one answer, with all that reproduces it: ``hash`` names code, ``seed`` inputs.
 
-    ``status`` is empty where nothing was graded yet. ``problems`` are about the handing in.
+    ``status`` is empty where nothing was graded yet. ``problems`` are about the handing in,
+    ``remarks`` for the instructor alone: what in the code is something to look at.
     """
 
     student: str
@@ -51,6 +52,7 @@ class Score:
     title: str = ""
     possible: float = 0.0
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The gradebook's tables. A change of them is a new VERSION: files of another one are refused."""
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
-VERSION = 2
+VERSION = 3
 
 TABLES = (
     """CREATE TABLE runs (
@@ -61,6 +61,7 @@ TABLES = (
         rule     TEXT NOT NULL,
         message  TEXT NOT NULL,
         evidence TEXT NOT NULL,
+        remarks  TEXT NOT NULL,
         seconds  REAL NOT NULL,
         at       TEXT NOT NULL,
         PRIMARY KEY (student, exercise, hash, grader)

@@ -52,6 +52,7 @@ def _score(outcome: Outcome) -> Score:
         rule=said.get("rule", ""),
         message=said["message"],
         evidence=said.get("evidence", {}),
+        remarks=tuple(said.get("remarks", ())),
         seconds=said.get("seconds", 0.0),
         hash=answer.hash,
         seed=str(outcome.task.seed),

@@ -13,6 +13,7 @@ from autograd_course.classroom.gradebook.records import as_json
 from autograd_course.grader.verdict import Verdict
 
 _MOST = 20_000  # characters of evidence: some of it is the answer's own word
+_REMARKS, _LONGEST = 40, 300  # how many, and characters of one
 _BITS = 48  # NumPy and JSON take the seed too, and whoever draws may add to it
 
 
@@ -50,6 +51,7 @@ def told(verdict: Verdict, seconds: float) -> str:
         "message": verdict.message,
         "rule": finding.rule if finding else "",
         "evidence": _evidence(verdict),
+        "remarks": [remark[:_LONGEST] for remark in verdict.remarks[:_REMARKS]],
         "seconds": seconds,
     }
     return as_json(said)

@@ -17,6 +17,7 @@ from autograd_course.classroom.judging.asked import (
     text,
     unpacked,
 )
+from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
 from autograd_course.doctor import RULES, DoctorError, Finding
 from autograd_course.doctor.evidence import Evidence
@@ -71,8 +72,9 @@ class Absent:
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings, made here on evidence from there."""
         seen = self._seen(inputs, self.seed)
+        verdicts = self._judged(seen, self.seed)
         found = concluded(
-            self._judged(seen, self.seed),
+            verdicts,
             lambda closely: self._judged(self._seen(inputs, self.seed + 1, closely), self.seed + 1),
         )
         if not found and not any(evidence.pulls for evidence in seen):
@@ -80,7 +82,7 @@ class Absent:
                 raise UnansweredError("the answer leaves out gradients that were asked for.")
             raise DoctorError(f"no output of {seen[0].subject} can carry a gradient.")
         if has_error(found):
-            return found
+            return illustrated(found, verdicts, seen)
         try:
             disproof = disproved(self.exercise, seen[0], self.seed)
         except UnfitError as unfit:

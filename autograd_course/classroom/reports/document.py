@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -14,8 +15,16 @@ VERSION = 1
 
 def as_json_document(book: Gradebook) -> str:
     """Return ``{"version", "students": [{"student", "points", "possible", "results", …}]}``."""
-    students = [_student(book, name) for name in book.students()]
-    return json.dumps({"version": VERSION, "students": students}, ensure_ascii=False, indent=1)
+    return "".join(json_pieces(book))
+
+
+def json_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the document, a student at a time."""
+    yield f'{{"version": {VERSION}, "students": ['
+    for number, name in enumerate(book.students()):
+        yield ",\n" if number else "\n"
+        yield json.dumps(_student(book, name), ensure_ascii=False, indent=1)
+    yield "\n]}\n"
 
 
 def _student(book: Gradebook, name: str) -> dict[str, Any]:

@@ -2,21 +2,58 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from autograd_course.classroom.gradebook import Gradebook
-from autograd_course.classroom.reports.document import as_json_document
+from autograd_course.classroom.reports.document import json_pieces
+from autograd_course.classroom.reports.gradescope import gradescope_results
 from autograd_course.classroom.reports.junit import as_junit
-from autograd_course.classroom.reports.table import as_csv, as_grade_table
+from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name
+from autograd_course.classroom.reports.table import as_grade_table, csv_pieces
 
-REPORTS: Mapping[str, Callable[[Gradebook], str]] = {
-    "grades.csv": as_grade_table,
-    "results.csv": as_csv,
-    "results.json": as_json_document,
-    "junit.xml": as_junit,
+Files = Iterator[tuple[str, Iterable[str]]]  # paths in the folder, and the pieces of each text
+
+
+def _csv(book: Gradebook) -> Files:
+    yield "grades.csv", [as_grade_table(book)]
+    yield "results.csv", csv_pieces(book)
+
+
+def _json(book: Gradebook) -> Files:
+    yield "results.json", json_pieces(book)
+
+
+def _junit(book: Gradebook) -> Files:
+    yield "junit.xml", [as_junit(book)]
+
+
+def _gradescope(book: Gradebook) -> Files:
+    for student in book.students():
+        name = Path(feedback_name(student)).stem
+        results = gradescope_results(book, student)
+        yield f"gradescope/{name}.json", [json.dumps(results, ensure_ascii=False, indent=1)]
+
+
+def _html(book: Gradebook) -> Files:
+    yield "class.html", class_page(book)
+    for student in book.students():
+        yield f"feedback/{feedback_name(student)}", feedback(book, student)
+
+
+FORMATS: Mapping[str, Callable[[Gradebook], Files]] = {
+    "html": _html,
+    "csv": _csv,
+    "json": _json,
+    "junit": _junit,
+    "gradescope": _gradescope,
 }
+_OURS = (
+    "grades.csv", "results.csv", "results.json", "junit.xml", "class.html", "feedback",
+    "gradescope",
+)  # fmt: skip
 _MARK = ".autograd-course-reports"  # lies in every folder that was made here
 
 
@@ -26,7 +63,7 @@ class ReportsError(Exception):
 
 def prepare(folder: Path) -> None:
     """Make the folder, if need be. Raises ReportsError where it holds somebody else's files."""
-    theirs = [name for name in REPORTS if os.path.lexists(folder / name)]
+    theirs = [name for name in _OURS if os.path.lexists(folder / name)]
     if theirs and not (folder / _MARK).is_file():
         raise ReportsError(
             f"{folder} has a {theirs[0]} that was not written here: name another folder "
@@ -39,13 +76,29 @@ def prepare(folder: Path) -> None:
         raise ReportsError(f"no reports can be written to {folder} ({error.strerror}).") from None
 
 
-def write(book: Gradebook, folder: Path) -> None:
-    """Write all reports; each is there as a whole or not at all. Raises ReportsError."""
+def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)) -> None:
+    """Write reports; each file is there as a whole or not at all. Raises ReportsError."""
     prepare(folder)
-    for name, made in REPORTS.items():
-        unfinished = folder / f".{name}.new"
-        try:
-            unfinished.write_text(made(book), encoding="utf-8", newline="")
-            unfinished.replace(folder / name)
-        except OSError as error:
-            raise ReportsError(f"{folder / name} cannot be written ({error.strerror}).") from None
+    for name in formats:
+        made = {path for path, text in FORMATS[name](book) if _written(folder / path, text)}
+        _clear(folder, {path.partition("/")[0] for path in made if "/" in path}, made)
+
+
+def _written(path: Path, pieces: Iterable[str]) -> bool:
+    unfinished = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with unfinished.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(pieces)
+        unfinished.replace(path)
+    except OSError as error:
+        raise ReportsError(f"{path} cannot be written ({error.strerror}).") from None
+    return True
+
+
+def _clear(folder: Path, below: set[str], made: set[str]) -> None:
+    """Delete the files of students who are not in the gradebook any more."""
+    for name in below:
+        for path in (folder / name).iterdir():
+            if f"{name}/{path.name}" not in made and path.suffix in (".html", ".json"):
+                path.unlink(missing_ok=True)

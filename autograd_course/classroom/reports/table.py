@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradebook.records import Score
 
 _COLUMNS = (
     "student", "lesson", "exercise", "status", "points", "possible", "rule", "message", "problems",
-    "seconds", "code_hash", "seed",
+    "remarks", "seconds", "code_hash", "seed",
 )  # fmt: skip
 
 # A spreadsheet runs what begins so. Names of files and messages come from students.
@@ -20,7 +20,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def as_csv(book: Gradebook) -> str:
     """Return one row for each student and exercise."""
-    return _written(_COLUMNS, map(_row, book.scores()))
+    return "".join(csv_pieces(book))
+
+
+def csv_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the same, a student at a time."""
+    yield _written([_COLUMNS])
+    for student in book.students():
+        yield _written(map(_row, book.scores(student)))
 
 
 def as_grade_table(book: Gradebook) -> str:
@@ -29,25 +36,24 @@ def as_grade_table(book: Gradebook) -> str:
     A student none of whose files could be read has a row too; what is not graded yet, or where the
     grader failed, is an empty field and not a 0.
     """
-    scores = book.scores()
-    exercises = list(dict.fromkeys(score.exercise for score in scores))
-    points = {(s.student, s.exercise): _points(s) for s in scores}
-    totals = dict.fromkeys(book.students(), 0.0)
-    for score in scores:
-        totals[score.student] += score.points
-    possible = _number(sum({s.exercise: s.possible for s in scores}.values()))
-    rows = (
-        [name, *(points.get((name, e), "") for e in exercises), _number(totals[name]), possible]
-        for name in totals
-    )
-    return _written(["student", *exercises, "total", "possible"], rows)
+    exercises = [tally.exercise for tally in book.tallies()]
+    worth: dict[str, float] = {}
+    rows = []
+    for student in book.students():
+        scores = {score.exercise: score for score in book.scores(student)}
+        worth |= {name: score.possible for name, score in scores.items()}
+        points = (_points(scores[e]) if e in scores else "" for e in exercises)
+        rows.append([student, *points, _number(sum(s.points for s in scores.values()))])
+    possible = _number(sum(worth.values()))
+    table = [[*row, possible] for row in rows]
+    return _written([["student", *exercises, "total", "possible"], *table])
 
 
 def _row(score: Score) -> list[str]:
     return [
         score.student, score.lesson, score.exercise, score.status or "not graded", _points(score),
         _number(score.possible), score.rule, score.message, "; ".join(score.problems),
-        f"{score.seconds:.3f}", score.hash, score.seed,
+        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed,
     ]  # fmt: skip
 
 
@@ -55,10 +61,9 @@ def _points(score: Score) -> str:
     return "" if score.status in ("", "grader failed") else _number(score.points)
 
 
-def _written(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _written(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
     writer.writerows([_harmless(field) for field in row] for row in rows)
     return text.getvalue()
 

@@ -1,0 +1,135 @@
+"""Answers to one exercise that share more than chance and the exercise explain.
+
+A fingerprint says the more the fewer have it: one that two alone share counts 1, one that all have
+counts nothing. Two answers are alike where what they share weighs enough (a short answer, which
+everybody must write alike, never does) and is nearly all of the smaller one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from autograd_course.classroom.likeness.prints import fingerprints
+
+ENOUGH = 12.0  # rare fingerprints that are shared
+NEARLY_ALL = 0.75  # of the weight of the answer that has less
+_FEW = 20  # students below whom even a rare fingerprint says less
+_COMMON = 40  # different answers with a fingerprint above which it leads to no pair
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A code, by its hash, and how many students handed it in.
+
+    What was not ``attempted`` shows what everybody was given, and is in no group.
+    """
+
+    hash: str
+    source: str
+    students: int = 1
+    attempted: bool = True
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Codes, by hash, that are alike; ``pair`` are the two to lay side by side, ``share`` of 1."""
+
+    codes: tuple[str, ...]
+    pair: tuple[str, str]
+    share: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class _Pair:
+    one: int
+    other: int
+    share: float
+    weight: float
+
+
+def alike(codes: Iterable[Handed]) -> list[Alike]:
+    """Return the groups, the most striking first. Each hash is there once."""
+    shapes: dict[frozenset[int], list[str]] = defaultdict(list)
+    holders: Counter[frozenset[int]] = Counter()
+    given: Counter[frozenset[int]] = Counter()
+    for code in codes:
+        prints = fingerprints(code.source)
+        (holders if code.attempted else given)[prints] += code.students
+        if prints and code.attempted:
+            shapes[prints].append(code.hash)
+    weights = _weights(holders + given)
+    return sorted(_groups(shapes, holders, weights), key=lambda group: -group.weight)
+
+
+def _weights(holders: Mapping[frozenset[int], int]) -> dict[int, float]:
+    """Return what each fingerprint counts, by how many students have it."""
+    students: Counter[int] = Counter()
+    for prints, count in holders.items():
+        students.update(dict.fromkeys(prints, count))
+    everybody = sum(holders.values()) + 1
+    rarest = math.log(max(everybody, _FEW) / 2)
+    return {p: min(1.0, math.log(everybody / n) / rarest) for p, n in students.items()}
+
+
+def _groups(
+    shapes: Mapping[frozenset[int], list[str]],
+    holders: Mapping[frozenset[int], int],
+    weights: Mapping[int, float],
+) -> Iterator[Alike]:
+    prints = list(shapes)
+    best: dict[int, _Pair] = {}
+    leaders = list(range(len(prints)))
+    for pair in _pairs(prints, holders, weights):
+        one, other = _leader(leaders, pair.one), _leader(leaders, pair.other)
+        leaders[max(one, other)] = min(one, other)
+        stronger = (best.get(one), best.get(other), pair)
+        best[min(one, other)] = max(filter(None, stronger), key=lambda p: p.weight)
+    members = defaultdict(list)
+    for place in range(len(prints)):
+        members[_leader(leaders, place)].append(place)
+    for leader, places in members.items():
+        if found := best.get(leader):
+            codes = tuple(code for place in places for code in shapes[prints[place]])
+            two = (shapes[prints[found.one]][0], shapes[prints[found.other]][-1])
+            yield Alike(codes, two, found.share, found.weight)
+
+
+def _pairs(
+    prints: list[frozenset[int]],
+    holders: Mapping[frozenset[int], int],
+    weights: Mapping[int, float],
+) -> Iterator[_Pair]:
+    """Yield what is alike; what several students have in the very same form, with itself."""
+    total = [sum(weights[p] for p in each) for each in prints]
+    for place, each in enumerate(prints):
+        if holders[each] > 1 and total[place] >= ENOUGH:
+            yield _Pair(place, place, 1.0, total[place])
+    for one, other in _candidates(prints):
+        weight = sum(weights[p] for p in prints[one] & prints[other])
+        share = weight / max(min(total[one], total[other]), 1e-9)
+        if weight >= ENOUGH and share >= NEARLY_ALL:
+            yield _Pair(one, other, share, weight)
+
+
+def _candidates(prints: list[frozenset[int]]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that share at least as many fingerprints as must weigh enough."""
+    having: dict[int, list[int]] = defaultdict(list)
+    for place, each in enumerate(prints):
+        for fingerprint in each:
+            having[fingerprint].append(place)
+    shared: Counter[tuple[int, int]] = Counter()
+    for places in having.values():
+        if len(places) <= _COMMON:
+            shared.update(combinations(places, 2))
+    yield from (pair for pair, count in shared.items() if count >= ENOUGH / 2)
+
+
+def _leader(leaders: list[int], place: int) -> int:
+    while leaders[place] != place:
+        place = leaders[place]
+    return place

@@ -1,0 +1,81 @@
+"""The picture of a finding as plain data, from the judge through the gradebook to a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from autograd_course.doctor.reports.both_jacobians import Axis, Jacobians, Matrix
+
+PICTURE = "jacobians"  # its key among the evidence
+_MOST = 16  # rows and columns: a corner shows what is wrong, and a gradebook holds thousands
+_DIGITS = 3  # more than there are shades
+
+
+def as_data(pair: Jacobians) -> dict[str, Any]:
+    """Return the first rows and columns of both Jacobians, rounded, as JSON-compatible data."""
+    return asdict(
+        replace(
+            pair,
+            differences=_corner(pair.differences),
+            backward=_corner(pair.backward),
+            off=_corner(pair.off),
+            rows=replace(pair.rows, places=pair.rows.places[:_MOST]),
+            columns=replace(pair.columns, places=pair.columns.places[:_MOST]),
+        )
+    )
+
+
+def from_data(data: Any) -> Jacobians | None:
+    """Return what was stored; ``None`` for anything that is no picture."""
+    if not isinstance(data, Mapping):
+        return None
+    try:
+        pair = Jacobians(
+            output=str(data["output"]),
+            input=str(data["input"]),
+            whole=_pair(data["whole"]),
+            differences=_matrix(data["differences"]),
+            backward=_matrix(data["backward"]),
+            off=_matrix(data["off"]),
+            rows=_axis(data["rows"]),
+            columns=_axis(data["columns"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return pair if _fits(pair) else None
+
+
+def _corner(matrix: Matrix) -> Matrix:
+    return tuple(tuple(map(_rounded, row[:_MOST])) for row in matrix[:_MOST])
+
+
+def _rounded(entry: float) -> float:
+    return float(f"{entry:.{_DIGITS}g}") + 0.0  # which makes 0 of -0
+
+
+def _pair(sizes: Any) -> tuple[int, int]:
+    height, width = map(int, sizes)
+    return height, width
+
+
+def _matrix(rows: Any) -> Matrix:
+    return tuple(tuple(map(float, row)) for row in rows)  # "nan" is stored as a text
+
+
+def _axis(data: Any) -> Axis:
+    shape, places = (tuple(map(int, data[key])) for key in ("shape", "places"))
+    return Axis(str(data["name"]), shape, places, bool(data["pairs"]))
+
+
+def _fits(pair: Jacobians) -> bool:
+    """Whether the three matrices have entries, and one size that is no larger than it may be."""
+    sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
+    height, *widths = next(iter(sizes))
+    return (
+        len(sizes) == 1
+        and 0 < height <= _MOST
+        and 0 < widths[0] <= _MOST
+        and (len(set(widths)) == 1)
+    )

@@ -1,0 +1,75 @@
+"""The page for the instructor: what the class believes, and what is to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.likeness import Alike, Handed, Line, alike, side_by_side
+from autograd_course.classroom.reports.pages import links
+from autograd_course.classroom.reports.pages.feedback import feedback_name
+from autograd_course.classroom.reports.pages.overview import most_first, overview
+from autograd_course.classroom.reports.pages.rendering import rendered
+
+_GROUPS = 60  # of answers alike that are laid side by side, the most striking
+
+
+@dataclass(frozen=True)
+class Group:
+    """Students whose answers are alike, and two of the answers side by side."""
+
+    exercise: str
+    students: list[str]
+    percent: int
+    names: tuple[str, str]
+    lines: Iterator[Line]
+    same: bool
+
+
+def class_page(book: Gradebook) -> Iterator[str]:
+    """Return the page, piece by piece. Whole answers are read only as they are written."""
+    seen = overview(book)
+    found = _alike(book, list(seen.exercises))
+    distribution = seen.distribution()
+    return rendered(
+        "class.html",
+        seen=seen,
+        distribution=distribution,
+        tallest=max([count for _, count in distribution], default=0) or 1,
+        hottest=max(map(len, seen.matrix.values()), default=1),
+        unnamed=list(most_first(seen.unnamed)),
+        remarks=list(most_first(seen.remarks)),
+        failures=list(most_first(seen.failures)),
+        problems=book.problems(),
+        groups=(_group(book, exercise, group) for exercise, group in found[:_GROUPS]),
+        found=len(found),
+        shown=min(_GROUPS, len(found)),
+        link=links.to_rule,
+        file=lambda student: f"feedback/{feedback_name(student)}",
+    )
+
+
+def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
+    """Return the groups of all exercises, without code: an exercise is read after the other."""
+    found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
+    return sorted(found, key=lambda item: -item[1].weight)
+
+
+def _handed(book: Gradebook, exercise: str) -> Iterator[Handed]:
+    for digest, students, status in book.codes(exercise):
+        _, _, source = book.code(digest)
+        yield Handed(digest, source, students, attempted=status != "not attempted")
+
+
+def _group(book: Gradebook, exercise: str, group: Alike) -> Group:
+    students = sorted({s for code in group.codes for s in book.students_of(exercise, code)})
+    left, right = ((book.students_of(exercise, code), book.code(code)[2]) for code in group.pair)
+    return Group(
+        exercise=exercise,
+        students=students,
+        percent=round(100 * group.share),
+        names=(left[0][0], right[0][-1]),
+        lines=side_by_side(left[1], right[1]),
+        same=left[1] == right[1],
+    )

@@ -1,0 +1,87 @@
+"""One student's page: their points, their code, what is wrong with it and what to read.
+
+What is for others never gets here: seeds, remarks, other students, the grader's own failures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from autograd_course.classroom.gradebook import Gradebook, Score
+from autograd_course.classroom.pictures import PICTURE, from_data
+from autograd_course.classroom.reports.pages import links
+from autograd_course.classroom.reports.pages.code import highlighted, offending
+from autograd_course.classroom.reports.pages.rendering import rendered, shown
+from autograd_course.classroom.reports.pages.telling import Told, told
+from autograd_course.doctor.reports import heatmap
+
+_LONGEST = 60  # characters of a file's name that are the student's
+MARKS = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!", "": "…"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One exercise on the page."""
+
+    score: Score
+    mark: str
+    status: str
+    rows: tuple[Told, ...]
+    rule_link: str
+    code: Markup | None
+    before: Markup | None
+    picture: Markup | None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its points are known."""
+        return self.score.status not in ("", "grader failed")
+
+
+def feedback(book: Gradebook, student: str) -> Iterator[str]:
+    """Return the page of one student, piece by piece."""
+    scores = book.scores(student)
+    return rendered(
+        "feedback.html",
+        student=student,
+        points=sum(score.points for score in scores),
+        possible=sum(score.possible for score in scores),
+        complete=all(score.status not in ("", "grader failed") for score in scores),
+        parts=[_part(book, score) for score in scores],
+        problems=book.problems(student),
+    )
+
+
+def feedback_name(student: str) -> str:
+    """Return the name of a student's file: one for each, on every file system."""
+    plain = re.sub(r"[^a-z0-9._-]+", "-", student.lower()).strip("-.")[:_LONGEST]
+    if plain and plain == student:
+        return f"{plain}.html"
+    return f"{plain or 'student'}~{hashlib.sha256(student.encode()).hexdigest()[:8]}.html"
+
+
+def _part(book: Gradebook, score: Score) -> Part:
+    _, before, source = book.code(score.hash)
+    wrong = score.status == "wrong"
+    marked = offending(source, score.message, score.evidence) if wrong else frozenset()
+    return Part(
+        score=score,
+        mark=MARKS[score.status],
+        status=score.status or "not graded",
+        rows=told(score),
+        rule_link=links.to_rule(score.rule),
+        code=highlighted(source, marked) if source.strip() else None,
+        before=highlighted(before) if source.strip() and before.strip() else None,
+        picture=_picture(score) if wrong else None,
+    )
+
+
+def _picture(score: Score) -> Markup | None:
+    """Return the Jacobians as small maps, without scripts; the drawing escapes what it is given."""
+    pair = from_data(score.evidence.get(PICTURE))
+    return Markup(shown(heatmap.as_html(pair))) if pair else None

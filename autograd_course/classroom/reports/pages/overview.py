@@ -1,0 +1,131 @@
+"""A class in numbers: one pass over the gradebook, a student at a time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from autograd_course.classroom.gradebook import Gradebook, Score
+
+BINS = 10  # of the points that can be had
+UNNAMED = "no rule"  # an answer is wrong, and no rule of the doctor's says why
+STATUSES = ("passed", "wrong", "not attempted", "grader failed", "not graded")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A student's line in the list."""
+
+    student: str
+    points: float
+    open: int  # answers without a verdict
+
+
+@dataclass
+class Exercise:
+    """How an exercise went."""
+
+    id: str
+    title: str
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """How many handed in something for it, if only the empty notebook."""
+        return self.counts.total()
+
+    @property
+    def passed(self) -> float:
+        """The share that passed, of those who attempted it and were graded; 1 of none."""
+        tried = self.counts["passed"] + self.counts["wrong"]
+        return self.counts["passed"] / tried if tried else 1.0
+
+
+Collected = dict[tuple[str, str], list[str]]  # students by what they have in common
+
+
+def _collection() -> Collected:
+    return defaultdict(list)
+
+
+@dataclass
+class Overview:
+    """What the class's page is made from: numbers, names and sentences; of code it holds none.
+
+    ``matrix`` is by (rule, exercise), what else is collected by (exercise, sentence).
+    """
+
+    possible: float = 0.0
+    rows: list[Row] = field(default_factory=list)
+    exercises: dict[str, Exercise] = field(default_factory=dict)
+    matrix: Collected = field(default_factory=_collection)
+    unnamed: Collected = field(default_factory=_collection)
+    failures: Collected = field(default_factory=_collection)
+    remarks: Collected = field(default_factory=_collection)
+
+    def hardest(self) -> list[Exercise]:
+        """Return the exercises, that with the smallest share of passes first."""
+        return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
+
+    def statuses(self) -> list[str]:
+        """Return the statuses to be shown: the rare ones only where there are any."""
+        seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
+        return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
+
+    def rules(self) -> list[str]:
+        """Return the rules that were broken, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for (rule, _), students in self.matrix.items():
+            counts[rule] += len(students)
+        return [rule for rule, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+
+    def mistaken(self) -> list[Exercise]:
+        """Return the exercises with a wrong answer, in the course's order."""
+        wrong = {exercise for _, exercise in self.matrix}
+        return [e for e in self.exercises.values() if e.id in wrong]
+
+    def distribution(self) -> list[tuple[str, int]]:
+        """Return (points from–to in percent, how many students), the fewest points first."""
+        counts = Counter(self._bin(row.points) for row in self.rows)
+        width = 100 // BINS
+        return [(f"{n * width}–{(n + 1) * width}", counts[n]) for n in range(BINS)]
+
+    def _bin(self, points: float) -> int:
+        return min(BINS - 1, int(BINS * points / self.possible)) if self.possible else 0
+
+
+def overview(book: Gradebook) -> Overview:
+    """Return the class in numbers."""
+    seen = Overview()
+    worth: dict[str, float] = {}
+    for tally in book.tallies():  # in the course's order
+        seen.exercises[tally.exercise] = Exercise(tally.exercise, tally.title)
+    for student in book.students():
+        scores = book.scores(student)
+        for score in scores:
+            worth[score.exercise] = score.possible
+            _count(seen, score)
+        unknown = sum(score.status in ("", "grader failed") for score in scores)
+        seen.rows.append(Row(student, sum(score.points for score in scores), unknown))
+    seen.possible = sum(worth.values())
+    return seen
+
+
+def _count(seen: Overview, score: Score) -> None:
+    exercise, student = score.exercise, score.student
+    seen.exercises[exercise].counts[score.status or "not graded"] += 1
+    if score.status == "wrong":
+        seen.matrix[score.rule or UNNAMED, exercise].append(student)
+        if not score.rule:
+            seen.unnamed[exercise, score.message].append(student)
+    if score.status == "grader failed":
+        seen.failures[exercise, score.message].append(student)
+    for remark in score.remarks:
+        seen.remarks[exercise, remark].append(student)
+
+
+def most_first(found: Collected) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield exercise, text and students of what was collected, what most have first."""
+    for (exercise, text), students in sorted(found.items(), key=lambda i: (-len(i[1]), i[0])):
+        yield exercise, text, students

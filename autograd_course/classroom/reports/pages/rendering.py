@@ -1,0 +1,48 @@
+"""Templates to HTML, piece by piece; whatever is put into one is text, never markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_PIECES = 200  # of a page, that are written at once
+# Characters that a page may not hold, and those that turn the direction of the text around them.
+_UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+
+
+def rendered(template: str, **values: Any) -> Iterator[str]:
+    """Yield a page as pieces of HTML."""
+    stream = _environment().get_template(template).stream(values)
+    stream.enable_buffering(_PIECES)
+    return stream
+
+
+def shown(text: str) -> str:
+    """Return text with a mark for each character that no page shows as it is."""
+    return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["look"] = Markup((_TEMPLATES / "look.css").read_text(encoding="utf-8"))
+    environment.filters["points"] = lambda points: f"{points:g}"
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,80 @@
+"""A verdict in the words that ``grade`` has for it, from what the gradebook kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autograd_course.classroom.gradebook import Score
+from autograd_course.classroom.reports.pages import links
+from autograd_course.doctor import Finding
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.result import Result
+
+_NUMBERS = ("expected", "actual", "at", "grad_output")  # of a witness; nan is stored as a text
+_NOT_OURS = "This is not about your answer. Your instructor sees it, too, and can grade it again."
+_NOT_YET = "This answer is not graded yet."
+
+
+@dataclass(frozen=True)
+class Told:
+    """A row: what it is, its text, where it leads, and whether it is code."""
+
+    label: str
+    text: str
+    link: str = ""
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the text is to be read as code."""
+        return self.label in ("witness", "at", "call")
+
+
+def told(score: Score) -> tuple[Told, ...]:
+    """Return what a learner is told of one answer, the message first."""
+    if score.status == "grader failed":
+        return (Told("", _NOT_OURS),)
+    if not score.status:
+        return (Told("", _NOT_YET),)
+    return tuple(_row(*row, score) for row in _rows(score) if row[1])
+
+
+def _row(label: str, text: str, score: Score) -> Told:
+    if label == "read":
+        return Told(label, text, links.to_lesson(text))
+    return Told("" if label == score.rule else label, text)
+
+
+def _rows(score: Score) -> list[tuple[str, str]]:
+    try:
+        return list(_result(score, _witness(score.evidence)).rows())
+    except Exception:  # the evidence of a check is the answer's own word: any data at all
+        return list(_result(score, {}).rows())
+
+
+def _result(score: Score, evidence: Mapping[str, Any]) -> Result:
+    rule, hint = score.rule, str(score.evidence.get("hint", ""))
+    finding = Finding(rule, "error", score.message, evidence, hint) if rule else None
+    exercise = CATALOGUE.get(score.exercise)
+    return Result(
+        exercise=score.exercise,
+        title=score.title,
+        status=score.status,  # type: ignore[arg-type]  # told() has seen to the empty one
+        message=score.message,
+        points=int(score.points),
+        possible=int(score.possible),
+        finding=finding,
+        sample=str(score.evidence.get("with", "")),
+        read=exercise.read if exercise else "",
+    )
+
+
+def _witness(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(evidence) | dict(_numbers(evidence))
+
+
+def _numbers(evidence: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for key in _NUMBERS:
+        if evidence.get(key) in ("nan", "inf", "-inf"):
+            yield key, float(evidence[key])
