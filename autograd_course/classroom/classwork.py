@@ -61,8 +61,11 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
         return all(not tally.counts.get("grader failed") for tally in book.tallies())
 
 
-def report(gradebook: Path, reports: Path | None) -> None:
-    """Show how a class did, and write the reports where a folder is named."""
+def report(gradebook: Path, reports: Path | None, required: Iterable[Exercise] = ()) -> bool:
+    """Show how a class did, and write the reports where a folder is named.
+
+    Returns whether everybody has passed all that is required, and somebody has handed it in.
+    """
     if not gradebook.is_file():
         raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
     with Gradebook(gradebook) as book:
@@ -70,6 +73,10 @@ def report(gradebook: Path, reports: Path | None) -> None:
         if reports is not None:
             files.write(book, reports)
             typer.echo(f"Reports: {_short(reports)}")
+        counts = {tally.exercise: tally.counts for tally in book.tallies()}
+        return all(
+            {s for s, n in counts.get(e.id, {}).items() if n} == {"passed"} for e in required
+        )
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
+
+from autograd_course.classroom import elsewhere
+from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit, fail
 
 app = typer.Typer(
     help="Grade what a class has handed in, and report on it.",
@@ -23,10 +26,7 @@ def grade(
     submissions: Annotated[
         Path, typer.Argument(help="A folder, or zip, of what was handed in: any common layout.")
     ],
-    exercises: Annotated[
-        list[str] | None,
-        typer.Option(metavar="03", help="A lesson, or ids of exercises; repeatable. Else all."),
-    ] = None,
+    exercises: Exercises = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="How many worker processes; else one for each core.")
     ] = None,
@@ -42,13 +42,7 @@ def grade(
         typer.Option(metavar="FILE", help="Else SUBMISSIONS-grades/gradebook.sqlite."),
     ] = None,
     reports: _Reports = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Run without a sandbox: the code can do all that you can. For your own only.",
-        ),
-    ] = False,
+    trust: Trust = False,
 ) -> None:
     """Grade submissions in a sandbox, into a gradebook; what is graded and unchanged is left.
 
@@ -56,13 +50,9 @@ def grade(
     name other places.
     """
     from autograd_course.classroom import classwork
-    from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
     from autograd_course.classroom.places import Places
 
-    try:
-        wanted = chosen(exercises or ())
-    except UnknownExercisesError as unknown:
-        raise typer.BadParameter(str(unknown), param_hint="--exercises") from None
+    wanted = chosen_or_exit(exercises)
     if not submissions.exists():
         missing = f"there is no folder {submissions}: name the one with the submissions."
         raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
@@ -71,7 +61,7 @@ def grade(
         crew = classwork.crew(jobs, dask, trust=trust)
         complete = classwork.grade(places, wanted, crew, resume=resume)
     except classwork.KNOWN as error:
-        _fail(str(error))
+        fail(str(error))
     raise typer.Exit(0 if complete else 1)
 
 
@@ -79,16 +69,21 @@ def grade(
 def report(
     gradebook: Annotated[Path, typer.Argument(help="The gradebook that grade wrote.")],
     reports: _Reports = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(metavar="square", help="End with 1 unless everybody has passed these."),
+    ] = None,
 ) -> None:
     """Show how each exercise went, and write the reports again where --reports names a folder."""
     from autograd_course.classroom import classwork
 
+    required = chosen_or_exit(require) if require else ()
     try:
-        classwork.report(gradebook, reports)
+        passed = classwork.report(gradebook, reports, required)
     except classwork.KNOWN as error:
-        _fail(str(error))
+        fail(str(error))
+    raise typer.Exit(0 if passed else 1)
 
 
-def _fail(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(1)
+for _command in (elsewhere.again, elsewhere.nbgrader, elsewhere.gradescope):
+    app.command()(_command)
