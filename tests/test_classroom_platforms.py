@@ -11,6 +11,8 @@ import stat
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +23,11 @@ import yaml
 from test_classroom_reports import GRADESCOPE
 from typer.testing import CliRunner, Result
 
+from autograd_course.classroom import classwork
 from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.grading.alone import Alone
+from autograd_course.classroom.grading.bench import Bench
+from autograd_course.classroom.grading.crew import Judge
 from autograd_course.classroom.nbgrader import hidden
 from autograd_course.classroom.nbgrader.course import as_source
 from autograd_course.classroom.sandbox import bubblewrap
@@ -198,15 +204,28 @@ def test_the_zip_installs_the_versions_that_are_here(autograder: Path) -> None:
 # GitHub Classroom, and all of the page's commands
 
 
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    """Open one sandbox for all that is graded here."""
+    with Bench(trust=bool(TRUST))() as judge:
+        yield judge
+
+
 @pytest.fixture
-def homework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand beside the class of the page, which is graded."""
+def no_workers(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grade in this process: workers have tests of their own."""
+    monkeypatch.setattr(classwork, "crew", lambda *_, **__: Alone(lambda: nullcontext(judge)))
+
+
+@pytest.fixture
+def homework(tmp_path: Path, no_workers: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand beside the class of the page, which is graded; return its gradebook."""
     monkeypatch.chdir(tmp_path)
     for name, answer in {"ann": SQUARE, "bob": SQUARE.replace("2 * x", "x"), "dan": STUB}.items():
         place = tmp_path / "homework" / name / "01_template.ipynb"
         place.parent.mkdir(parents=True)
         place.write_bytes(notebook(cell("import torch"), cell(answer, "square")))
-    ran = run("grade", "homework", "--exercises", "square", "--jobs", 1, *TRUST)
+    ran = run("grade", "homework", "--exercises", "square")
     assert ran.exit_code == 0, ran.output
     return tmp_path / "homework-grades" / "gradebook.sqlite"
 
@@ -240,7 +259,7 @@ def test_a_verdict_that_was_not_made_is_not_made_again(words: str, homework: Pat
 
 
 def test_the_workflow_grades_a_student_s_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, no_workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
     steps = yaml.safe_load(text)["jobs"]["grade"]["steps"]
@@ -252,7 +271,7 @@ def test_the_workflow_grades_a_student_s_repository(
     place.parent.mkdir(parents=True)
     place.write_bytes(notebook(cell("import torch"), cell(SQUARE, "square")))
     commands = [s["run"] for s in steps if s.get("run", "").startswith("autograd-course classroom")]
-    ran = [run(*shlex.split(c)[2:], *TRUST * (" grade " in c)) for c in commands]
+    ran = [run(*shlex.split(command)[2:]) for command in commands]
 
     assert [each.exit_code for each in ran] == [0, 0, 1], [each.output for each in ran]
     with Gradebook(tmp_path / "grades" / "gradebook.sqlite") as book:

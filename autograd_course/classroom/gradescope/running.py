@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from autograd_course.classroom.extraction import extract
 from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.grading.alone import Alone
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.choosing import chosen
-from autograd_course.classroom.grading.crew import Outcome, read
 from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.grading.run import work
-from autograd_course.classroom.grading.task import Task
 from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.reports.gradescope import gradescope_results
@@ -41,7 +39,7 @@ def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
             _expect(book, exercises)
             hand_in(book, copied, exercises)
             book.queue(run, exercises)
-            work(book, run, _Alone(bench))
+            work(book, run, Alone(bench))
             return gradescope_results(book, _STUDENT), told
 
 
@@ -59,19 +57,6 @@ def _expect(book: Gradebook, exercises: Iterable[Exercise]) -> None:
         of_lesson = [exercise for exercise in exercises if exercise.lesson == lesson]
         answers = extract(nothing, _STUDENT, of_lesson)
         book.hand_in(Submission(_STUDENT, lesson, "nothing", nothing, ""), answers)
-
-
-@dataclass(frozen=True)
-class _Alone:
-    """A crew of this process alone."""
-
-    bench: Bench
-
-    def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes, one task after the other. Raises GradingError."""
-        with self.bench() as judge:
-            for task in tasks:
-                yield Outcome(task, read(judge(task.to_json())))
 
 
 _TRUSTED = (
