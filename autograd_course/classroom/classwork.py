@@ -61,10 +61,16 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
         return all(not tally.counts.get("grader failed") for tally in book.tallies())
 
 
-def report(gradebook: Path, reports: Path | None, formats: Iterable[str]) -> None:
+def report(
+    gradebook: Path,
+    reports: Path | None,
+    formats: Iterable[str] = (),
+    required: Iterable[Exercise] = (),
+) -> bool:
     """Show how a class did, and write reports where a folder, or a format, is named.
 
-    They are written beside the gradebook if no folder is named, and all if no format is.
+    They are written beside the gradebook if no folder is named, and all if no format is. Returns
+    whether everybody has passed all that is required, and somebody has handed it in.
     """
     if not gradebook.is_file():
         raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
@@ -76,6 +82,10 @@ def report(gradebook: Path, reports: Path | None, formats: Iterable[str]) -> Non
             everything = not wanted or "all" in wanted
             files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
             typer.echo(f"Reports: {_short(folder)}")
+        counts = {tally.exercise: tally.counts for tally in book.tallies()}
+        return all(
+            {s for s, n in counts.get(e.id, {}).items() if n} == {"passed"} for e in required
+        )
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
+
+from autograd_course.classroom import elsewhere
+from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit, fail
 
 app = typer.Typer(
     help="Grade what a class has handed in, and report on it.",
@@ -36,10 +39,7 @@ def grade(
     submissions: Annotated[
         Path, typer.Argument(help="A folder, or zip, of what was handed in: any common layout.")
     ],
-    exercises: Annotated[
-        list[str] | None,
-        typer.Option(metavar="03", help="A lesson, or ids of exercises; repeatable. Else all."),
-    ] = None,
+    exercises: Exercises = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="How many worker processes; else one for each core.")
     ] = None,
@@ -55,13 +55,7 @@ def grade(
         typer.Option(metavar="FILE", help="Else SUBMISSIONS-grades/gradebook.sqlite."),
     ] = None,
     reports: _Reports = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Run without a sandbox: the code can do all that you can. For your own only.",
-        ),
-    ] = False,
+    trust: Trust = False,
 ) -> None:
     """Grade submissions in a sandbox, into a gradebook; what is graded and unchanged is left.
 
@@ -69,13 +63,9 @@ def grade(
     name other places.
     """
     from autograd_course.classroom import classwork
-    from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
     from autograd_course.classroom.places import Places
 
-    try:
-        wanted = chosen(exercises or ())
-    except UnknownExercisesError as unknown:
-        raise typer.BadParameter(str(unknown), param_hint="--exercises") from None
+    wanted = chosen_or_exit(exercises)
     if not submissions.exists():
         missing = f"there is no folder {submissions}: name the one with the submissions."
         raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
@@ -84,7 +74,7 @@ def grade(
         crew = classwork.crew(jobs, dask, trust=trust)
         complete = classwork.grade(places, wanted, crew, resume=resume)
     except classwork.KNOWN as error:
-        _fail(str(error))
+        fail(str(error))
     raise typer.Exit(0 if complete else 1)
 
 
@@ -96,6 +86,10 @@ def report(
         list[Format] | None,
         typer.Option("--format", help="Which reports are written; repeatable. Else all."),
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(metavar="square", help="End with 1 unless everybody has passed these."),
+    ] = None,
 ) -> None:
     """Show how each exercise went, and write the reports again.
 
@@ -103,12 +97,14 @@ def report(
     """
     from autograd_course.classroom import classwork
 
+    required = chosen_or_exit(require) if require else ()
     try:
-        classwork.report(gradebook, reports, [each.value for each in formats or ()])
+        wanted = [each.value for each in formats or ()]
+        passed = classwork.report(gradebook, reports, wanted, required)
     except classwork.KNOWN as error:
-        _fail(str(error))
+        fail(str(error))
+    raise typer.Exit(0 if passed else 1)
 
 
-def _fail(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(1)
+for _command in (elsewhere.again, elsewhere.nbgrader, elsewhere.gradescope):
+    app.command()(_command)

@@ -24,7 +24,7 @@ def grade(exercise_id: str, answer: Any) -> Result:
         title = exercise_id if isinstance(exercise_id, str) else "grade"
         return Result(title, title, "not attempted", str(unknown), 0, 0)
     verdict = judge(exercise, answer)
-    return _result(exercise, verdict, note=_keep(exercise, verdict))
+    return result_of(exercise, verdict, note=_keep(exercise, verdict))
 
 
 def _keep(exercise: Exercise, verdict: Verdict) -> str:
@@ -41,7 +41,8 @@ def _not_judged(exercise: Exercise, verdict: Verdict) -> bool:
     return isinstance(exercise, FunctionExercise) and verdict.finding is None
 
 
-def _result(exercise: Exercise, verdict: Verdict, note: str) -> Result:
+def result_of(exercise: Exercise, verdict: Verdict, note: str = "") -> Result:
+    """Return what a learner is shown of a verdict."""
     return Result(
         exercise=exercise.id,
         title=exercise.title,

@@ -25,15 +25,16 @@ from autograd_course.grader.raised import place
 from autograd_course.grader.verdict import Verdict, failed, wrong
 
 
-def judge(exercise: Exercise, answer: Any) -> Verdict:
+def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     """Return the verdict on an answer; a fault of the grader itself is a verdict of its own.
 
     The random state, the default dtype, the grad mode and the warning filters are left as they
-    were, and what the answer prints is dropped: it would be printed hundreds of times.
+    were, and what the answer prints is dropped: it would be printed hundreds of times. ``seed``
+    draws other inputs than the exercise's usual ones.
     """
     try:
         with quiet_world():
-            return _unless_missing(exercise, _judged(exercise, answer))
+            return _unless_missing(exercise, _judged(exercise, answer, seed))
     except TimeUp as stop:
         return _out_of_time(stop, exercise, answer)
     except DoctorError as error:
@@ -42,12 +43,12 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
 
 
-def _judged(exercise: Exercise, answer: Any) -> Verdict:
+def _judged(exercise: Exercise, answer: Any, seed: int | None) -> Verdict:
     match exercise:
         case FunctionExercise():
-            return function.judged(exercise, answer)
+            return function.judged(exercise, answer, seed)
         case RoutineExercise():
-            return routine.judged(exercise, answer)
+            return routine.judged(exercise, answer, seed)
         case NamingExercise():
             return naming.judged(exercise, answer)
     raise TypeError(f"nobody judges a {type(exercise).__name__}")

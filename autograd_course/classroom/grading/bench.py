@@ -52,10 +52,16 @@ def _said(sandbox: Sandbox, text: str) -> str:
             f"{task.grader}: install the same everywhere."
         )
     begun = time.perf_counter()
-    verdict = _verdict(task.answer, sandbox, task.seed)
-    if verdict.status == "grader failed":  # a sandbox that was lost is no answer's fault
-        verdict = _verdict(task.answer, sandbox, task.seed)
+    verdict = verdict_on(task.answer, sandbox, task.seed)
     return told(verdict, time.perf_counter() - begun)
+
+
+def verdict_on(answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
+    """Return the verdict on an answer, the second one where the grader failed at first."""
+    verdict = _verdict(answer, sandbox, seed)
+    if verdict.status == "grader failed":  # a sandbox that was lost is no answer's fault
+        verdict = _verdict(answer, sandbox, seed)
+    return verdict
 
 
 def _verdict(answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:

@@ -19,12 +19,12 @@ from autograd_course.grader.judging.submission import signature_problem, submiss
 from autograd_course.grader.verdict import Verdict
 
 
-def judged(exercise: FunctionExercise, answer: Any) -> Verdict:
+def judged(exercise: FunctionExercise, answer: Any, seed: int | None = None) -> Verdict:
     """Return the verdict on an answer, which should be a subclass of ``Function``."""
     if problem := submission_problem(exercise, answer):
         return problem
     prepare()  # before the clock starts: an import that is stopped halfway stays broken
-    return Order(exercise, Present(exercise, answer), exercise.samples()).verdict()
+    return Order(exercise, Present(exercise, answer), exercise.samples(seed)).verdict()
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from autograd_course.grader.verdict import Verdict, unfinished, wrong
 Routine = Callable[..., Any]
 
 
-def judged(exercise: RoutineExercise, answer: Any) -> Verdict:
+def judged(exercise: RoutineExercise, answer: Any, seed: int | None = None) -> Verdict:
     """Return the verdict on an answer, which should be a plain function."""
     if problem := routine_problem(exercise, answer):
         return problem
     prepare()  # before the clock starts: an import that is stopped halfway stays broken
-    return RoutineOrder(exercise, Present(exercise, answer), exercise.samples()).verdict()
+    return RoutineOrder(exercise, Present(exercise, answer), exercise.samples(seed)).verdict()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,62 @@
+"""One verdict again, from the code and the seed that the gradebook keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.gradebook import Gradebook, GradebookError, Score
+from autograd_course.classroom.grading.bench import verdict_on
+from autograd_course.classroom.sandbox import choose
+from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.grade import result_of
+from autograd_course.grader.verdict import Verdict
+
+
+class NoVerdictError(Exception):
+    """The gradebook has no such verdict; the message is one sentence."""
+
+
+def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
+    """Show the code, the seed and the verdict made anew; return whether it is the recorded one.
+
+    Raises NoVerdictError, GradebookError, NoSandboxError.
+    """
+    score, answer = _recorded(gradebook, student, exercise)
+    with Sandbox(choose(trust=trust)) as sandbox:
+        verdict = verdict_on(answer, sandbox, int(score.seed))
+    typer.echo("\n\n".join(cell.strip() for cell in answer.cells))
+    typer.echo(f"\ncode {score.hash}\nseed {score.seed}\n")
+    typer.echo(str(result_of(CATALOGUE[exercise], verdict)))
+    for remark in verdict.remarks:
+        typer.echo(f"  to look at: it {remark}")
+    same = _same(verdict, score)
+    recorded = f"{score.status}, {score.rule}" if score.rule else score.status
+    typer.echo(f"\nThe {'same' if same else 'other'} verdict is in the gradebook: {recorded}.")
+    return same
+
+
+def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answer]:
+    if not gradebook.is_file():
+        raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
+    with Gradebook(gradebook) as book:
+        known = {score.exercise: score for score in book.scores(student)}
+        score = known.get(exercise)
+        if score is None or not score.seed:
+            raise NoVerdictError(_missing(book, student, exercise, known))
+        name, preamble, source = book.code(score.hash)
+    return score, Answer(exercise, student, name, source, preamble, score.problems)
+
+
+def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Score]) -> str:
+    if not known:
+        return f"there is no {student!r} in the gradebook: it knows {', '.join(book.students())}."
+    return f"there is no verdict on {student}'s {exercise!r}, but on {', '.join(known)}."
+
+
+def _same(verdict: Verdict, score: Score) -> bool:
+    rule = verdict.finding.rule if verdict.finding else ""
+    return (verdict.status, rule) == (score.status, score.rule)

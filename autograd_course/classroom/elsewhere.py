@@ -1,0 +1,95 @@
+"""The commands of ``classroom`` for other people's platforms, and for one verdict made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from autograd_course.grader.exercise import Exercise
+
+Exercises = Annotated[
+    list[str] | None,
+    typer.Option(metavar="03", help="A lesson, or ids of exercises; repeatable. Else all."),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run without a sandbox: the code can do all that you can. For your own only.",
+    ),
+]
+_REPOSITORY = Path(__file__).parents[2]
+
+
+def nbgrader(
+    folder: Annotated[Path, typer.Argument(help="The folder to make, for nbgrader to work in.")],
+    exercises: Exercises = None,
+    course: Annotated[
+        Path, typer.Option(help="Your copy of the course, with its solutions.")
+    ] = _REPOSITORY,
+) -> None:
+    """Make a course folder for nbgrader: source notebooks with hidden tests, and a configuration.
+
+    Then, in that folder: nbgrader generate_assignment, autograde, generate_feedback, export.
+    """
+    from autograd_course.classroom.nbgrader.course import CourseFolderError, make_course
+
+    try:
+        made = make_course(folder, course, chosen_or_exit(exercises))
+    except CourseFolderError as error:
+        fail(str(error))
+    for path in made:
+        typer.echo(f"wrote {path}")
+    typer.echo(f"Next: cd {folder} && nbgrader generate_assignment {made[0].stem}")
+
+
+def gradescope(
+    target: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The autograder to write.")],
+    exercises: Exercises = None,
+) -> None:
+    """Write an autograder for Gradescope: upload the zip under Configure Autograder."""
+    from autograd_course.classroom.gradescope.autograder import AutograderError, write_zip
+
+    try:
+        write_zip(target, chosen_or_exit(exercises))
+    except AutograderError as error:
+        fail(str(error))
+    typer.echo(f"wrote {target}: upload it to Gradescope under Configure Autograder.")
+
+
+def again(
+    gradebook: Annotated[Path, typer.Argument(help="The gradebook that grade wrote.")],
+    student: Annotated[str, typer.Argument(help="Whose verdict, as the reports name them.")],
+    exercise: Annotated[str, typer.Argument(help="The id of the exercise, as in: square.")],
+    trust: Trust = False,
+) -> None:
+    """Make one verdict again from the stored code and seed, and show all that is known of it.
+
+    Nothing is recorded. Exit codes: 0 it is the same verdict, 1 it is another one.
+    """
+    from autograd_course.classroom import appeal, classwork
+
+    try:
+        same = appeal.again(gradebook, student, exercise, trust=trust)
+    except (*classwork.KNOWN, appeal.NoVerdictError) as error:
+        fail(str(error))
+    raise typer.Exit(0 if same else 1)
+
+
+def chosen_or_exit(words: list[str] | None) -> tuple[Exercise, ...]:
+    """Return the exercises that are asked for; where one is unknown the command ends."""
+    from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
+
+    try:
+        return chosen(words or ())
+    except UnknownExercisesError as unknown:
+        raise typer.BadParameter(str(unknown), param_hint="--exercises") from None
+
+
+def fail(message: str) -> NoReturn:
+    """Say why the command could not do its work, and end it."""
+    typer.echo(message, err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,93 @@
+"""nbgrader's course folder: ``source/`` from our solved notebooks, and a configuration.
+
+The cell that grades an exercise gets a hidden test, which nbgrader takes out of what it releases:
+the same grading on inputs from a seed that no student sees.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autograd_course.classroom.names import ASKED
+from autograd_course.grader.exercise import Exercise
+
+SOLUTIONS = "solutions"
+_CONFIG = Path(__file__).with_name("nbgrader_config.txt")
+_HIDDEN = """\
+{visible}
+### BEGIN HIDDEN TESTS
+from autograd_course.classroom.nbgrader.hidden import points
+
+points("{exercise}", {name}, seed={seed})
+### END HIDDEN TESTS"""
+_BITS = 48
+
+
+class CourseFolderError(Exception):
+    """The folder cannot be made; the message is one sentence with the repair."""
+
+
+def make_course(folder: Path, course: Path, exercises: Iterable[Exercise]) -> tuple[Path, ...]:
+    """Make nbgrader's folder from the course at ``course``; return the notebooks in ``source/``.
+
+    A lesson is an assignment, worth the points of its exercises that are asked for. Raises
+    CourseFolderError; a folder that is there already is left as it is.
+    """
+    wanted = {exercise.id: exercise for exercise in exercises}
+    lessons = sorted({exercise.lesson for exercise in wanted.values()})
+    solved = {lesson: _solved(course, lesson) for lesson in lessons}
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        raise CourseFolderError(f"{folder} is not empty: name a folder that is not there yet.")
+    made = tuple(folder / "source" / lesson / f"{lesson}.ipynb" for lesson in lessons)
+    for path, lesson in zip(made, lessons, strict=True):
+        path.parent.mkdir(parents=True)
+        notebook = as_source(solved[lesson], wanted, secrets.randbits(_BITS))
+        path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1), encoding="utf-8")
+    config = _CONFIG.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
+    (folder / "nbgrader_config.py").write_text(config, encoding="utf-8")
+    return made
+
+
+def as_source(notebook: Mapping[str, Any], wanted: Iterable[str], seed: int) -> Mapping[str, Any]:
+    """Return a solved notebook as nbgrader's ``source/`` has it, without outputs."""
+    source = copy.deepcopy(dict(notebook))
+    kept = [cell for cell in source["cells"] if "solution-only" not in _tags(cell)]
+    source["cells"] = [_cell(cell, set(wanted), seed) for cell in kept]
+    return source
+
+
+def _cell(cell: dict[str, Any], wanted: set[str], seed: int) -> dict[str, Any]:
+    if cell["cell_type"] == "code":
+        cell |= {"outputs": [], "execution_count": None}
+    nbgrader = cell["metadata"].get("nbgrader", {})
+    if nbgrader.get("grade"):
+        exercise = nbgrader["grade_id"].removesuffix("-grade")
+        if exercise in wanted:
+            name, visible = ASKED[exercise], "".join(cell["source"])
+            cell["source"] = _HIDDEN.format(
+                visible=visible, exercise=exercise, name=name, seed=seed
+            )
+        else:
+            del cell["metadata"]["nbgrader"]
+    return cell
+
+
+def _tags(cell: Mapping[str, Any]) -> list[str]:
+    tags: list[str] = cell["metadata"].get("tags", [])
+    return tags
+
+
+def _solved(course: Path, lesson: str) -> Mapping[str, Any]:
+    path = course / SOLUTIONS / f"{lesson}.ipynb"
+    try:
+        notebook: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise CourseFolderError(
+            f"there is no {path}: name your copy of the course with --course."
+        ) from None
+    return notebook

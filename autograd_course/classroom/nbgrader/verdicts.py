@@ -1,0 +1,80 @@
+"""The verdicts on a notebook's answers, judged behind the wall, as outputs of its grader cells."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from collections.abc import Iterable, Iterator
+
+import torch
+from nbformat import NotebookNode, v4
+
+from autograd_course.classroom.extraction import extract
+from autograd_course.classroom.gradebook import Run
+from autograd_course.classroom.grading.bench import verdict_on
+from autograd_course.classroom.grading.task import seed_for
+from autograd_course.classroom.grading.version import grader_version
+from autograd_course.classroom.notebooks import Cell, Notebook
+from autograd_course.classroom.sandbox import choose
+from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.grade import result_of
+from autograd_course.grader.result import Result
+
+_SUFFIX = "-grade"
+
+
+class GraderFailedError(Exception):
+    """No verdict could be made: nbgrader keeps no score, and names the submission."""
+
+
+def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
+    """Give each cell that grades an exercise its verdict for an output.
+
+    Raises GraderFailedError where one cannot be made.
+    """
+    grading = {_exercise(cell): cell for cell in notebook.cells if _exercise(cell)}
+    for result in _results(_read(notebook), grading, seed, trust):
+        if result.status == "grader failed":
+            raise GraderFailedError(str(result))
+        grading[result.exercise].outputs = _outputs(result)
+
+
+def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) -> Iterator[Result]:
+    exercises = [CATALOGUE[exercise] for exercise in wanted]
+    run = Run(0, seed, grader_version())
+    for answer in extract(notebook, "", exercises):
+        exercise = CATALOGUE[answer.exercise]
+        verdict = verdict_on(answer, _sandbox(trust), seed_for(run, exercise.id))
+        yield result_of(exercise, verdict, note="; ".join(answer.problems))
+
+
+@functools.cache
+def _sandbox(trust: bool) -> Sandbox:
+    """Return the one sandbox of this process: all submissions are judged in it."""
+    torch.set_num_threads(1)
+    sandbox = Sandbox(choose(trust=trust))
+    atexit.register(sandbox.close)
+    return sandbox
+
+
+def _exercise(cell: NotebookNode) -> str:
+    """Return the exercise that a cell grades; empty where it grades none of the course's."""
+    nbgrader = cell.metadata.get("nbgrader", {})
+    exercise = str(nbgrader.get("grade_id", "")).removesuffix(_SUFFIX)
+    return exercise if nbgrader.get("grade") and exercise in CATALOGUE else ""
+
+
+def _read(notebook: NotebookNode) -> Notebook:
+    ids = [cell.metadata.get("nbgrader", {}).get("grade_id", "") for cell in notebook.cells]
+    cells = zip(notebook.cells, ids, strict=True)
+    return Notebook(tuple(Cell(cell.cell_type, cell.source, grade_id) for cell, grade_id in cells))
+
+
+def _outputs(result: Result) -> list[NotebookNode]:
+    """Return what the cell shows: the verdict, then the points, which nbgrader takes as score."""
+    shown = {"text/plain": repr(result), "text/html": result._repr_html_()}
+    return [
+        v4.new_output("display_data", data=shown),
+        v4.new_output("execute_result", data={"text/plain": str(result.points)}),
+    ]

@@ -1,0 +1,279 @@
+"""The classroom on other people's platforms: nbgrader, Gradescope, GitHub; one verdict again."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+
+import jsonschema
+import nbformat
+import pytest
+import yaml
+from test_classroom_reports import GRADESCOPE
+from typer.testing import CliRunner, Result
+
+from autograd_course.classroom import classwork
+from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.grading.alone import Alone
+from autograd_course.classroom.grading.bench import Bench
+from autograd_course.classroom.grading.crew import Judge
+from autograd_course.classroom.nbgrader import hidden
+from autograd_course.classroom.nbgrader.course import as_source
+from autograd_course.classroom.sandbox import bubblewrap
+from autograd_course.cli import app
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.verdict import failed
+from tests.answers import RIGHT
+from tests.handed_in import LESSON, ROOT, SQUARE, STUB, cell, notebook, solution
+
+DOCS = (ROOT / "docs" / "classroom.md").read_text(encoding="utf-8")
+HALF = b"return x * grad_output"
+TRUST = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
+POINTS = {e.id: e.points for e in CATALOGUE.values() if e.lesson == LESSON}
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def run(*words: object) -> Result:
+    ran = CliRunner().invoke(app, ["classroom", *map(str, words)], env={"COLUMNS": "200"})
+    assert "Traceback" not in ran.output
+    return ran
+
+
+def half_solved() -> bytes:
+    assert b"return 2 * x * grad_output" in solution()
+    return solution().replace(b"return 2 * x * grad_output", HALF)
+
+
+# nbgrader
+
+
+@pytest.mark.parametrize("lesson", sorted({e.lesson for e in CATALOGUE.values()}))
+def test_a_source_has_a_hidden_test_and_the_catalogue_s_points_for_each_exercise(
+    lesson: str,
+) -> None:
+    wanted = {e.id: e.points for e in CATALOGUE.values() if e.lesson == lesson}
+    source = as_source(json.loads(solution(lesson)), wanted, seed=7)
+
+    nbformat.validate(nbformat.from_dict(source))
+    graders = [c for c in source["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]
+    said = {c["metadata"]["nbgrader"]["grade_id"]: c for c in graders}
+    assert {name.removesuffix("-grade") for name in said} == set(wanted)
+    for exercise, points in wanted.items():
+        grader = said[f"{exercise}-grade"]
+        visible, _, tests = grader["source"].partition("### BEGIN HIDDEN TESTS\n")
+        asked = re.fullmatch(rf'grade\("{exercise}", (.*)\)\n', visible)
+        assert asked, visible
+        assert grader["metadata"]["nbgrader"]["points"] == points
+        assert f'points("{exercise}", {asked[1]}, seed=7)\n### END HIDDEN TESTS' in tests
+    assert not [c for c in source["cells"] if "solution-only" in c["metadata"].get("tags", [])]
+
+
+def test_only_what_is_asked_for_gives_points() -> None:
+    source = as_source(json.loads(solution()), ["square"], seed=7)
+
+    graded = [c["metadata"].get("nbgrader", {}) for c in source["cells"]]
+    assert [n["grade_id"] for n in graded if n.get("grade")] == ["square-grade"]
+    assert sum(bool(n.get("solution")) for n in graded) == len(POINTS)
+
+
+ANSWERS = {"right": (RIGHT["square"], 1), "unfinished": (None, 0), "no Function": (dict, 0)}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_hidden_test_s_value_is_its_points(
+    answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, points = ANSWERS[answer]
+
+    assert hidden.points("square", code, seed=7) == points
+    assert "Square" in capsys.readouterr().out
+
+
+def test_where_the_grader_fails_the_kernel_ends_and_nobody_gets_a_score(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(hidden, "judge", lambda *_: failed("it broke"))
+    monkeypatch.setattr(os, "kill", lambda process, signal: ended.append(process))
+    hidden.points("square", None, seed=7)
+
+    assert ended == [os.getpid()]
+
+
+@pytest.mark.skipif(find_spec("nbgrader") is None, reason="nbgrader is not installed")
+def test_nbgrader_itself_grades_a_class(tmp_path: Path) -> None:
+    course = tmp_path / "course"
+    assert run("nbgrader", course, "--exercises", "01").exit_code == 0
+    if TRUST:
+        config = course / "nbgrader_config.py"
+        config.write_text(config.read_text().replace("trust=False", "trust=True"))
+    nbgrader(course, "generate_assignment", LESSON)
+    released = (course / "release" / LESSON / f"{LESSON}.ipynb").read_bytes()
+    for student, work in {
+        "ann": solution(), "bob": half_solved(), "dan": released,
+    }.items():  # fmt: skip
+        place = course / "submitted" / student / LESSON / f"{LESSON}.ipynb"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(work)
+    nbgrader(course, "autograde", LESSON)
+    nbgrader(course, "generate_feedback", LESSON)
+    nbgrader(course, "export")
+
+    assert codes(released) == codes((ROOT / "exercises" / f"{LESSON}.ipynb").read_bytes())
+    with (course / "grades.csv").open() as table:
+        scores = {row["student_id"]: float(row["score"]) for row in csv.DictReader(table)}
+    whole = sum(POINTS.values())
+    assert scores == {"ann": whole, "bob": whole - POINTS["square"], "dan": 0}
+    feedback = (course / "feedback" / "bob" / LESSON / f"{LESSON}.html").read_text()
+    assert "constant-factor" in feedback
+
+
+def nbgrader(course: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "nbgrader", *words]
+    ran = subprocess.run(command, cwd=course, env=ENVIRONMENT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+def codes(data: bytes) -> list[str]:
+    """Return a notebook's code, whether nbgrader or we wrote the stubs."""
+    cells = nbformat.reads(data.decode(), as_version=4).cells
+    return [c.source.strip() for c in cells if c.cell_type == "code"]
+
+
+# Gradescope
+
+
+@pytest.fixture
+def autograder(tmp_path: Path) -> Path:
+    """Return a folder laid out as Gradescope's /autograder, with our zip in ``source/``."""
+    made = run("gradescope", tmp_path / "autograder.zip", "--exercises", "square,linear,gelu")
+    assert made.exit_code == 0, made.output
+    root = tmp_path / "autograder"
+    for name in ("source", "submission", "results"):
+        (root / name).mkdir(parents=True)
+    with zipfile.ZipFile(tmp_path / "autograder.zip") as archive:
+        for entry in archive.infolist():
+            extracted = archive.extract(entry, root / "source")
+            os.chmod(extracted, (entry.external_attr >> 16) & 0o777)
+    return root
+
+
+def test_gradescope_s_autograder_runs_as_it_is_laid_out_there(autograder: Path) -> None:
+    (autograder / "submission" / "my homework.ipynb").write_bytes(half_solved())
+    (autograder / "results" / "results.json").write_text('{"score": 1000}')  # of nobody's making
+    source = autograder / "source"
+    for script in ("setup.sh", "run_autograder"):
+        assert (source / script).stat().st_mode & stat.S_IXUSR
+        subprocess.run(["bash", "-n", source / script], check=True)
+    environment = os.environ | {"AUTOGRADER": str(autograder), "PYTHON": sys.executable}
+    ran = subprocess.run(
+        [source / "run_autograder"], env=environment, capture_output=True, text=True
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("graded in a sandbox" if not TRUST else "graded WITHOUT a sandbox")
+    results = json.loads((autograder / "results" / "results.json").read_text())
+    jsonschema.validate(results, GRADESCOPE)
+    scores = {test["extra_data"]["exercise"]: test["score"] for test in results["tests"]}
+    assert scores == {"square": 0, "linear": POINTS["linear"], "gelu": 0}
+    assert results["score"] == POINTS["linear"]
+    said = {test["extra_data"]["exercise"]: test["output"] for test in results["tests"]}
+    assert "constant-factor" in said["square"]
+    assert "handed in" in said["gelu"]
+
+
+def test_the_zip_installs_the_versions_that_are_here(autograder: Path) -> None:
+    pins = (autograder / "source" / "requirements.txt").read_text().splitlines()
+
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
+    assert any(pin.startswith("torch==") for pin in pins)
+    assert "$here/requirements.txt" in (autograder / "source" / "setup.sh").read_text()
+
+
+# GitHub Classroom, and all of the page's commands
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    """Open one sandbox for all that is graded here."""
+    with Bench(trust=bool(TRUST))() as judge:
+        yield judge
+
+
+@pytest.fixture
+def no_workers(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grade in this process: workers have tests of their own."""
+    monkeypatch.setattr(classwork, "crew", lambda *_, **__: Alone(lambda: nullcontext(judge)))
+
+
+@pytest.fixture
+def homework(tmp_path: Path, no_workers: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand beside the class of the page, which is graded; return its gradebook."""
+    monkeypatch.chdir(tmp_path)
+    for name, answer in {"ann": SQUARE, "bob": SQUARE.replace("2 * x", "x"), "dan": STUB}.items():
+        place = tmp_path / "homework" / name / "01_template.ipynb"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(notebook(cell("import torch"), cell(answer, "square")))
+    ran = run("grade", "homework", "--exercises", "square")
+    assert ran.exit_code == 0, ran.output
+    return tmp_path / "homework-grades" / "gradebook.sqlite"
+
+
+def test_the_page_s_commands_do_what_it_says(homework: Path) -> None:
+    found = re.findall(r"^autograd-course classroom (report .*|again .*)$", DOCS, re.MULTILINE)
+    *reports, again = [run(*shlex.split(words)) for words in found[:-1]] + [
+        run(*shlex.split(found[-1]), *TRUST)
+    ]
+
+    assert [ran.exit_code for ran in reports] == [0, 1]
+    assert again.exit_code == 0, again.output
+    with Gradebook(homework) as book:
+        (score,) = book.scores("bob")
+    assert all(part in again.stdout for part in (score.hash, score.seed, "return x * grad_output"))
+    assert "The same verdict is in the gradebook: wrong, constant-factor." in again.stdout
+
+
+UNKNOWN = {
+    "nobody": (["eve", "square"], "there is no 'eve' in the gradebook: it knows ann, bob, dan."),
+    "nothing": (["ann", "linear"], "there is no verdict on ann's 'linear', but on square."),
+}
+
+
+@pytest.mark.parametrize("words", UNKNOWN)
+def test_a_verdict_that_was_not_made_is_not_made_again(words: str, homework: Path) -> None:
+    named, sentence = UNKNOWN[words]
+    ran = run("again", homework, *named)
+
+    assert (ran.exit_code, ran.output.strip()) == (1, sentence)
+
+
+def test_the_workflow_grades_a_student_s_repository(
+    tmp_path: Path, no_workers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
+    steps = yaml.safe_load(text)["jobs"]["grade"]["steps"]
+    repository = steps[0]["with"]["path"].replace(
+        "${{ github.event.repository.name }}", "01-template-ann"
+    )
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / repository / "01_template.ipynb"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(notebook(cell("import torch"), cell(SQUARE, "square")))
+    commands = [s["run"] for s in steps if s.get("run", "").startswith("autograd-course classroom")]
+    ran = [run(*shlex.split(command)[2:]) for command in commands]
+
+    assert [each.exit_code for each in ran] == [0, 0, 1], [each.output for each in ran]
+    with Gradebook(tmp_path / "grades" / "gradebook.sqlite") as book:
+        assert book.students() == ["ann"]
+    assert (tmp_path / "grades" / "junit.xml").exists()
