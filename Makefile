@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := -m pip --quiet --disable-pip-version-check
 COLABS := build/ipywidgets7
+NBGRADER := build/nbgrader
 NOTEBOOKS := notebooks solutions exercises
 
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
@@ -25,7 +26,7 @@ lab: $(INSTALLED)
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
 # cores a third process has what the others leave while they wait for a browser or a kernel.
-test: $(INSTALLED) $(COLABS)
+test: $(INSTALLED) $(COLABS) $(NBGRADER)
 	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
@@ -54,6 +55,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 # The version that Colab has, to be put before the installed one on the path.
 $(COLABS): $(INSTALLED)
 	$(BIN)/python $(PIP) install --no-deps --target $@ ipywidgets==7.7.1 ipython_genutils==0.2.0
+	@touch $@
+
+# Apart: in $(VENV) it would put an instructor's menus into every learner's JupyterLab.
+$(NBGRADER): $(INSTALLED)
+	$(BIN)/python $(PIP) install --no-deps --target $@ nbgrader==0.9.6 notebook==7.6.5 \
+	    alembic==1.20.1 Mako==1.4.3 RapidFuzz==3.14.6 SQLAlchemy==2.1.9
 	@touch $@
 
 # In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,
