@@ -71,6 +71,7 @@ HONEST = Verdict(
     f"{'; '.join(CATALOGUE['square'].samplers)}.",  # type: ignore[attr-defined]
 )
 
+LEAVING = ("bombs", "exits", "lingering", "patching", "poisoning")
 # Raises the list of all that is not as it is at first: what others left, what others changed.
 LOOKS = """
 import builtins, ctypes, os, sys, threading, torch
@@ -103,7 +104,8 @@ def test_it_is_contained_scored_rightly_and_explained(
     assert re.search(hostile.said, verdict.message), verdict
     assert any(hostile.seen in remark for remark in verdict.remarks) or not hostile.seen, verdict
     assert "".join([verdict.message, *verdict.remarks]).replace("\n", "").isprintable()
-    assert "LookupError: []" in verdict_on(box, LOOKS).message, "the next one finds something"
+    if what.startswith(LEAVING):
+        assert "LookupError: []" in verdict_on(box, LOOKS).message, "the next one finds something"
 
 
 @needs_bubblewrap

@@ -30,10 +30,6 @@ BORROWING = {
     "func.vjp in backward": Hostile(
         square(backward=f"{_X}return torch.func.vjp(torch.square, x)[1](g)[0]"), _BUILT_IN
     ),
-    "functional.vjp in backward": Hostile(
-        square(backward=f"{_X}return torch.autograd.functional.vjp(torch.square, x, g)[1]"),
-        _BUILT_IN,
-    ),
     "a graph kept on ctx": Hostile(
         square("with torch.enable_grad():\n    ctx.x = x.detach().requires_grad_()\n"
                "    ctx.y = ctx.x * ctx.x\nreturn ctx.y.detach()",
