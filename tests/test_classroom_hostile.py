@@ -5,6 +5,7 @@ Whoever is graded after one finds nothing of it; whoever is graded beside one is
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import threading
@@ -43,8 +44,16 @@ def short_answers() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def box() -> Iterator[Sandbox]:
+    keep_a_key()
     with Sandbox(Bubblewrap(), TIGHT) as running:
         yield running
+
+
+def keep_a_key() -> None:
+    """Have a key, as a login session may hold some: no submission is to find it."""
+    libc = ctypes.CDLL(None)
+    libc.syscall(250, 1, None)  # a session keyring of this process's own
+    libc.syscall(248, b"user", b"left", b"secret", 6, -3)
 
 
 @pytest.fixture(scope="module")
