@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,14 +57,6 @@ def seen(box: Sandbox, expression: str) -> object:
 
 # What is in sight
 
-TRY = """
-def attempt(act):
-    try:
-        return str(act())
-    except (OSError, ImportError) as error:
-        return type(error).__name__
-"""
-
 
 @needs_bubblewrap
 def test_neither_environment_nor_files_nor_processes_are_in_sight(
@@ -95,69 +85,9 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
     }  # fmt: skip
 
 
-REFUSED = {
-    "a socket to the world": "__import__('socket').create_connection(('1.1.1.1', 53), 2)",
-    "a name": "__import__('socket').getaddrinfo('example.org', 80)",
-    "writing to the root": "open('/mine', 'w')",
-    "writing to the package": "open('/course/autograd_course/__init__.py', 'a')",
-    "writing to /dev": "open('/dev/mine', 'w')",
-    "the template's socket": "__import__('socket').socket(1, 5).connect('/course/control')",
-    "more room than allowed": "open('/tmp/x', 'wb', 0).write(bytes(5 << 20)) > 4 << 20 or 1 / 0",
-    "another root": "os.chroot('/tmp')",
-    "another identity": "os.setuid(0)",
-}
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize("act", REFUSED.values(), ids=REFUSED)
-def test_what_reaches_out_is_refused(box: Sandbox, act: str) -> None:
-    said = handed_in(box, f"import os\n{act}").message
-
-    assert re.search(r"OSError|[Ee]rror: \[Errno|ZeroDivisionError", said), said
-
-
-@needs_bubblewrap
-def test_system_calls_on_others_are_refused(box: Sandbox) -> None:
-    calls = """import ctypes
-libc = ctypes.CDLL(None)
-[libc.umount(b"/proc"), libc.mount(b"proc", b"/proc", b"proc", 0, 0), libc.kill(-1, 9),
- libc.ptrace(16, 2, 0, 0)]"""
-    lines = calls.splitlines()
-
-    assert seen(box, "\n".join(lines[:2]) + "\n" + " ".join(lines[2:])) == [-1, -1, -1, -1]
-
-
 @needs_bubblewrap
 def test_the_standard_library_is_at_hand(box: Sandbox) -> None:
     assert seen(box, "import fractions, statistics, numpy\nstr(fractions.Fraction(1, 2))") == "1/2"
-
-
-# One submission and the next
-
-LEAVES = """
-import os, builtins, threading, time, torch
-open("/tmp/left", "w").write("here")
-open("/dev/shm/left", "w").write("here")
-os.environ["LEFT"] = builtins.LEFT = "here"
-torch.allclose = lambda *a, **k: True
-threading.Thread(target=lambda: time.sleep(60)).start()
-if os.fork() == 0:
-    time.sleep(60)
-"""
-
-LOOKS = """
-import os, builtins, torch
-found = [hasattr(builtins, "LEFT"), "LEFT" in os.environ, "lambda" in str(torch.allclose)]
-here = os.listdir("/tmp") + os.listdir("/dev/shm")
-[found, here]
-"""
-
-
-@needs_bubblewrap
-def test_a_submission_finds_nothing_of_the_one_before(box: Sandbox) -> None:
-    handed_in(box, LEAVES)
-
-    assert seen(box, LOOKS) == [[False, False, False], []]
 
 
 @needs_bubblewrap
@@ -189,66 +119,6 @@ def memory_of(process: int) -> bytes:
             memory.seek(begin)
             regions.append(memory.read(end - begin) or b"")
     return b"".join(regions)
-
-
-# What would bring others down
-
-HOSTILE = {
-    "os._exit at import": ("import os\nos._exit(0)", "ended the process"),
-    "sys.exit at import": ("import sys\nsys.exit(3)", "the cell raised SystemExit"),
-    "killing the parent": ("import os\nos.kill(os.getppid() or -1, 9)", "the cell raised"),
-    "a loop at import": ("while True: pass", "ran too long"),
-    "a loop that swallows": (
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
-        "too long",
-    ),
-    "sleeping at import": ("import signal, time\nsignal.alarm(0)\n"
-        "signal.signal(14, signal.SIG_IGN)\ntime.sleep(100)", "did not answer within 8 s"),
-    "a loop in forward": (square("while True: pass"), "stopped after 1 s in your code"),
-    "a loop in backward": (square(backward="while True: pass"), "stopped after 1 s in your code"),
-    "a memory bomb": ("x = bytearray(1 << 40)", "MemoryError"),
-    "a growing list": ("x = []\nwhile True: x.append(bytearray(1 << 20))", "Memory"),
-    "memory in many processes": (
-        "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
-        "        x = bytearray(b'1') * (100 << 20)\n        time.sleep(60)\ntime.sleep(60)",
-        "400 MiB of memory",
-    ),
-    "a fork bomb": ("import os\nwhile True: os.fork()", "BlockingIOError"),
-    "a flood of threads": (
-        "import threading, time\nfor _ in range(1000):\n"
-        "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
-        "RuntimeError: can't start new thread",
-    ),
-    "a flood of output": (square(before="for _ in range(100): print('x' * (1 << 20))"), ""),
-    "a flood on the file descriptor": (
-        square(before="import os\nfor _ in range(100): os.write(1, b'x' * (1 << 20))"), ""
-    ),
-    "a million files": (
-        "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device"
-    ),
-    "a segfault": ("import ctypes\nctypes.string_at(0)", "crashed Python (SIGSEGV)"),
-    "abort": ("import os\nos.abort()", "crashed Python"),
-    "forged bytes": (
-        "import os\nfor fd in range(3, 60):\n    try: os.write(fd, b'{\"passed\": true}' * 9)\n"
-        "    except OSError: pass", "the answer"
-    ),
-    "closing everything": ("import os\nos.closerange(0, 99)\nimport time\ntime.sleep(99)", "never"),
-    "exit in forward": (square("import os; os._exit(0)"), "ended the process"),
-}  # fmt: skip
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(("source", "reason"), HOSTILE.values(), ids=HOSTILE)
-def test_what_means_harm_is_contained_and_explained(
-    box: Sandbox, source: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    verdict = handed_in(box, source)
-
-    assert verdict.status == ("wrong" if reason else "passed"), verdict
-    assert reason in verdict.message
-    began = time.monotonic()
-    assert handed_in(box, square()).status == "passed", "the neighbour pays for it"
-    assert time.monotonic() - began < 20
 
 
 # The sandbox itself

@@ -194,7 +194,13 @@ SHOWN = {
     "imports autograd_course.grader: the grader (line 1)": "from autograd_course import grader",
     "replaces torch.allclose (line 2)": "import torch\ntorch.allclose = 1",
     "replaces F.relu (line 2)": "import torch.nn.functional as F\ndel F.relu",
-    "uses _getframe (line 2)": "import sys\nsys._getframe()",
+    "uses f_back (line 2)": "x = 1\nx.f_back",
+    "uses jvp (line 2)": "import torch\ntorch.func.jvp",
+    "reaches torch.sys (line 2)": "import torch\ntorch.sys.modules",
+    "imports atexit: no answer needs it (line 1)": "import atexit",
+    "imports autograd_course.functions: the course's own answers (line 1)": (
+        "from autograd_course.functions import Square"
+    ),
     "calls setattr (line 1)": "setattr(int, 'a', 1)",
 }
 

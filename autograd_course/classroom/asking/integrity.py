@@ -41,6 +41,7 @@ _OF_TORCH = (
 _CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
 _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()
+_DEVICE = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ class Integrity:
         for place in self._noted:
             if name := place.restored():
                 self._replaced[name] = None
+        if torch.get_default_device() != _DEVICE:
+            torch.set_default_device(None)
+            self._replaced["the default device"] = None
 
     def told(self) -> dict[str, list[str]]:
         """Put back what was replaced; tell the names of all that ever was."""

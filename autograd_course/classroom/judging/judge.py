@@ -17,6 +17,7 @@ from autograd_course.classroom.judging.asked import (
     instance,
     text,
 )
+from autograd_course.classroom.judging.plain import plain
 from autograd_course.classroom.judging.reading import remarks
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
@@ -47,7 +48,7 @@ def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int) -> V
     replaced: dict[str, None] = {}
     verdict = _verdict(exercise, answer, sandbox, seed, replaced)
     seen = (f"replaces {name} while it runs" for name in replaced)
-    return replace(verdict, remarks=(*remarks(answer.cells), *seen))
+    return plain(replace(verdict, remarks=(*remarks(answer.cells), *seen)))
 
 
 def _verdict(

@@ -8,8 +8,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-# What lies at the ends of a module's name decides: `autograd_course.functions` is there to be read.
-_IMPORTS: Mapping[str, str] = {
+# What answers do import; of these, single parts may be remarkable all the same.
+_USUAL = {
+    "__future__", "abc", "array", "autograd_course", "collections", "contextlib", "copy",
+    "dataclasses", "enum", "fractions", "functools", "itertools", "math", "matplotlib", "numbers",
+    "numpy", "onnx", "onnxruntime", "onnxscript", "operator", "random", "re", "scipy", "sklearn",
+    "statistics", "time", "torch", "torchvision", "typing", "typing_extensions", "warnings",
+    "weakref",
+}  # fmt: skip
+_REMARKABLE: Mapping[str, str] = {
+    "autograd_course.functions": "the course's own answers",
     "autograd_course.grader": "the grader",
     "autograd_course.doctor": "the doctor",
     "autograd_course.classroom": "the classroom",
@@ -25,10 +33,21 @@ _IMPORTS: Mapping[str, str] = {
     "socket": "the network",
     "builtins": "Python's own functions",
     "unittest": "replaced functions",
+    "torch.utils._python_dispatch": "the operations of PyTorch",
+    "torch.overrides": "the functions of PyTorch",
 }
-_ATTRIBUTES = {"_getframe", "settrace", "setprofile", "__subclasses__", "__globals__", "__code__"}
-_CALLS = {"exec", "eval", "__import__", "setattr", "delattr"}
+_GIVEN = {"autograd_course.functions.attention.dropped"}  # by the notebooks, for use in an answer
+_NO_NEED = "no answer needs it"
+_ATTRIBUTES = {
+    "_getframe", "settrace", "setprofile", "f_back", "f_globals", "tb_frame", "jvp", "make_dual",
+    "__builtins__", "__code__", "__dict__", "__globals__", "__subclasses__",
+}  # fmt: skip
+_CALLS = {
+    "breakpoint", "compile", "delattr", "eval", "exec", "globals", "open", "setattr", "vars",
+    "__import__",
+}  # fmt: skip
 _FOREIGN = ("torch", "builtins", "autograd_course", "numpy", "sys")
+_MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "os", "sys", "threading"}
 
 
 def remarks(cells: Sequence[str]) -> tuple[str, ...]:
@@ -50,24 +69,39 @@ def _tree(source: str) -> ast.AST | None:
 
 
 def _said(node: ast.AST, foreign: set[str]) -> Iterator[str]:
-    yield from (f"imports {name}: {_IMPORTS[name]}" for name in _imported(node))
-    if isinstance(node, ast.Attribute):
-        if node.attr in _ATTRIBUTES:
-            yield f"uses {node.attr}"
-        if isinstance(node.ctx, ast.Store | ast.Del) and _root(node) in foreign:
-            yield f"replaces {ast.unparse(node)}"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
-        yield f"calls {node.func.id}"
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            yield from _imported(node)
+        case ast.Attribute():
+            yield from _reached(node, foreign)
+        case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
+            yield f"calls {name}"
+        case ast.Name(id=name) if name in _ATTRIBUTES:
+            yield f"uses {name}"
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
-    names = []
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        names = [f"{node.module}.{alias.name}" for alias in node.names]
-    for name in names:
-        yield from (known for known in _IMPORTS if f"{name}.".startswith(f"{known}."))
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    before = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    for name in (before + alias.name for alias in node.names):
+        if name in _GIVEN:
+            continue
+        # What lies at the ends of a module's name decides.
+        known = [known for known in _REMARKABLE if f"{name}.".startswith(f"{known}.")]
+        yield from (f"imports {each}: {_REMARKABLE[each]}" for each in known)
+        top = name.partition(".")[0]
+        if not known and top not in _USUAL:
+            yield f"imports {top}: {_NO_NEED}"
+
+
+def _reached(node: ast.Attribute, foreign: set[str]) -> Iterator[str]:
+    if node.attr in _ATTRIBUTES:
+        yield f"uses {node.attr}"
+    if _root(node) not in foreign:
+        return
+    if isinstance(node.ctx, ast.Store | ast.Del):
+        yield f"replaces {ast.unparse(node)}"
+    elif node.attr in _MODULES:
+        yield f"reaches {ast.unparse(node)}"
 
 
 def _foreign_names(tree: ast.AST) -> Iterator[str]:

@@ -97,6 +97,7 @@ def _keep(
 def _live(channel: socket.socket, limits: Limits, life: Life, secluded: bool) -> NoReturn:
     """Be the child: nothing is open but the socket, nothing is printed, nothing runs at the end."""
     try:
+        os.setsid()  # a signal to its process group would reach the keeper too
         taken = bounds.address_space()
         kernel.die_with_parent(signal.SIGKILL)
         if secluded:

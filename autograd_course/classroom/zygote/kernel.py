@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 
 NEW_USER, NEW_PROCESSES, NEW_MOUNTS, NEW_IPC = 0x10000000, 0x20000000, 0x00020000, 0x08000000
 _RECURSIVE, _PRIVATE = 0x4000, 0x40000
 _NO_SUID, _NO_DEVICES = 0x2, 0x4
 _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES, _SET_PARENT_DEATH_SIGNAL = 4, 38, 1
 _CAPABILITIES_3 = 0x20080522
+_KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of a call that the C library does not have
+_JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -43,6 +46,12 @@ def drop_capabilities() -> None:
 def can_write_own_maps() -> None:
     """Own the files of this process in ``/proc``, which a change of user gives to root."""
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
+
+
+def leave_keyring() -> None:
+    """Take a keyring of one's own for the one of the login session, where the kernel has any."""
+    if number := _KEYCTL.get(platform.machine()):
+        _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 def die_with_parent(signal: int) -> None:

@@ -37,4 +37,5 @@ def settle(limits: Limits) -> None:
     kernel.mount_memory("/dev/shm", room)
     # A new /proc would need the whole of the old one in sight; nothing here needs any.
     kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
+    kernel.leave_keyring()
     kernel.drop_capabilities()

@@ -1,0 +1,45 @@
+"""A verdict as it can be printed and stored: what it quotes comes from a stranger's process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autograd_course.doctor import Finding
+from autograd_course.grader.verdict import Verdict
+
+_LAYOUT = "\n\t"
+
+
+def plain(verdict: Verdict) -> Verdict:
+    """Return the verdict with nothing in it that steers a terminal, or is no text at all."""
+    return replace(
+        verdict,
+        message=shown(verdict.message),
+        finding=verdict.finding and _finding(verdict.finding),
+        remarks=tuple(map(shown, verdict.remarks)),
+    )
+
+
+def shown(text: str) -> str:
+    """Return a text with what cannot be printed written out: control characters, half characters.
+
+    Marks that turn the direction of writing are among them.
+    """
+    return "".join(c if c.isprintable() or c in _LAYOUT else ascii(c)[1:-1] for c in text)
+
+
+def _finding(found: Finding) -> Finding:
+    message, hint = shown(found.message), shown(found.hint)
+    return replace(found, message=message, hint=hint, evidence=_data(found.evidence))
+
+
+def _data(value: Any) -> Any:
+    match value:
+        case str():
+            return shown(value)
+        case dict():
+            return {_data(key): _data(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(_data, value))
+    return value

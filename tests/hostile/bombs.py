@@ -1,0 +1,49 @@
+"""Use up the machine: each submission has its share, and no more."""
+
+from submissions import square
+
+from hostile.making import Hostile
+
+BOMBS = {
+    "forks": Hostile("import os\nwhile True: os.fork()", "the cell raised BlockingIOError"),
+    "processes that spin": Hostile(
+        "import os\nfor _ in range(20):\n    if os.fork() == 0: break\nwhile True: pass",
+        "did not answer within 2 s|ran too long", "imports os", wall=2,
+    ),
+    "threads": Hostile(
+        "import threading, time\nfor _ in range(1000):\n"
+        "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "can't start new thread", "imports threading",
+    ),
+    "memory at once": Hostile("x = bytearray(1 << 40)", "the cell raised MemoryError"),
+    "memory by and by": Hostile("x = []\nwhile True: x.append(bytearray(1 << 20))", "Memory"),
+    "memory in many processes": Hostile(
+        "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
+        "        x = bytearray(b'1') * (100 << 20)\n        time.sleep(60)\ntime.sleep(60)",
+        "more than the 400 MiB of memory",
+    ),
+    "a tensor too large to send": Hostile(
+        square("ctx.save_for_backward(x)\nreturn x.new_zeros(1).expand(1 << 40)"),
+        "Tensor of 1,099,511,627,776 numbers",
+    ),
+    "100 MB of output": Hostile(
+        square(before="for _ in range(100): print('x' * (1 << 20))"), status="passed"
+    ),
+    "100 MB on the file descriptor": Hostile(
+        square(before="import os\nfor _ in range(100): os.write(1, b'x' * (1 << 20))"),
+        seen="imports os", status="passed",
+    ),
+    "100 MB of message": Hostile(
+        "raise ValueError('x' * 10**8)", "the answer is longer than 1 MiB"
+    ),
+    "a million files": Hostile(
+        "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",
+        "calls open",
+    ),
+    "a large file": Hostile(
+        "open('/tmp/x', 'wb', 0).write(bytes(5 << 20)) > 4 << 20 or 1 / 0", "ZeroDivisionError"
+    ),
+    "open files": Hostile(
+        "import os\nheld = [os.dup(0) for _ in range(10**6)]", "Too many open files"
+    ),
+}  # fmt: skip

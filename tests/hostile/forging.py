@@ -1,0 +1,80 @@
+"""Write to the channel oneself: frames are taken as answers, and answers are checked.
+
+A process can say anything of itself. It may so pass with values that are right, though not its
+Function's own, but not unseen; or be laid before a person as the grader's failure.
+"""
+
+from autograd_course.grader.verdict import Status
+from hostile.making import Hostile, half
+
+_CHANNEL = """
+import json, os, socket, struct, time
+def is_socket(fd):
+    try: return os.fstat(fd).st_mode & 0o170000 == 0o140000
+    except OSError: return False
+channel = socket.socket(fileno=next(filter(is_socket, range(3, 256))))
+channel.settimeout(None)
+def send(said, payload=b'', lengths=None):
+    header = said if isinstance(said, bytes) else json.dumps(said).encode()
+    lengths = lengths or (len(header), len(payload))
+    channel.sendall(struct.pack('!II', *lengths) + header + payload)
+"""
+_IMPOSTOR = """
+from autograd_course.classroom.asking.desk import Desk
+from autograd_course.classroom.asking.integrity import Integrity
+from autograd_course.classroom.protocol import read, write, Frame
+from autograd_course.grader.exercises import find
+from autograd_course.functions import {function} as function
+write(channel, Frame({{"problem": None}}))
+desk = Desk(find("{exercise}"), function, Integrity(()))
+while isinstance(question := read(channel), Frame):
+    write(channel, desk.answered(question))
+"""
+_BEGUN = "send({'problem': None})\n"
+
+
+def _sends(lines: str, said: str, wall: float = 8.0, status: Status = "wrong") -> Hostile:
+    """Return a wrong Square that sends what it likes."""
+    return Hostile(half(f"{_CHANNEL}\n{lines}"), said, "imports socket", status, wall=wall)
+
+
+_NO_TENSORS = "the answer holds no tensors"
+
+FORGING = {
+    "bytes everywhere": Hostile(
+        "import os\nfor fd in range(3, 60):\n    try: os.write(fd, b'{\"passed\": true}' * 9)\n"
+        "    except OSError: pass", "the answer is longer than 1 MiB", "imports os",
+    ),
+    "a claim to have passed": _sends("send({'status': 'passed', 'problem': None})", _NO_TENSORS),
+    "a hundred frames more": _sends(f"for _ in range(100): {_BEGUN}", _NO_TENSORS),
+    "a word of praise": _sends("send({'status': 'passed', 'problem': 'well done'})", "well done"),
+    "half a frame": _sends(
+        "send({}, lengths=(500, 0))\ntime.sleep(99)", "did not answer within 2 s", wall=2
+    ),
+    "a frame that begins askew": _sends("channel.sendall(b'\\0\\0\\0')", "the answer is no JSON"),
+    "a header of 4 GB": _sends("send({}, lengths=(2**32 - 1, 0))", "longer than 1 MiB"),
+    "a payload of 4 GB": _sends("send({}, lengths=(2, 2**32 - 1))", "longer than 64 MiB"),
+    "64 MB of nothing": _sends(f"{_BEGUN}{_BEGUN}send({{}}, bytes(64 << 20))", _NO_TENSORS),
+    "no JSON": _sends("send(b'{]')", "the answer is no JSON"),
+    "a number of 100,000 digits": _sends(
+        "send(b'{\"problem\":' + b'9' * 100000 + b'}')", "the answer is no JSON"
+    ),
+    "a pickle": _sends(
+        f"import pickle\n{_BEGUN}{_BEGUN}send({{}}, pickle.dumps(print))", _NO_TENSORS
+    ),
+    "text that cannot be stored": _sends(
+        "send({'problem': '\\ud800\\x00\\x1b[2J'})", r"^\\ud800\\x00\\x1b\[2J$"
+    ),
+    "a failure of the grader": _sends(
+        "send({'failed': 'no fault of mine'})", "no fault of mine", status="grader failed"
+    ),
+    "a lack of the sandbox": _sends(
+        "send({'lacking': 'ink', 'problem': 'ink'})", "in the sandbox: ink", status="grader failed"
+    ),
+    "answers about another exercise": _sends(
+        _IMPOSTOR.format(exercise="gelu", function="GELU"), "forward is wrong"
+    ),
+    "another's right answers": _sends(
+        _IMPOSTOR.format(exercise="square", function="Square"), "", status="passed"
+    ),
+}  # fmt: skip

@@ -1,0 +1,34 @@
+"""What makes a hostile submission, and what must come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from submissions import square
+
+from autograd_course.grader.verdict import Status
+
+# Its backward lacks the factor 2: whatever else a submission does, this is no right answer.
+_HALF = "(x,) = ctx.saved_tensors\nreturn x * g"
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A submission to an exercise; the least that the verdict must say.
+
+    ``said`` stands in the message, ``seen`` in one of the remarks. ``wall`` is the time that an
+    answer may take, in seconds, where the submission is to use it up.
+    """
+
+    source: str
+    said: str = ""
+    seen: str = ""
+    status: Status = "wrong"
+    exercise: str = "square"
+    name: str = "Square"
+    wall: float = 8.0
+
+
+def half(before: str, forward: str = "ctx.save_for_backward(x)\nreturn x * x") -> str:
+    """Return a wrong Square after lines that are to make it pass."""
+    return square(forward, _HALF, before)

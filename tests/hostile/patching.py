@@ -1,0 +1,52 @@
+"""Patch the course itself: in the sandbox there is nothing that gives marks."""
+
+from hostile.making import Hostile, half
+
+_MISMATCH = "gradient of x"
+
+PATCHING = {
+    "the rules": Hostile(
+        half("import autograd_course.doctor.judge as j\nj.judge = lambda *a, **k: ()"),
+        _MISMATCH, "replaces autograd_course.doctor.judge.judge",
+    ),
+    "grade": Hostile(
+        half("import autograd_course\nautograd_course.grade = lambda *a: 'passed'"),
+        _MISMATCH, "replaces autograd_course.grade",
+    ),
+    "the exercise's checks and samples": Hostile(
+        half("from autograd_course.grader.exercises import find\n"
+             "object.__setattr__(find('square'), 'checks', ())\n"
+             "object.__setattr__(find('square'), 'reference', lambda x: x)"),
+        _MISMATCH, "the exercise's checks",
+    ),
+    "its methods": Hostile(
+        half("from autograd_course.grader.judging.function import Present\n"
+             "Present.checked = Present.backward = lambda *a: None"),
+        _MISMATCH, "Present.checked",
+    ),
+    "what looks at the answer": Hostile(
+        half("import autograd_course.classroom.asking.functions as f\n"
+             "f.look = lambda *a, **k: ()"),
+        _MISMATCH, "replaces autograd_course.classroom.asking.functions.look",
+    ),
+    "what packs the answer": Hostile(
+        half("import safetensors.torch, autograd_course.doctor.wire as w\n"
+             "safetensors.torch.save = w.pack = lambda *a: b''"),
+        _MISMATCH, "replaces safetensors.torch.save",
+    ),
+    "modules in sys.modules": Hostile(
+        half("import sys, types\nfor name in list(sys.modules):\n"
+             "    if name.startswith(('autograd_course', 'json', 'safetensors')):\n"
+             "        sys.modules[name] = types.ModuleType(name)"),
+        _MISMATCH, "imports sys",
+    ),
+    "an import hook": Hostile(
+        half("import sys\nclass Hook:\n    def find_spec(*a): raise ImportError('no')\n"
+             "sys.meta_path.insert(0, Hook())\nsys.path.clear()"),
+        _MISMATCH, "imports sys",
+    ),
+    "the file of the package": Hostile(
+        "open('/course/autograd_course/grader/grade.py', 'a')",
+        "Permission denied|Read-only file system", "calls open",
+    ),
+}  # fmt: skip

@@ -1,0 +1,27 @@
+"""Look for what is not one's own: it is not there."""
+
+from pathlib import Path
+
+from hostile.making import Hostile
+
+_ROOT = Path(__file__).parents[2]
+_NOT_THERE = "FileNotFoundError|NotADirectoryError"
+
+
+def _reads(path: object) -> Hostile:
+    source = f"import os\npath = {str(path)!r}\n(os.listdir if os.path.isdir(path) else open)(path)"
+    return Hostile(source, _NOT_THERE, "imports os")
+
+
+SPYING = {
+    "the solutions": _reads(_ROOT / "solutions" / "01_template.py"),
+    "the solutions beside the package": _reads("/course/solutions"),
+    "the tests": _reads(_ROOT / "tests"),
+    "the gradebook": _reads(_ROOT / "gradebook.sqlite"),
+    "the users": _reads("/etc/passwd"),
+    "the parent's environment": _reads("/proc/1/environ"),
+    "its own memory": _reads("/proc/self/mem"),
+    "its own file descriptors": _reads("/proc/self/fd"),
+    "its control socket": _reads("/course/control/x"),
+    "the environment": Hostile("import os\nraise LookupError(sorted(os.environ))", "LookupError"),
+}
