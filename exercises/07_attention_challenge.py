@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from autograd_course import grade, hint, progress
-from autograd_course.functions.attention import TritonAttention, dropped
+from autograd_course.functions.attention import dropped
 from autograd_course.grader.leaderboard import leaderboard
 
 # %% [markdown]
@@ -230,6 +230,8 @@ grade("attention-grouped", GroupedAttention)
 # A tier that is not written yet is left out. Do not be discouraged by the time of tier 4: your loops run in Python, one small operation after the other. What makes tiles *fast* is one kernel for all of it; what they do to memory you see here already.
 
 # %% tags=["nbval-ignore-output"]
+from autograd_course.functions.attention import TritonAttention
+
 kernel = {"one kernel": TritonAttention} if torch.cuda.is_available() else {}
 leaderboard(
     {

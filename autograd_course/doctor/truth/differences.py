@@ -46,7 +46,7 @@ def slopes(
         vectors.append(vector)
     value, error, smooth = derivatives(torch.stack(found), torch.tensor(STEP), center, 1.0)
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
-    return Slopes(by_input, value.T.contiguous(), error.T.contiguous(), smooth)
+    return Slopes(by_input, _turned(value), _turned(error), smooth)
 
 
 def jacobian(
@@ -127,7 +127,7 @@ def _columns(
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
         return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
     value, error, smooth = map(torch.cat, zip(*found, strict=True))
-    return Columns(index, value.T.contiguous(), error.T.contiguous(), smooth)
+    return Columns(index, _turned(value), _turned(error), smooth)
 
 
 def derivative(
@@ -172,6 +172,11 @@ def derivatives(
     )
     smooth = (torch.isfinite(value) & ~moved & ~kinked).all(1)
     return value, error, smooth.cpu()
+
+
+def _turned(rows: Tensor) -> Tensor:
+    """Return rows as columns, laid out as a new tensor: sums over both layouts differ in digits."""
+    return rows.T.clone(memory_format=torch.contiguous_format)
 
 
 def _real(tensor: Tensor) -> Tensor:
