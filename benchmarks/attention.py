@@ -2,11 +2,13 @@
 
     python -m benchmarks.attention            (--quick: only the two shorter lengths)
 
-One head of 64 features, float32, one thread. "math" and "flash" are the backends of
-``F.scaled_dot_product_attention`` on a CPU; attention and tiled_attention are this package's. Times
-are the best of several runs that take turns, so that a neighbor on the machine harms all alike;
-compare ratios. Memory is the CPU allocator's own account of forward and backward: exact, and the
-same in every run. It holds neither the inputs nor what a matrix product uses inside.
+On a CPU: one head of 64 features, float32, one thread. On a CUDA GPU: eight heads of 64 and of 128
+features, bfloat16; tiled_attention is then the Triton kernels, to be held against flash. "math",
+"efficient" and "flash" are the backends of ``F.scaled_dot_product_attention``, where they exist;
+attention and tiled_attention are this package's. Times are the best of several runs that take
+turns, so that a neighbor on the machine harms all alike; compare ratios. Memory is the allocator's
+own account of forward and backward; on a CPU it is the same in every run. It holds neither the
+inputs nor what a matrix product uses inside.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -28,9 +31,33 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from autograd_course.functions.attention import attention, tiled_attention
 
-LENGTHS = (1024, 2048, 4096, 8192)
-ROUNDS = 3
 Run = Callable[..., Tensor]
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is measured where."""
+
+    device: str
+    dtype: torch.dtype
+    heads: int
+    widths: tuple[int, ...]
+    lengths: tuple[int, ...]
+    rounds: int
+    name: str
+
+
+def machine() -> Machine:
+    """Return the GPU if there is one, else the CPU with one thread."""
+    if torch.cuda.is_available():
+        name = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
+        return Machine(
+            "cuda", torch.bfloat16, 8, (64, 128), tuple(2**i for i in range(10, 15)), 20, name
+        )
+    torch.set_num_threads(1)
+    name = f"a CPU, one thread, PyTorch {torch.__version__}"
+    return Machine("cpu", torch.float32, 1, (64,), (1024, 2048, 4096, 8192), 3, name)
 
 
 def built_in(backend: SDPBackend) -> Run:
@@ -43,55 +70,98 @@ def built_in(backend: SDPBackend) -> Run:
 
 WAYS: dict[str, Run] = {
     "math": built_in(SDPBackend.MATH),
+    "efficient": built_in(SDPBackend.EFFICIENT_ATTENTION),
     "flash": built_in(SDPBackend.FLASH_ATTENTION),
     "attention": attention,
     "tiled_attention": tiled_attention,
 }
 
 
-def seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def passes(way: Run, n: int, causal: bool) -> tuple[Callable[[], object], Callable[[], object]]:
+def passes(way: Run, on: Machine, n: int, width: int, causal: bool) -> tuple[Call, Call]:
     """Return a forward pass, and a forward pass with its backward."""
     torch.manual_seed(0)
-    leaves = [torch.randn(1, 1, n, 64, requires_grad=True) for _ in range(3)]
-    given = [x.detach() for x in leaves]
-    arrives = torch.randn(1, 1, n, 64)
+    shape = 1, on.heads, n, width
+    given = [torch.randn(shape, device=on.device, dtype=on.dtype) for _ in range(3)]
+    leaves = [x.clone().requires_grad_() for x in given]
+    arrives = torch.randn(shape, device=on.device, dtype=on.dtype)
     return (
         lambda: way(*given, causal=causal),
         lambda: torch.autograd.grad(way(*leaves, causal=causal), leaves, arrives),
     )
 
 
-def measure(n: int, causal: bool) -> dict[str, tuple[float, float, float]]:
+def seconds(call: Call, on: Machine) -> float:
+    if on.device == "cpu":
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def held(call: Call, on: Machine) -> int:
+    """Return the most bytes that a call held beyond those that were there."""
+    if on.device == "cpu":
+        return peak(call)
+    call()  # what libraries set up at first use is not the call's
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def runs(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, Call, Call]]:
+    """Return MiB and the two passes of each way that exists here and has room."""
+    found = {}
+    for name, way in WAYS.items():
+        forward, both = passes(way, on, n, width, causal)
+        try:
+            found[name] = (held(both, on) / 2**20, forward, both)
+        except RuntimeError as error:  # there is no such kernel here, or not enough memory
+            print(f"{name}, N = {n}: {str(error).partition('.')[0]}", file=sys.stderr)
+    return found
+
+
+def measure(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, float, float]]:
     """Return seconds of forward, seconds of both, and MiB of each way."""
-    runs = {name: passes(way, n, causal) for name, way in WAYS.items()}
-    held = {name: peak(both) / 2**20 for name, (_, both) in runs.items()}
-    best = {name: [float("inf")] * 2 for name in runs}
-    for _ in range(ROUNDS):
-        for name, calls in runs.items():
-            best[name] = [min(old, seconds(c)) for old, c in zip(best[name], calls, strict=True)]
-    return {name: (*best[name], held[name]) for name in runs}
+    ways = runs(on, n, width, causal)
+    best = {name: [float("inf")] * 2 for name in ways}
+    for _ in range(on.rounds):
+        for name, (_, *calls) in ways.items():
+            now = [seconds(call, on) for call in calls]
+            best[name] = [min(pair) for pair in zip(best[name], now, strict=True)]
+    return {name: (best[name][0], best[name][1], ways[name][0]) for name in ways}
+
+
+def table(on: Machine, lengths: tuple[int, ...], width: int, causal: bool) -> Table:
+    shown = Table("N", "way", "forward, ms", "both, ms", "× math", "× flash", "peak, MiB")
+    shown.title = f"{'causal' if causal else 'all keys'}, width {width}, on {on.name}"
+    for n in lengths:
+        found = measure(on, n, width, causal)
+        for name, (forward, both, mib) in found.items():
+            beside = [
+                f"{both / found[other][1]:.2f}" if other in found else "–"
+                for other in ("math", "flash")
+            ]
+            shown.add_row(
+                str(n), name, f"{forward * 1e3:.2f}", f"{both * 1e3:.2f}", *beside, f"{mib:.1f}"
+            )
+        shown.add_section()
+    return shown
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    lengths = LENGTHS[:2] if "--quick" in sys.argv else LENGTHS
-    for causal in (False, True):
-        table = Table("N", "way", "forward, ms", "both, ms", "× math", "peak, MiB")
-        table.title = "causal" if causal else "all keys"
-        for n in lengths:
-            found = measure(n, causal)
-            for name, (forward, both, held) in found.items():
-                ratio = f"{both / found['math'][1]:.2f}"
-                times = f"{forward * 1e3:.0f}", f"{both * 1e3:.0f}"
-                table.add_row(str(n), name, *times, ratio, f"{held:.1f}")
-            table.add_section()
-        Console().print(table)
+    on = machine()
+    lengths = on.lengths[:2] if "--quick" in sys.argv else on.lengths
+    for width in on.widths:
+        for causal in (False, True):
+            Console(width=120).print(table(on, lengths, width, causal))
 
 
 if __name__ == "__main__":
