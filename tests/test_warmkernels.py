@@ -79,8 +79,8 @@ def test_folder_and_environment_are_those_asked_for(
 
 def test_an_interrupt_reaches_the_cell_that_runs(warm_kernels: WarmKernels) -> None:
     with kernel(warm_kernels) as (manager, client):
-        asked = client.execute("import time; time.sleep(60)")
-        while client.get_iopub_msg(timeout=60)["msg_type"] != "execute_input":
+        asked = client.execute("import time; print('begun', flush=True); time.sleep(60)")
+        while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":
             pass
         manager.interrupt_kernel()
         while (reply := client.get_shell_msg(timeout=30))["parent_header"]["msg_id"] != asked:
