@@ -16,7 +16,7 @@ from autograd_course.authoring.execution import notebook_environment
 from autograd_course.external import compiler_missing
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
-from warmkernels import WarmKernels
+from warmkernels import FORKS, WarmKernels
 
 _KERNELS = pytest.StashKey[WarmKernels]()
 _SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -50,7 +50,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
         scratch = scratch / item.path.parent.name / item.path.stem
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ |= notebook_environment(scratch)
-    with item.config.stash[_KERNELS].used() if is_notebook else nullcontext():
+    with item.config.stash[_KERNELS].used() if is_notebook and FORKS else nullcontext():
         return (yield)
 
 

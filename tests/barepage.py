@@ -95,11 +95,10 @@ def showing(
         yield page
     finally:
         page.remove_listener("pageerror", hear)
-        page.goto("about:blank")  # a new document, with globals and listeners of its own
         if page in _HELD:
-            _HELD.remove(page)
             page.close()
         else:
+            page.goto("about:blank")  # a new document, with globals and listeners of its own
             _FREE.setdefault(browser, []).append(page)
     assert not errors
 

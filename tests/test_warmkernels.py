@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
-from warmkernels import WarmKernels
+from warmkernels import FORKS, WarmKernels
+
+pytestmark = pytest.mark.skipif(not FORKS, reason="kernels are forked on Linux alone")
 
 Kernel = tuple[KernelManager, BlockingKernelClient]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook import Gradebook, GradebookError, Score
+from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.grading.bench import verdict_on
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
@@ -40,9 +40,7 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
 
 
 def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answer]:
-    if not gradebook.is_file():
-        raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
-    with Gradebook(gradebook) as book:
+    with Gradebook.existing(gradebook) as book:
         known = {score.exercise: score for score in book.scores(student)}
         score = known.get(exercise)
         if score is None or not score.seed:

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from autograd_course.classroom import showing
-from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run
+from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run, Tally
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.cluster import Cluster
 from autograd_course.classroom.grading.crew import Crew, GradingError
@@ -55,10 +55,10 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
         except KeyboardInterrupt:
             raise GradingError(f"stopped; all that was graded is kept. {_go_on()}") from None
         book.finish(run)
-        _show(book)
+        tallies = _show(book)
         files.write(book, places.reports)
         typer.echo(f"Reports: {_short(places.reports)}")
-        return all(not tally.counts.get("grader failed") for tally in book.tallies())
+        return not any(tally.counts.get("grader failed") for tally in tallies)
 
 
 def report(
@@ -72,17 +72,15 @@ def report(
     They are written beside the gradebook if no folder is named, and all if no format is. Returns
     whether everybody has passed all that is required, and somebody has handed it in.
     """
-    if not gradebook.is_file():
-        raise GradebookError(f"there is no gradebook {gradebook}: grade writes one.")
-    with Gradebook(gradebook) as book:
-        _show(book)
+    with Gradebook.existing(gradebook) as book:
+        tallies = _show(book)
         wanted = tuple(formats)
         if reports is not None or wanted:
             folder = reports or gradebook.absolute().parent
             everything = not wanted or "all" in wanted
             files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
             typer.echo(f"Reports: {_short(folder)}")
-        counts = {tally.exercise: tally.counts for tally in book.tallies()}
+        counts = {tally.exercise: tally.counts for tally in tallies}
         return all(
             {s for s, n in counts.get(e.id, {}).items() if n} == {"passed"} for e in required
         )
@@ -108,12 +106,14 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew)
     typer.echo(f"{_some(pending, 'answer')} graded")
 
 
-def _show(book: Gradebook) -> None:
+def _show(book: Gradebook) -> list[Tally]:
     for line in showing.remarks(book.problems()):
         typer.echo(f"  {line}")
     typer.echo()
-    showing.show(showing.summary(book.tallies()))
+    tallies = book.tallies()
+    showing.show(showing.summary(tallies))
     typer.echo()
+    return tallies
 
 
 def _go_on() -> str:

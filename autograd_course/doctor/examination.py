@@ -36,8 +36,8 @@ def examine(
     """Return evidence on the example first, then on what is sampled, or else on a variation of it.
 
     The example alone is looked at by the ``further`` probes, and in other dtypes; where they are
-    ``None``, not even the example. Unless ``any_output``, an output that
-    is nan is refused with :class:`DoctorError`: without a reference there is no truth there.
+    ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
+    :class:`DoctorError`: without a reference there is no truth there.
     """
     evidence = [on_example(subject, args, seed, further)]
     evidence += [_probe(subject, case, seed) for case in _sampled(sampler, seed)]

@@ -2,7 +2,8 @@
 
 Three dozen notebooks would import the same modules for some seconds each. A forked kernel has them
 in ``sys.modules`` and is otherwise new: a namespace, random state, environment and folder of its
-own. What learners get, a kernel that imports everything itself, is what the build executes.
+own. What learners get, a kernel that imports everything itself, is what the build executes,
+and what is tested where the system does not fork.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from jupyter_client.provisioning import local_provisioner
 
 HERE = Path(__file__).parent
 READY = b"ready\n"
+FORKS = sys.platform == "linux"  # Windows has no fork, and macOS's libraries do not survive one
 
 
 class WarmKernels:

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import reading, recording
-from autograd_course.classroom.gradebook.opening import opened
+from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally, as_json
 from autograd_course.classroom.notebooks.cells import clean
@@ -28,6 +28,13 @@ class Gradebook:
 
     def __init__(self, path: Path) -> None:
         self._connection = opened(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> Gradebook:
+        """Open the gradebook that a run has written. Raises GradebookError where there is none."""
+        if not path.is_file():
+            raise GradebookError(f"there is no gradebook {path}: grade writes one.")
+        return cls(path)
 
     def begin(self, exercises: Iterable[Exercise], grader: str, *, resume: bool = False) -> Run:
         """Return a new run with a new secret seed; resumed, the last one that did not finish.

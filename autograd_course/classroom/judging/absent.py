@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,22 +84,27 @@ class Absent:
             raise DoctorError(f"no output of {seen[0].subject} can carry a gradient.")
         if has_error(found):
             return illustrated(found, verdicts, seen)
-        try:
+        with _unfit_told():
             disproof = disproved(self.exercise, seen[0], self.seed)
-        except UnfitError as unfit:
-            raise UnansweredError(f"the answer {unfit}.") from None
         return found if disproof is None else (disproof, *found)
 
     def _seen(self, inputs: Inputs, seed: int, closely: bool = True) -> tuple[Evidence, ...]:
         came = self.asked.ask({"ask": "look", "seed": seed, "closely": closely}, inputs)
-        try:
+        with _unfit_told():
             return vetted(unpacked(came), inputs)
-        except UnfitError as unfit:
-            raise UnansweredError(f"the answer {unfit}.") from None
 
     def _judged(self, seen: Sequence[Evidence], seed: int) -> list[Findings]:
         truth = self.exercise.reference, self.exercise.surrogate, seed
         return [judge(establish(e, *truth), self.exercise.intentional) for e in seen]
+
+
+@contextlib.contextmanager
+def _unfit_told() -> Iterator[None]:
+    """Take what is no answer to the question for no answer."""
+    try:
+        yield
+    except UnfitError as unfit:
+        raise UnansweredError(f"the answer {unfit}.") from None
 
 
 def _finding(found: Any) -> Finding:
