@@ -162,20 +162,22 @@ def lied(change: Callable[[Any], Any]) -> Frame:
 
 INPUTS = (torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64),)
 LIES = {
-    "nothing": Frame({}),
-    "no tensors": Frame({}, b"\x80\x04."),
-    "no evidence": Frame({}, pack(("passed",))),
-    "no pieces": Frame({}, pack(())),
-    "a number for an output": lied(lambda e: (replace(e[0], parameters=(1,)),)),
-    "other inputs": lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
-    "pulls left out": lied(lambda e: (replace(e[0], pulls={"random": e[0].pulls["random"]}),)),
+    "nothing": lambda: Frame({}),
+    "no tensors": lambda: Frame({}, b"\x80\x04."),
+    "no evidence": lambda: Frame({}, pack(("passed",))),
+    "no pieces": lambda: Frame({}, pack(())),
+    "a number for an output": lambda: lied(lambda e: (replace(e[0], parameters=(1,)),)),
+    "other inputs": lambda: lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
+    "pulls left out": lambda: lied(
+        lambda e: (replace(e[0], pulls={"random": e[0].pulls["random"]}),)
+    ),
 }
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_what_is_no_evidence_is_no_answer(lie: Frame) -> None:
+def test_what_is_no_evidence_is_no_answer(lie: Callable[[], Frame]) -> None:
     with pytest.raises(UnansweredError, match=r"^the answer "):
-        forged(lie).diagnosed(INPUTS)
+        forged(lie()).diagnosed(INPUTS)
 
 
 def test_evidence_with_invented_gradients_is_disproved() -> None:

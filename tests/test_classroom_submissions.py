@@ -106,27 +106,27 @@ def lying_zip() -> bytes:
     return bomb.replace((50_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
 
 
-# a zip → words of what is said of it
+# how a zip is made → words of what is said of it
 BAD_ZIPS = {
-    "no zip": (b"PK\x03\x04 not really", "broken"),
-    "cut off": (zipped({"a.ipynb": NOTEBOOK})[:-30], "broken"),
-    "a path out of it": (zipped({"../../a.ipynb": NOTEBOOK}), "leads out"),
-    "an absolute path": (zipped({"/etc/a.ipynb": NOTEBOOK}), "leads out"),
-    "a drive": (zipped({"C:\\a.ipynb": NOTEBOOK}), "leads out"),
-    "a link": (link_in_zip(), "a link"),
-    "a bomb": (zipped({"a.ipynb": b"0" * 50_000_000}), "more than"),
-    "a bomb that lies": (lying_zip(), "no notebook|unpacked|JSON|broken|Overlapped|exercise"),
+    "no zip": (lambda: b"PK\x03\x04 not really", "broken"),
+    "cut off": (lambda: zipped({"a.ipynb": NOTEBOOK})[:-30], "broken"),
+    "a path out of it": (lambda: zipped({"../../a.ipynb": NOTEBOOK}), "leads out"),
+    "an absolute path": (lambda: zipped({"/etc/a.ipynb": NOTEBOOK}), "leads out"),
+    "a drive": (lambda: zipped({"C:\\a.ipynb": NOTEBOOK}), "leads out"),
+    "a link": (link_in_zip, "a link"),
+    "a bomb": (lambda: zipped({"a.ipynb": b"0" * 50_000_000}), "more than"),
+    "a bomb that lies": (lying_zip, "no notebook|unpacked|JSON|broken|Overlapped|exercise"),
     "zips in zips in zips": (
-        zipped({"b.zip": zipped({"c.zip": zipped({"a.ipynb": NOTEBOOK})})}), "too deep"),
-    "too many entries": (zipped({f"{i}.txt": b"" for i in range(20_001)}), "entries"),
-    "nothing of use": (zipped({"a.txt": b"hello"}), "no notebook"),
+        lambda: zipped({"b.zip": zipped({"c.zip": zipped({"a.ipynb": NOTEBOOK})})}), "too deep"),
+    "too many entries": (lambda: zipped({f"{i}.txt": b"" for i in range(20_001)}), "entries"),
+    "nothing of use": (lambda: zipped({"a.txt": b"hello"}), "no notebook"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", BAD_ZIPS)
 def test_a_bad_zip_is_named_and_stops_nobody(what: str, tmp_path: Path) -> None:
-    data, said = BAD_ZIPS[what]
-    root = laid_out(tmp_path / "in", {"ann.zip": data, "bob.ipynb": NOTEBOOK})
+    made, said = BAD_ZIPS[what]
+    root = laid_out(tmp_path / "in", {"ann.zip": made(), "bob.ipynb": NOTEBOOK})
     (problem,) = rejected(root).values()
 
     assert re.search(said, problem)

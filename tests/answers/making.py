@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from autograd_course.authoring.percent import read
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 DEFINING = ("import", "from", "class", "def", "@")
+IMPORTS = (ast.Import, ast.ImportFrom)
+DEFINITIONS = (*IMPORTS, ast.FunctionDef, ast.ClassDef)
 PLACEHOLDER = re.compile(r"^(\w+ = \.\.\.|### (BEGIN|END) SOLUTION)\n", re.MULTILINE)
 
 
@@ -38,22 +41,37 @@ class Wrong(NamedTuple):
 
 @cache
 def solved(lesson: str) -> dict[str, Any]:
-    """Run the definitions of a lesson's solved notebook; return what they define, by name."""
+    """Run the definitions of a lesson's solved notebook; return what they define, by name.
+
+    Nothing else of it runs, and nothing is imported that no definition uses.
+    """
     defined: dict[str, Any] = {}
-    for cell in read(SOLUTIONS / f"{lesson}.py").cells:
-        source = PLACEHOLDER.sub("", cell.source).lstrip()
-        if cell.is_code and source.startswith(DEFINING):
-            definitions, filename = _definitions(source), f"<{lesson}:{cell.line}>"
-            lines = definitions.splitlines(keepends=True)
-            linecache.cache[filename] = (len(definitions), None, lines, filename)
-            exec(compile(definitions, filename, "exec"), defined)
+    for filename, definitions in _definitions(lesson):
+        exec(compile(definitions, filename, "exec"), defined)
     return defined
 
 
-def _definitions(source: str) -> str:
-    """Return the definitions that a cell begins with; two blank lines stand between them."""
-    parts = source.split("\n\n\n")
-    return "\n\n\n".join(takewhile(lambda part: part.startswith(DEFINING), parts))
+def _definitions(lesson: str) -> list[tuple[str, ast.Module]]:
+    """Return what each cell that begins with a definition defines; its lines are kept in sight."""
+    found = []
+    for cell in read(SOLUTIONS / f"{lesson}.py").cells:
+        source = PLACEHOLDER.sub("", cell.source).lstrip()
+        if cell.is_code and source.startswith(DEFINING):
+            filename = f"<{lesson}:{cell.line}>"
+            lines = source.splitlines(keepends=True)
+            linecache.cache[filename] = (len(source), None, lines, filename)
+            defining = takewhile(lambda each: isinstance(each, DEFINITIONS), ast.parse(source).body)
+            found.append((filename, ast.Module(list(defining), type_ignores=[])))
+    used = {each.id for _, cell in found for each in ast.walk(cell) if isinstance(each, ast.Name)}
+    return [(filename, _without_unused(cell, used)) for filename, cell in found]
+
+
+def _without_unused(cell: ast.Module, used: set[str]) -> ast.Module:
+    for each in cell.body:
+        if isinstance(each, IMPORTS):
+            each.names = [n for n in each.names if (n.asname or n.name).split(".")[0] in used]
+    body = [each for each in cell.body if not isinstance(each, IMPORTS) or each.names]
+    return ast.Module(body, type_ignores=[])
 
 
 def double(*values: float) -> Tensor:
