@@ -1,4 +1,4 @@
-"""What holds for every lesson, exercise and solution, and for the layers of the package."""
+"""What holds for every lesson, exercise and solution."""
 
 from __future__ import annotations
 
@@ -214,60 +214,3 @@ def test_no_cell_is_longer_than_a_screen(path: Path) -> None:
     cells = [cell.source.splitlines() for cell in notebook(path).cells]
 
     assert not [lines[0] for lines in cells if len(lines) > LONGEST_CELL]
-
-
-# Layers: arrows go down only
-
-MAY_IMPORT = {
-    "functions": set(),
-    "external": set(),
-    "measure": set(),
-    "doctor": {"functions", "measure"},
-    "messages": {"doctor"},
-    "explaining": {"doctor", "messages"},
-    "quizzes": set(),
-    "ship": set(),
-    "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
-    "grader": {"doctor", "external", "functions", "measure", "quizzes", "ship"},
-    "classroom": {"grader", "doctor", "functions"},
-    "authoring": {"doctor", "grader", "messages"},
-    "lab": set(),
-    "replicas": {"functions"},
-    "checkup": {"doctor", "functions", "grader"},
-    "check": {"doctor"},
-    "testing": {"doctor"},
-    "cli": {
-        "authoring",
-        "check",
-        "classroom",
-        "doctor",
-        "explaining",
-        "functions",
-        "grader",
-        "lab",
-    },
-    "__init__": {"doctor", "explaining", "grader", "testing", "visualize"},
-}
-
-
-def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}:{node.lineno}: write the import out in full"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(PACKAGE)) for path in MODULES])
-def test_a_module_imports_only_from_the_layers_below(path: Path) -> None:
-    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    names = [name.split(".") for name in imported(path)]
-    layers = {parts[1] for parts in names if parts[0] == "autograd_course" and len(parts) > 1}
-
-    assert layer in MAY_IMPORT, "say in MAY_IMPORT what this part of the package may import"
-    assert layers <= MAY_IMPORT[layer] | {layer}
-    assert not {parts[0] for parts in names} & {*FOLDERS, "tests"}, "the package imports no lesson"

@@ -12,7 +12,7 @@ from cases.making import POSITIVE, X, raw, saving
 from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
-from autograd_course.doctor.diagnosis import Finding
+from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.running.time_limit import TimeUp, time_limit
 from autograd_course.doctor.verdict import clearest, confirmed
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autograd_course.doctor.diagnosis import DoctorError, Finding
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, examine, on_example
+from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.judge import judge
 from autograd_course.doctor.probes import OF_THE_WHOLE, PROBES, Level, Probe, probes_for
 from autograd_course.doctor.running.calls import is_plain

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.symmetry import is_symmetric, mirrored
 

@@ -11,7 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from autograd_course.doctor.case import Case
-from autograd_course.doctor.diagnosis import Diagnosis, DoctorError
+from autograd_course.doctor.diagnosis import Diagnosis
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, beside_kinks, examine
 from autograd_course.doctor.probes import PROBES, Level, probes_for

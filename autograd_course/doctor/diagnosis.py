@@ -2,65 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autograd_course.doctor.errors import WrongGradientError
+from autograd_course.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from autograd_course.doctor.reports.both_jacobians import Jacobians
     from autograd_course.doctor.steps import Steps
-
-Severity = Literal["error", "warning", "info"]
-
-
-class DoctorError(Exception):
-    """The doctor could not examine the Function: bad arguments, or a fault of its own.
-
-    Never a verdict on the Function.
-    """
-
-    __module__ = "autograd_course"  # where it is imported from; a traceback shows it
-
-
-class WrongGradientError(AssertionError):
-    """Raised by :meth:`Diagnosis.raise_if_wrong`; carries the diagnosis as ``.diagnosis``."""
-
-    __module__ = "autograd_course"
-
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        super().__init__(str(diagnosis))
-        self.diagnosis = diagnosis
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong, or worth knowing, with the evidence that shows it.
-
-    ``rule`` is a name of the catalogue (``autograd-course explain RULE``). ``message`` says what
-    was seen. ``evidence`` holds the witness (input, index, expected, actual, line of code …) as
-    plain data. ``hint`` says what to look at without giving the repair away. ``lesson`` names the
-    lesson that teaches it.
-    """
-
-    rule: str
-    severity: Severity
-    message: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    hint: str = ""
-    lesson: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the finding as JSON-compatible data."""
-        return {
-            "rule": self.rule,
-            "severity": self.severity,
-            "message": self.message,
-            "evidence": dict(self.evidence),
-            "hint": self.hint,
-            "lesson": self.lesson,
-        }
 
 
 @dataclass(frozen=True)

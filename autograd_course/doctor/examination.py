@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.cases import SPREADS, beside, in_double, varied, wanted
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.probes import ALWAYS, Probe

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from autograd_course.doctor.diagnosis import Finding
 from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.rules import RULES
 
 RANK = {"error": 0, "warning": 1, "info": 2}

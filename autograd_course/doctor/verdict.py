@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autograd_course.doctor.diagnosis import Finding
+from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.judge import RANK
 from autograd_course.doctor.rules import RULES
 

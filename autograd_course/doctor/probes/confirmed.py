@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.comparing.closeness import same, size
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
 from autograd_course.doctor.running.calls import as_tuple, attempt, fresh, is_float
 from autograd_course.doctor.running.passes import Pass, both_ways, copies, drawn

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Extreme
 from autograd_course.doctor.probes.twins import gradient_of, output_names
 from autograd_course.doctor.running.calls import is_float, passes_within

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autograd_course.doctor.comparing.numbers import element, number, told_apart
-from autograd_course.doctor.diagnosis import Diagnosis, Finding
+from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.reports import card, heatmap
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from autograd_course.doctor.diagnosis import Diagnosis
 
 # How what is meant to be so is declared; for an exercise's learner this is no way out.
 BY_DESIGN = {

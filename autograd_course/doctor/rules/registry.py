@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from autograd_course.doctor.diagnosis import Finding, Severity
 from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.finding import Finding, Severity
 
 Family = Literal[
     "contract", "linearity", "values", "layout", "state", "order", "transforms", "efficiency"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autograd_course.doctor.comparing.numbers import number
-from autograd_course.doctor.diagnosis import Severity
 from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
+from autograd_course.doctor.finding import Severity
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised, what_was_raised
 

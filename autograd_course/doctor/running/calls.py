@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Failure
 from autograd_course.doctor.running.time_limit import TimeUp, many_limits, time_limit
 

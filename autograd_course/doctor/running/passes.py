@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Failure, Forward, Pull, Raw, Variant
 from autograd_course.doctor.running.calls import attempt, fresh, is_float, is_plain, same_bytes
 from autograd_course.doctor.running.operations import OneDevice, Recording, memory

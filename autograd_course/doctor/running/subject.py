@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.running.calls import takes_ctx
 from autograd_course.doctor.world.held import Held
 from autograd_course.doctor.world.surroundings import Surroundings

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Columns, Evidence
 from autograd_course.doctor.running.calls import as_tuple, fresh, is_float
 from autograd_course.doctor.truth.differences import flat, jacobian

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.diagnosis import DoctorError
+from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Extreme
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.declared import Declared, Reference
