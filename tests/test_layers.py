@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -84,3 +85,11 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
         for module, path in MODULES.items()
     }
     TopologicalSorter(graph).prepare()  # names the circle
+
+
+@pytest.mark.parametrize("part", sorted(MAY_IMPORT.keys() - {"__init__"}))
+def test_every_part_has_its_place_in_the_architecture(part: str) -> None:
+    folder = (PACKAGE / part).is_dir()
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    assert f"{part}/" in page if folder else re.search(rf"\b{part}\b", page)
