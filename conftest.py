@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -40,6 +41,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """End what the run has started, remove what it has written."""
     config.stash[_KERNELS].close()
     config.stash[_SCRATCH].cleanup()
+
+
+def pytest_collection_finish() -> None:
+    """Spare every later collection of garbage the modules and tests that are there to stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

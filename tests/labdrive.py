@@ -149,6 +149,8 @@ def browsing(executable: str) -> Iterator[tuple[BrowserContext, list[str]]]:
         browser.close()
 
 
+OPEN = "async path => { await jupyterapp.commands.execute('docmanager:open', {path}); }"
+
 READY = """async ([path, timeout]) => {
   const app = window.jupyterapp, until = performance.now() + timeout;
   await app.restored;
@@ -184,9 +186,12 @@ class Lab:
     path: str = field(default="", init=False)
 
     def open(self, path: str, timeout: float = 60) -> None:
-        """Open a notebook and wait until its kernel is idle."""
-        self.page.goto(self.server.address(path), timeout=timeout * SECONDS)
-        self.page.wait_for_function("window.jupyterapp", timeout=timeout * SECONDS)
+        """Open a notebook, in the page as it is if it shows JupyterLab; wait for an idle kernel."""
+        if self.page.evaluate("() => 'jupyterapp' in window"):
+            self.page.evaluate(OPEN, path)
+        else:
+            self.page.goto(self.server.address(path), timeout=timeout * SECONDS)
+            self.page.wait_for_function("window.jupyterapp", timeout=timeout * SECONDS)
         self.page.evaluate(READY, [path, timeout * SECONDS])
         self.path = path
 

@@ -70,6 +70,8 @@ def lab_config(
         },
         IdentityProvider={"token": token},
         # Without it, ipykernel warns in the terminal that its traffic is plain text.
+        # None is installed with the course; looking for some starts npm where there is one.
+        LanguageServerManager={"autodetect": False},
         MappingKernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"},
         LabApp={
             "extension_manager": "readonly",  # the other one asks PyPI
