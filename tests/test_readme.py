@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
 import subprocess
 import sys
-import tomllib
-from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 
-import click
 import pytest
-import typer
-import yaml
 from pages import DERIVED, PAGES, ROOT, Block, blocks, commands, links, spans, tags
 
+from autograd_course import visualize
 from autograd_course.authoring.exercises import exercise_cells
 from autograd_course.authoring.nbgrader import check_metadata
 from autograd_course.authoring.percent import parse
-from autograd_course.cli import app
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 EXAMPLES = [
     b for b in BLOCKS if b.language == "text" and b.before and b.before.language == "python"
 ]
 COMMANDS = commands()
-MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # The blocks that neither an example's test nor that of commands runs, and the tests that do.
 ELSEWHERE = {
@@ -46,13 +42,15 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("shown", EXAMPLES, ids=str)
-def test_an_example_prints_what_stands_below_it(shown: Block, tmp_path: Path) -> None:
+def test_an_example_prints_what_stands_below_it(
+    shown: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "example.py"
     script.write_text(shown.before.text, encoding="utf-8")
 
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    run_path(str(script))
 
-    assert ran.stdout == shown.text
+    assert capsys.readouterr().out == shown.text
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language != "sh"], ids=str)
@@ -118,87 +116,16 @@ def test_the_example_of_an_exercise_becomes_a_stub() -> None:
     assert grader.source == 'grade("square", Square)'
 
 
-# --- commands: what they call is there, and is called as it wants to be ---------------------------
+CALLS_OF_FIGURES = [s for s in spans(ROOT / "docs" / "checking.md") if s.endswith(")")]
 
 
-def understands(words: list[str]) -> None:
-    """Read a command line of ours as the command would, without doing anything."""
-    command: click.Command = typer.main.get_command(app)
-    context = None
-    while isinstance(command, click.Group):
-        name, *words = words
-        context = click.Context(command, context, info_name=name)
-        command = command.commands[name]
-    if "--help" not in words:
-        command.make_context(command.name, words, context)
+@pytest.mark.parametrize("call", [c for c in CALLS_OF_FIGURES if c != "to_dict()"])
+def test_a_figure_takes_what_the_table_gives_it(call: str) -> None:
+    (calling,) = (node for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Call))
+    figure = getattr(visualize, ast.unparse(calling.func))
 
-
-def is_made(words: list[str]) -> None:
-    """Find targets and variables in the Makefile; ``…`` stands for any."""
-    for word in words:
-        name, is_variable, _ = word.partition("=")
-        where = rf"\b{name}\b" if is_variable else rf"^{name}:"
-        assert word == "…" or re.search(where, MAKEFILE, re.MULTILINE), f"make knows no {word}"
-
-
-def is_a_module(words: list[str]) -> None:
-    """Find a module; the tests' options are the Makefile's."""
-    flag, name, *options = words
-    assert flag == "-m"
-    assert find_spec(name)
-    if name == "pytest":
-        made = MAKEFILE.replace("$(NOTEBOOKS)", "notebooks solutions exercises").split()
-        assert set(options) <= set(made)
-
-
-def is_installed(words: list[str]) -> None:
-    """Find the file of versions, and the extras."""
-    assert words[:4] == ["install", "-c", "constraints.txt", "-e"]
-    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[4]).groups()  # type: ignore[union-attr]
-    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
-
-
-def is_conda_s(words: list[str]) -> None:
-    """Find the environment's file, and its name."""
-    file = ROOT / "environment.yml"
-    name = yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
-    assert words in (["env", "create", "-f", file.name], ["activate", name])
-
-
-def is_the_shell_s(words: list[str]) -> None:
-    """Let a folder be entered, and an environment with the Makefile's name."""
-    assert words in (["course"], [".venv/bin/activate"])
-
-
-def is_nbgrader_s(words: list[str]) -> None:
-    """Find the command where nbgrader itself is run."""
-    assert f'nbgrader(course, "{words[0]}"' in (
-        ROOT / "tests" / "test_classroom_platforms.py"
-    ).read_text(encoding="utf-8")
-
-
-CALLS = {
-    "autograd-course": understands,
-    "make": is_made,
-    "python": is_a_module,
-    "pip": is_installed,
-    "conda": is_conda_s,
-    "cd": is_the_shell_s,
-    "source": is_the_shell_s,
-    "nbgrader": is_nbgrader_s,
-}
-
-
-@pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_a_command_calls_what_is_there(
-    page: str, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PORT", raising=False)
-    words = [word for word in shlex.split(line) if not re.match(r"(PORT|BROWSER)=", word)]
-    if words == ["python", "-m", "venv", ".venv"]:
-        assert "-m venv $(VENV)" in MAKEFILE
-        return
-    CALLS[words[0]](words[1:])
+    given = {keyword.arg: ... for keyword in calling.keywords}
+    assert inspect.signature(figure).bind(*calling.args, **given)
 
 
 # --- paths, links and pictures -------------------------------------------------------------------

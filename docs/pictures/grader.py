@@ -27,7 +27,7 @@ class Swish(torch.autograd.Function):
         return grad_output * s"""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SAID = "Description"  # the PNG's text that holds what the grader says in it
-VIEWPORT = {"width": 740, "height": 1000}
+VIEWPORT = {"width": 780, "height": 1000}  # narrower, JupyterLab puts its prompts above the cells
 COLORS = 128
 CHANGE = "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})"
 ALONE = "() => jupyterapp.commands.execute('application:toggle-left-area')"
