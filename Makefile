@@ -3,6 +3,7 @@
 # make quick    only the tests that need neither notebooks' kernels nor a browser
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
+# make pictures   make README's pictures, by a JupyterLab in Chromium
 # make constraints  pin the newest set that pyproject.toml and this torch allow
 # make clean    remove the environment and all caches
 
@@ -18,7 +19,7 @@ NOTEBOOKS := notebooks solutions exercises
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test quick check notebooks constraints clean
+.PHONY: lab test quick check notebooks pictures constraints clean
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -41,6 +42,9 @@ check: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m autograd_course.authoring build $(ONLY) $(if $(FORCE),--force)
+
+pictures: $(INSTALLED)
+	$(BIN)/python -m docs.pictures
 
 # The stamp is younger than what it was installed from: a second call installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect, sync_playwright
@@ -129,8 +130,11 @@ def _wait_for_url(process: subprocess.Popen[bytes], log: Path, timeout: float = 
 
 
 @contextlib.contextmanager
-def browsing(executable: str) -> Iterator[tuple[BrowserContext, list[str]]]:
-    """Open Chromium on loopback only; yield a context, and the list of other URLs it asked for."""
+def browsing(executable: str, **look: Any) -> Iterator[tuple[BrowserContext, list[str]]]:
+    """Open Chromium on loopback only; yield a context, and the list of other URLs it asked for.
+
+    ``look`` is how the context differs from a plain one: another viewport, another scale.
+    """
     strays: list[str] = []
 
     def refuse(route: Route) -> None:
@@ -142,7 +146,7 @@ def browsing(executable: str) -> Iterator[tuple[BrowserContext, list[str]]]:
             executable_path=executable,
             args=["--disable-gpu", "--disable-background-networking", "--disable-component-update"],
         )
-        context = browser.new_context(viewport={"width": 1280, "height": 1000})
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **look})
         context.route(re.compile(r"^(?!http://127\.0\.0\.1[:/]|data:|blob:|about:)"), refuse)
         context.set_default_timeout(20 * SECONDS)
         yield context, strays
@@ -220,13 +224,13 @@ class Lab:
 
     def cell(self, which: str | int) -> Locator:
         """Return the cell's element, scrolled into view."""
-        index = which if isinstance(which, int) else self._index(which)
+        index = which if isinstance(which, int) else self.index(which)
         cells = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-cell")
         cell = cells.nth(index)
         cell.scroll_into_view_if_needed()
         return cell
 
-    def _index(self, grade_id: str) -> int:
+    def index(self, grade_id: str) -> int:
         ids = [cell["metadata"].get("nbgrader", {}).get("grade_id") for cell in self.cells()]
         assert grade_id in ids, f"{self.path} has no cell {grade_id!r}, but {ids}"
         return ids.index(grade_id)

@@ -1,38 +1,74 @@
-"""What README.md promises is run."""
+"""What README.md, CONTRIBUTING.md and the pages of docs/ promise is run."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import pytest
+from pages import DERIVED, PAGES, ROOT, Block, blocks, commands, links, spans, tags
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n```text\n(.*?)```", README, re.DOTALL)
-COMMANDS = re.findall(r"^autograd-course (check .*)$", README, re.MULTILINE)
-(TEST_SUITE,) = re.findall(r"```python\n((?:(?!```).)*def test_.*?)```", README, re.DOTALL)
-LINKS = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+from autograd_course import visualize
+from autograd_course.authoring.exercises import exercise_cells
+from autograd_course.authoring.nbgrader import check_metadata
+from autograd_course.authoring.percent import parse
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+EXAMPLES = [
+    b for b in BLOCKS if b.language == "text" and b.before and b.before.language == "python"
+]
+COMMANDS = commands()
+
+# The blocks that neither an example's test nor that of commands runs, and the tests that do.
+ELSEWHERE = {
+    "README.md: import torch": "test_readme.py::test_the_test_suite_shows_the_report",
+    "README.md: 4 notebooks read, 1 file not graded":
+        "test_classroom_command.py::test_a_class_is_graded_as_the_readme_shows",
+    "classroom.md: name: Grade":
+        "test_classroom_platforms.py::test_the_workflow_grades_a_student_s_repository",
+    'CONTRIBUTING.md: # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, '
+    '"schema_version": 3, "solution": true}':
+        "test_readme.py::test_the_example_of_an_exercise_becomes_a_stub",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "shown"), EXAMPLES)
-def test_an_example_prints_what_stands_below_it(code: str, shown: str, tmp_path: Path) -> None:
+# --- code, and what it prints ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", EXAMPLES, ids=str)
+def test_an_example_prints_what_stands_below_it(
+    shown: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "example.py"
-    script.write_text(code, encoding="utf-8")
+    script.write_text(shown.before.text, encoding="utf-8")
 
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    run_path(str(script))
 
-    assert ran.stdout == shown
+    assert capsys.readouterr().out == shown.text
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language != "sh"], ids=str)
+def test_a_block_that_is_no_command_has_a_test(block: Block) -> None:
+    if block in EXAMPLES or block in [shown.before for shown in EXAMPLES]:
+        return
+    assert str(block) in ELSEWHERE, "name the test that runs it in ELSEWHERE"
+    file, name = ELSEWHERE[str(block)].split("::")
+    assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")
+
+
+SOFTPLUS = next(shown for shown in EXAMPLES if shown.page == "README.md")
+(TEST_SUITE,) = (b.text for b in BLOCKS if b.page == "README.md" and "def test_" in b.text)
 
 
 def test_the_example_passes_gradcheck_as_the_text_says() -> None:
-    code = EXAMPLES[0][0].replace("print(", "(")
     scope: dict[str, object] = {}
-    source = ROOT / "README.md"
-    exec(compile(code, str(source), "exec"), scope)
+    exec(compile(SOFTPLUS.before.text.replace("print(", "("), "README.md", "exec"), scope)
     import torch
 
     x = torch.linspace(-2, 2, 5, dtype=torch.float64, requires_grad=True)
@@ -43,7 +79,7 @@ def test_the_example_passes_gradcheck_as_the_text_says() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with the example's Function in a file, and a test of it."""
-    (tmp_path / "softplus.py").write_text(EXAMPLES[0][0], encoding="utf-8")
+    (tmp_path / "softplus.py").write_text(SOFTPLUS.before.text, encoding="utf-8")
     (tmp_path / "test_softplus.py").write_text(TEST_SUITE, encoding="utf-8")
     return tmp_path
 
@@ -57,22 +93,65 @@ def finds(folder: Path, *command: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("words", sorted({line for _, line in COMMANDS if " softplus.py:" in line}))
 def test_a_command_for_a_shell_finds_the_example_s_error(words: str, folder: Path) -> None:
-    report = finds(folder, "autograd_course.cli", *shlex.split(words))
+    report = finds(folder, "autograd_course.cli", *shlex.split(words)[1:])
 
-    assert report.splitlines()[:2] == EXAMPLES[0][1].splitlines()[:2]
+    assert report.splitlines()[:2] == SOFTPLUS.text.splitlines()[:2]
 
 
 def test_the_test_suite_shows_the_report(folder: Path) -> None:
-    assert EXAMPLES[0][1].splitlines()[1] in finds(folder, "pytest", "-p", "no:cacheprovider")
+    assert SOFTPLUS.text.splitlines()[1] in finds(folder, "pytest", "-p", "no:cacheprovider")
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_a_link_leads_to_a_file(link: str) -> None:
-    assert (ROOT / link).exists()
+def test_the_example_of_an_exercise_becomes_a_stub() -> None:
+    (example,) = (block.text for block in BLOCKS if "### BEGIN SOLUTION" in block.text)
+    solution = parse(example, Path("solutions", "01_template.py"))
+
+    check_metadata(solution, {"square": 1})
+    answer, grader = exercise_cells(solution)
+    assert answer.source.endswith(
+        "def forward(ctx, x):\n        # YOUR CODE HERE\n        raise NotImplementedError"
+    )
+    assert grader.source == 'grade("square", Square)'
 
 
-@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
-def test_a_command_is_a_target_of_the_makefile(target: str) -> None:
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+CALLS_OF_FIGURES = [s for s in spans(ROOT / "docs" / "checking.md") if s.endswith(")")]
+
+
+@pytest.mark.parametrize("call", [c for c in CALLS_OF_FIGURES if c != "to_dict()"])
+def test_a_figure_takes_what_the_table_gives_it(call: str) -> None:
+    (calling,) = (node for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Call))
+    figure = getattr(visualize, ast.unparse(calling.func))
+
+    given = {keyword.arg: ... for keyword in calling.keywords}
+    assert inspect.signature(figure).bind(*calling.args, **given)
+
+
+# --- paths, links and pictures -------------------------------------------------------------------
+
+READ = [*PAGES, ROOT / "ARCHITECTURE.md", *(ROOT / "docs" / name for name in sorted(DERIVED))]
+FROM = (ROOT, ROOT / "autograd_course")
+NAMED = re.compile(r"[\w.]+(/[\w.]+)*(/|\.(py|md|toml|txt|yml|css))")  # no NN, no <name>, no *
+
+
+def test_a_path_that_contributing_names_is_there() -> None:
+    named = [span for span in spans(ROOT / "CONTRIBUTING.md") if NAMED.fullmatch(span)]
+    paths = [path for path in named if "NN" not in path]
+
+    assert len(paths) > 10
+    assert not [path for path in paths if not any((root / path).exists() for root in FROM)]
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
+def test_a_link_leads_to_a_file(page: Path) -> None:
+    relative = [link for link in links(page) if not re.match("https?:|#", link)]
+
+    assert not [link for link in relative if not (page.parent / link.partition("#")[0]).exists()]
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
+def test_a_picture_says_what_is_seen(page: Path) -> None:
+    pictures = [tag for tag in tags(page) if tag[""] == "img"]
+
+    assert not [tag for tag in pictures if len(tag.get("alt", "")) < len("Open In Colab")]
