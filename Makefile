@@ -41,6 +41,7 @@ check: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m autograd_course.authoring build $(ONLY) $(if $(FORCE),--force)
+	$(BIN)/python -m autograd_course.manual > docs/command_line.md
 
 # The stamp is younger than what it was installed from: a second call installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -1,0 +1,59 @@
+"""What a shell offers at the TAB key: lessons, exercises, rules. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from autograd_course.syllabus import SYLLABUS
+
+_PAGES = ("doctor/pages", "messages")
+
+
+def exercises(incomplete: str) -> list[str]:
+    """Return the ids that begin as typed."""
+    return _begun(incomplete, (each for asked in SYLLABUS.values() for each in asked))
+
+
+def lessons(incomplete: str) -> list[str]:
+    """Return the numbers of the lessons that have exercises."""
+    return _begun(incomplete, (lesson[:2] for lesson in SYLLABUS))
+
+
+def lessons_and_exercises(incomplete: str) -> list[str]:
+    """Return numbers of lessons, and ids of exercises."""
+    return [*lessons(incomplete), *exercises(incomplete)]
+
+
+def targets(incomplete: str) -> list[str]:
+    """Return what ``grade`` and ``watch`` take: numbers, files, ids."""
+    return [*lessons(incomplete), *_files(incomplete), *exercises(incomplete)]
+
+
+def rules(incomplete: str) -> list[str]:
+    """Return the names of the diagnosis's rules."""
+    return _begun(incomplete, _pages(_PAGES[0]))
+
+
+def explained(incomplete: str) -> list[str]:
+    """Return whatever ``explain`` has a page on: rules and messages."""
+    return _begun(incomplete, (name for folder in _PAGES for name in _pages(folder)))
+
+
+def _pages(folder: str) -> list[str]:
+    return sorted(page.stem for page in (Path(__file__).parent / folder).glob("*.md"))
+
+
+def _files(incomplete: str) -> Iterator[str]:
+    """Yield the exercise files, and the folders on the way to them, that begin as typed."""
+    typed = Path(incomplete)
+    folder = typed if incomplete.endswith("/") else typed.parent
+    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+        name = f"{path}/" if path.is_dir() else str(path)
+        wanted = (path.is_dir() and path.name == "exercises") or path.stem in SYLLABUS
+        if wanted and path.suffix in ("", ".py", ".ipynb") and name.startswith(incomplete):
+            yield name
+
+
+def _begun(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
