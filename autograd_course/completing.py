@@ -45,14 +45,13 @@ def _pages(folder: str) -> list[str]:
 
 
 def _files(incomplete: str) -> Iterator[str]:
-    """Yield the exercise files, and the folders on the way to them, that begin as typed."""
+    """Yield the exercise files that begin as typed, those in the folder ``exercises`` at once."""
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
-    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-        name = f"{path}/" if path.is_dir() else str(path)
-        wanted = (path.is_dir() and path.name == "exercises") or path.stem in SYLLABUS
-        if wanted and path.suffix in ("", ".py", ".ipynb") and name.startswith(incomplete):
-            yield name
+    for path in sorted([*folder.glob("*"), *folder.glob("exercises/*")]):
+        fits = path.stem in SYLLABUS and path.suffix in (".py", ".ipynb")
+        if fits and str(path).startswith(incomplete):
+            yield str(path)
 
 
 def _begun(incomplete: str, names: Iterable[str]) -> list[str]:

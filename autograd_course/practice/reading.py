@@ -50,7 +50,7 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
     chosen = [CATALOGUE[each] for each in ids if each in wanted.only or not wanted.only]
     lines = clean(data.decode("utf-8", "replace")).split("\n") if path.suffix == ".py" else []
     tasks = tuple(_task(answer, path, lines) for answer in extract(notebook, "", chosen))
-    return Reading(path, tasks, tuple(_broken(notebook, ids, lines)))
+    return Reading(path, tasks, tuple(_broken(notebook, [e.id for e in chosen], lines)))
 
 
 def _refuse_half(path: Path, data: bytes) -> None:
@@ -74,7 +74,7 @@ def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
 def _above(body: Sequence[str], lines: Sequence[str]) -> int | None:
     """Return how many lines of a script stand above a cell; calls of the course are gone in it."""
     for i in range(len(lines) - len(body) + 1):
-        if lines[i] == body[0] and all(map(_same, body, lines[i:])):
+        if all(map(_same, body, lines[i:])):
             return i
     return None
 
