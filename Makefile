@@ -42,6 +42,7 @@ check: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m autograd_course.authoring build $(ONLY) $(if $(FORCE),--force)
+	$(BIN)/python -m autograd_course.manual > docs/command_line.md
 
 pictures: $(INSTALLED)
 	$(BIN)/python -m docs.pictures

@@ -5,23 +5,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
-import torch
 from packaging.requirements import Requirement
 
 _PYTHON = (3, 11)
 _SHOWN = ("torch", "ipywidgets", "anywidget")
+IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what was found, and the repair if it will not do."""
+    """One thing that was looked at: what was found, and the repair if it will not do.
+
+    Of what is ``optional`` the course can do without; its repair says what it would be good for.
+    """
 
     what: str
     found: str
     repair: str = ""
+    optional: bool = False
+
+    @property
+    def state(self) -> str:
+        """What stands before it in a table."""
+        return "OK" if not self.repair else "OPTION" if self.optional else "REPAIR"
 
     def __str__(self) -> str:
-        line = f"{'OK' if not self.repair else 'REPAIR':8}{self.what:14}{self.found}"
+        line = f"{self.state:8}{self.what:14}{self.found}"
         return f"{line}\n{'':8}{self.repair}" if self.repair else line
 
 
@@ -34,7 +43,7 @@ class Checkup:
     @property
     def ok(self) -> bool:
         """Whether nothing needs a repair."""
-        return not any(check.repair for check in self.checks)
+        return not any(check.repair and not check.optional for check in self.checks)
 
     def __repr__(self) -> str:
         last = "All set." if self.ok else "Repair what is marked, restart the kernel, run again."
@@ -43,27 +52,30 @@ class Checkup:
 
 def checkup() -> Checkup:
     """Look at Python, the packages that the course needs, the accelerator, doctor and grader."""
-    return Checkup((_python(), *_packages(), _accelerator(), _doctor(), _grader()))
+    return Checkup((python(), *packages(), accelerator(), doctor(), grader()))
 
 
-def _python() -> Check:
+def python() -> Check:
+    """Look at the version of Python."""
     found = ".".join(map(str, sys.version_info[:3]))
     fits = sys.version_info[:2] >= _PYTHON
     return Check("Python", found, "" if fits else "the course needs Python 3.11 or newer")
 
 
-def _packages() -> Iterator[Check]:
-    """Yield the packages that a learner may ask about, and every other that does not fit."""
+def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
+    """Yield the packages that a learner may ask about, and every other that does not fit.
+
+    ``repair`` says how one is installed, with ``{}`` in the place of its name and version.
+    """
     for line in requires("autograd-course") or ():
         requirement = Requirement(line)
         if requirement.marker is None or requirement.marker.evaluate():
-            check = _package(requirement)
+            check = _package(requirement, repair.format(requirement))
             if check.repair or requirement.name in _SHOWN:
                 yield check
 
 
-def _package(requirement: Requirement) -> Check:
-    repair = f'run  %pip install "{requirement}"  in a cell'
+def _package(requirement: Requirement, repair: str) -> Check:
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
@@ -72,12 +84,18 @@ def _package(requirement: Requirement) -> Check:
     return Check(requirement.name, found, "" if fits else repair)
 
 
-def _accelerator() -> Check:
+def accelerator() -> Check:
+    """Look for a GPU or the like."""
+    import torch
+
     found = torch.accelerator.is_available()
     return Check("accelerator", "found" if found else "none, and none is needed")
 
 
-def _doctor() -> Check:
+def doctor() -> Check:
+    """Examine a Function that is right."""
+    import torch
+
     from autograd_course.doctor import diagnose
     from autograd_course.functions import Square
 
@@ -86,7 +104,8 @@ def _doctor() -> Check:
     return Check("doctor", "examines a correct Function and finds nothing wrong", repair)
 
 
-def _grader() -> Check:
+def grader() -> Check:
+    """Read the catalogue, write the progress as it is."""
     from autograd_course.grader import CATALOGUE
     from autograd_course.grader.store import update
 

@@ -1,11 +1,11 @@
-"""The command ``autograd-course``.
+"""The command ``autograd-course``: what has a module of its own is put together here.
 
-Exit codes: 0 done, 1 could not be done, 2 not understood (an unknown name or option). ``check`` has
-its own, where 1 is a verdict.
+Nothing heavy is imported before a command runs: ``--help`` and completion answer at once.
 """
 
 import os
 import sys
+from importlib.metadata import version as installed
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -16,16 +16,21 @@ from rich.console import Console
 from autograd_course.check.command import EPILOG, check
 from autograd_course.classroom import command as classroom
 from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
+from autograd_course.practice import command as practice
+from autograd_course.practice.reset_command import reset
+from autograd_course.shell import completing
+from autograd_course.shell.exits import Exit, epilog
 
 app = typer.Typer(
     help="Write, test and trust custom autograd Functions in PyTorch.",
-    epilog="Exit codes: 0 done, 1 could not be done, 2 not understood.",
+    epilog=epilog(
+        "status",
+        "Exit codes: 0 done, and nothing is wrong; 1 something is wrong, or could not be done; "
+        "2 not understood; 3 the doctor or the grader failed.",
+    ),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command(epilog=EPILOG)(check)
-app.add_typer(classroom.app, name="classroom")
 # A URL or a file name must stay in one piece: nothing here is wrapped, colored or read as markup.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
 _err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)
@@ -40,12 +45,23 @@ def _wants_browser(no_browser: bool) -> bool:
     return not no_browser and os.environ.get("BROWSER", "").lower() != "none"
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"autograd-course {installed('autograd-course')}")
+        raise typer.Exit
+
+
 @app.callback()
-def course() -> None:
+def course(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit."),
+    ] = False,
+) -> None:
     """Write, test and trust custom autograd Functions in PyTorch."""
 
 
-@app.command()
+@app.command(epilog=epilog("lab --port 8899"))
 def lab(
     notebook: Annotated[
         Path, typer.Option(help="The notebook to open, relative to here or to the course folder.")
@@ -65,13 +81,13 @@ def lab(
 ) -> None:
     """Open the course in JupyterLab, served to this machine only."""
     if find_spec("jupyterlab") is None:
-        _fail("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'", 1)
+        _fail("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'", Exit.NOT_SO)
     from autograd_course.lab.launcher import serve
 
     try:
         folder = course_folder(Path.cwd())
     except LabError as error:
-        _fail(str(error), 1)
+        _fail(str(error), Exit.NOT_SO)
     try:
         opened = notebook_in(folder, notebook)
     except LabError as error:
@@ -79,7 +95,7 @@ def lab(
     serve(folder, opened, port=port, open_browser=_wants_browser(no_browser), say=_out.print)
 
 
-@app.command()
+@app.command(epilog=epilog("status"))
 def status() -> None:
     """Show which exercises are passed and which points they gave."""
     from autograd_course.grader import progress
@@ -87,9 +103,20 @@ def status() -> None:
     _out.print(str(progress()))
 
 
-@app.command()
+app.command(epilog=epilog("grade 03 --exercise gelu", practice.GRADED))(practice.grade)
+app.command(epilog=epilog("watch exercises/03_gradient_patterns.py"))(practice.watch)
+
+
+@app.command(epilog=epilog("hint gelu"))
 def hint(
-    exercise: Annotated[str, typer.Argument(help="The id of an exercise, as in: square.")],
+    exercise: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The id of an exercise, as in: square.",
+            autocompletion=completing.exercises,
+        ),
+    ],
 ) -> None:
     """Give the next hint for an exercise."""
     from autograd_course.grader.exercises import UnknownExerciseError, find
@@ -98,17 +125,22 @@ def hint(
     try:
         known = find(exercise)
     except UnknownExerciseError as unknown:
-        raise typer.BadParameter(str(unknown), param_hint="EXERCISE") from None
+        raise typer.BadParameter(str(unknown), param_hint="ID") from None
     _out.print(str(next_hint(known.id)))
 
 
-@app.command()
+app.command(epilog=epilog("reset 03 --exercise gelu"))(reset)
+
+
+@app.command(epilog=epilog("explain wrong-arity"))
 def explain(
     what: Annotated[
         list[str] | None,
         typer.Argument(
+            metavar="WHAT",
             help="The name of a rule, as a diagnosis prints it, or the text of an error message; "
-            "- reads a traceback from standard input; none: list all."
+            "- reads a traceback from standard input; none: list all.",
+            autocompletion=completing.explained,
         ),
     ] = None,
 ) -> None:
@@ -130,6 +162,22 @@ def _show(markdown: str) -> None:
     from rich.markdown import Markdown
 
     return Console().print(Markdown(markdown))
+
+
+app.command(epilog=EPILOG)(check)
+app.add_typer(classroom.app, name="classroom")
+
+
+@app.command(epilog=epilog("doctor-self", "Exit codes: 0 all set; 1 something is to be repaired."))
+def doctor_self(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Look whether this machine has what the course needs, and say what to do."""
+    from autograd_course.doctor_self import code, document, examine, report
+
+    found = examine()
+    _out.print(document(found) if json else report(found))
+    raise typer.Exit(code(found))
 
 
 if __name__ == "__main__":

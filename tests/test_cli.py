@@ -1,21 +1,32 @@
 """The command line: what it prints, and its exit codes."""
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import autograd_course
+from autograd_course import doctor_self, manual
+from autograd_course.checkup import Check, Checkup
 from autograd_course.cli import app
 from autograd_course.doctor import RULES
 from autograd_course.doctor.pages import page
+from autograd_course.grader.exercises import CATALOGUE, LESSONS
 from autograd_course.lab import folder, launcher
+from autograd_course.manual import commands
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
+from autograd_course.shell import completing
+from autograd_course.shell.syllabus import SYLLABUS
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
-COMMANDS = ("check", "classroom", "lab", "status", "hint", "explain")
+COMMANDS = dict(commands())
+ROOT = Path(__file__).parent.parent
 
 
 def run(*words: str, **env: str) -> Result:
@@ -44,12 +55,118 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return asked
 
 
+# --- all commands ---------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
-    assert command in run("--help").output
-    result = run(command, "--help")
+    result = run(*command.split(), "--help")
     assert result.exit_code == DONE
     assert f"Usage: autograd-course {command}" in result.output
+
+
+def test_the_help_lists_every_command() -> None:
+    listed = run("--help").output
+    assert all(command.split()[0] in listed for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_sentence_an_example_and_exit_codes(command: str) -> None:
+    sentence, _, _ = (COMMANDS[command].help or "").partition("\n")
+    epilog = COMMANDS[command].epilog
+
+    assert re.fullmatch(r"[A-Z][a-z]+ .*\.", sentence), "an imperative, and a full stop"
+    assert "Exit codes: 0 " in epilog
+    assert all(parameter.help for parameter in COMMANDS[command].params)
+
+    (example,) = re.findall(rf"Example: autograd-course ({command}.*)", epilog)
+    known = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    assert set(re.findall(r"--[a-z-]+", example)) <= known
+
+
+def test_the_page_on_the_command_line_is_the_commands_own_help() -> None:
+    written = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+
+    assert written == manual.page(), "run `make notebooks`"
+
+
+def test_the_same_thing_has_one_name_everywhere() -> None:
+    names: dict[str, set[tuple[str, ...]]] = {}
+    for command in COMMANDS.values():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                names.setdefault(parameter.name, set()).add(tuple(sorted(parameter.opts)))
+
+    assert not {name: written for name, written in names.items() if len(written) > 1}
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("--version").output == f"autograd-course {autograd_course.__version__}\n"
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+COMPLETED = {
+    "gra": {"grade"},
+    "hint ge": {"gelu"},
+    "grade 0": {f"0{n}" for n in range(1, 10)},
+    "watch exercises/03": {f"exercises/03_gradient_patterns.{kind}" for kind in ("py", "ipynb")},
+    "watch exp": {"exp-twice"},
+    "reset 03 --exercise conv": {"conv1d"},
+    "explain incorrect": {"incorrect-number-of-gradients"},
+    "check x.py:F --intentional flip": {"flipped-sign"},
+    "classroom grade homework --exercises squ": {"square"},
+}
+
+
+def completed(words: str) -> dict[str, str]:
+    """Return the environment in which a shell asks for what may follow the words."""
+    typed = f"autograd-course {words}"
+    return {
+        "_AUTOGRAD_COURSE_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
+    }
+
+
+@pytest.mark.parametrize("words", COMPLETED)
+def test_a_shell_completes(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert set(run(**completed(words)).stdout.split()) == COMPLETED[words]
+
+
+def test_what_is_completed_is_what_there_is() -> None:
+    assert completing.exercises("") == list(CATALOGUE)
+    assert completing.lessons("") == [lesson[:2] for lesson in LESSONS]
+    assert set(completing.rules("")) == set(RULES)
+    assert set(completing.explained("")) == {*RULES, *MESSAGES}
+    assert list(SYLLABUS) == list(LESSONS)
+    assert all(CATALOGUE[e].lesson == lesson for lesson in SYLLABUS for e in SYLLABUS[lesson])
+
+
+LIGHT = """
+import os, sys
+from autograd_course.cli import app
+for words, env in {asked!r}:
+    os.environ.update(env)
+    try:
+        app(words, prog_name="autograd-course")
+    except SystemExit:
+        print()
+print("heavy" if {{"torch", "IPython", "matplotlib"}} & set(sys.modules) else "light")
+"""
+
+
+def test_help_and_completion_do_not_wait_for_pytorch() -> None:
+    asked = [((word, "--help"), {}) for word in ("grade", "check", "doctor-self")]
+    asked += [((), completed(words)) for words in ("hint ge", "explain wr", "watch exercises/")]
+    ran = subprocess.run(
+        [sys.executable, "-c", LIGHT.format(asked=asked)], capture_output=True, text=True
+    )
+
+    assert ran.stdout.splitlines()[-1] == "light", ran.stderr
+    assert {"gelu", "wrong-arity"} <= set(ran.stdout.split())
 
 
 @pytest.mark.parametrize("words", [(), ("laab",), ("lab", "--pot", "1"), ("hint",)], ids=" ".join)
@@ -192,3 +309,55 @@ def test_explain_names_the_closest_rules(typed: str) -> None:
     result = run("explain", typed)
     assert result.exit_code == NOT_UNDERSTOOD
     assert re.search(r"Closest: .*constant-factor", result.output)
+
+
+# --- doctor-self ----------------------------------------------------------------------------------
+
+
+def test_a_machine_in_order_is_all_set() -> None:
+    result = run("doctor-self", "--json")
+    found = json.loads(result.output)
+    states = {check["what"]: check["state"] for check in found["checks"]}
+
+    assert (result.exit_code, found["ok"]) == (DONE, True), result.output
+    assert states.keys() >= {
+        "Python", "torch", "ipywidgets", "anywidget", "ipywidgets JS", "anywidget JS",
+        "PyTorch", "accelerator", "compiler", "sandbox", "course",
+    }  # fmt: skip
+    assert set(states.values()) <= {"ok", "option"}
+
+
+def test_what_fails_is_a_line_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> Check:
+        raise OSError("libtorch_cpu.so: no such file\nand more")
+
+    monkeypatch.setattr(doctor_self, "_torch", fails)
+    result = run("doctor-self")
+
+    assert result.exit_code == NOT_DONE
+    assert "REPAIR  PyTorch       fails: OSError: libtorch_cpu.so: no such file" in result.output
+    assert "OK      grader" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_an_option_that_is_missing_is_said_and_is_no_failure() -> None:
+    option = Check("compiler", "none", "for lesson 10: apt install g++", optional=True)
+    needed = Check("torch", "not installed", 'pip install "torch>=2.11"')
+
+    assert doctor_self.code(Checkup((option,))) == DONE
+    assert doctor_self.report(Checkup((option,))).startswith("OPTION  compiler      none\n")
+    assert doctor_self.code(Checkup((option, needed))) == NOT_DONE
+    assert "REPAIR  torch" in doctor_self.report(Checkup((option, needed)))
+
+
+def test_an_extension_that_jupyterlab_does_not_find_is_to_be_repaired(tmp_path: Path) -> None:
+    name = "@jupyter-widgets/jupyterlab-manager"
+    (tmp_path / "there" / name).mkdir(parents=True)
+    (tmp_path / "there" / name / "package.json").write_text("{}")
+
+    lost, there = (
+        doctor_self._extension("ipywidgets", name, [tmp_path / place])
+        for place in ("lost", "there")
+    )
+    assert (lost.state, there.state) == ("REPAIR", "OK")
+    assert "pip install" in lost.repair

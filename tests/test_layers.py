@@ -25,16 +25,23 @@ MAY_IMPORT = {
     "ship": set(),
     "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
     "grader": {"doctor", "external", "functions", "measure", "quizzes", "ship"},
-    "classroom": {"grader", "doctor"},
+    "shell": set(),
+    "classroom": {"doctor", "grader", "shell"},
+    "practice": {"authoring", "classroom", "doctor", "grader", "lab", "shell"},
     "authoring": {"doctor", "grader", "messages"},
     "lab": set(),
     "replicas": {"functions"},
     "checkup": {"doctor", "functions", "grader"},
-    "check": {"doctor"},
+    "check": {"doctor", "shell"},
+    "manual": {"cli", "shell"},
+    "doctor_self": {"checkup", "classroom", "external", "lab", "shell", "ship"},
     "testing": {"doctor"},
-    "cli": {"check", "classroom", "explaining", "grader", "lab"},
+    "cli": {
+        "check", "classroom", "doctor", "doctor_self", "explaining", "grader", "lab", "practice",
+        "shell",
+    },
     "__init__": {"doctor", "explaining", "grader", "testing", "visualize"},
-}
+}  # fmt: skip
 
 
 def name_of(path: Path) -> str:

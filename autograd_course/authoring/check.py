@@ -13,6 +13,7 @@ from autograd_course.authoring.printing import is_current
 from autograd_course.authoring.stated import untrue
 
 REPAIR = "run `make notebooks`"
+KEPT = ".before-reset-"  # in the names of the files that a learner's reset keeps
 
 
 def drift(root: Path, points: Mapping[str, int]) -> list[str]:
@@ -74,5 +75,6 @@ def _strays(root: Path, derived: Derived) -> Iterator[str]:
     known = derived.texts.keys() | derived.notebooks.keys()
     for folder in FOLDERS:
         for path in sorted((root / folder).glob("*")):
-            if path not in known and not path.name.startswith((".", "__")):
+            passed_over = path.name.startswith((".", "__")) or KEPT in path.name
+            if path not in known and not passed_over:
                 yield f"{path} belongs to no source: remove it, or add the .py it is built from"

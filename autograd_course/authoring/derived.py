@@ -59,6 +59,15 @@ def derive(root: Path, points: Mapping[str, int]) -> Derived:
     return Derived(texts, notebooks)
 
 
+def exercise(root: Path, name: str) -> Source:
+    """Return one exercise notebook of the course at ``root``, named ``03_….py``, as it is shipped.
+
+    Raises AuthoringError if its solved notebook is at fault, FileNotFoundError if there is none.
+    """
+    unsolved = _exercise(read(root / SOLUTIONS / name), root / EXERCISES)
+    return _finished(unsolved, root, read_settings(root))
+
+
 def _sources(folder: Path) -> list[Source]:
     return [read(path) for path in sorted(folder.glob("*.py"))]
 

@@ -10,13 +10,16 @@ import typer
 from rich.console import Console
 
 from autograd_course.check.stdout import own_stdout
+from autograd_course.shell import completing
+from autograd_course.shell.exits import Exit, epilog
 
 if TYPE_CHECKING:
     from autograd_course.doctor import Diagnosis
 
-NO_ERROR, ERROR, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
-
-EPILOG = """\
+CODES = """\
+Exit codes: 0 no error found; 1 an error found, or with --strict a warning;
+2 not understood; 3 could not be examined."""
+EPILOG = f"""\
 TARGET is package.module:name or path/to/file.py:name; the current folder
 is searched first.
 
@@ -33,8 +36,7 @@ a callable that returns the arguments, or a tuple of them.
 
 What your code prints goes to stderr: stdout holds the report alone.
 
-Exit codes: 0 no error found; 1 an error found, or with --strict a warning;
-2 not understood; 3 could not be examined.
+{epilog("check softplus.py:Softplus --inputs 'f64[5] 1.0'", CODES)}
 """
 
 
@@ -64,7 +66,12 @@ def check(
         str | None, typer.Option(metavar="TARGET", help="What backward is the derivative of.")
     ] = None,
     intentional: Annotated[
-        list[str] | None, typer.Option(metavar="RULE", help="A rule that is by design; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="A rule that is by design; repeatable.",
+            autocompletion=completing.rules,
+        ),
     ] = None,
     double_backward: Annotated[
         bool | None,
@@ -103,7 +110,7 @@ def check(
     _show(diagnosis, out, json, html)
     if strict and diagnosis.ok and not diagnosis.passes(warnings=True):
         typer.echo("With --strict, a warning fails as an error does.", err=True)
-    raise typer.Exit(NO_ERROR if diagnosis.passes(warnings=strict) else ERROR)
+    raise typer.Exit(Exit.DONE if diagnosis.passes(warnings=strict) else Exit.NOT_SO)
 
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
@@ -115,9 +122,9 @@ def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
     try:
         return checked(target, inputs, **options)
     except NotUnderstoodError as error:
-        _end(str(error), NOT_UNDERSTOOD)
+        _end(str(error), Exit.NOT_UNDERSTOOD)
     except DoctorError as error:
-        _end(str(error), NOT_EXAMINED)
+        _end(str(error), Exit.NOT_EXAMINED)
 
 
 def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> None:
@@ -132,9 +139,9 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
     try:
         html.write_text(as_page(diagnosis), encoding="utf-8")
     except OSError as error:
-        _end(f"{html} cannot be written: {error.strerror}.", NOT_UNDERSTOOD)
+        _end(f"{html} cannot be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)
 
 
-def _end(message: str, code: int) -> NoReturn:
+def _end(message: str, code: Exit) -> NoReturn:
     typer.echo(message, err=True)
     raise typer.Exit(code)

@@ -10,10 +10,15 @@ import typer
 
 from autograd_course.classroom import elsewhere
 from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit, fail
+from autograd_course.shell import completing
+from autograd_course.shell.exits import epilog
+
+GRADED = "Exit codes: 0 all is graded; 1 something could not be; 2 not understood."
+AGAIN = "Exit codes: 0 it is the same verdict; 1 it is another one; 2 not understood."
 
 app = typer.Typer(
     help="Grade what a class has handed in, and report on it.",
-    epilog="Exit codes: 0 all is graded, 1 something could not be, 2 not understood.",
+    epilog=epilog("classroom grade homework --exercises 01", GRADED),
     no_args_is_help=True,
 )
 
@@ -34,10 +39,14 @@ _Reports = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=epilog("classroom grade homework --exercises 01", GRADED))
 def grade(
     submissions: Annotated[
-        Path, typer.Argument(help="A folder, or zip, of what was handed in: any common layout.")
+        Path,
+        typer.Argument(
+            metavar="SUBMISSIONS",
+            help="A folder, or zip, of what was handed in: any common layout.",
+        ),
     ],
     exercises: Exercises = None,
     jobs: Annotated[
@@ -78,9 +87,11 @@ def grade(
     raise typer.Exit(0 if complete else 1)
 
 
-@app.command()
+@app.command(epilog=epilog("classroom report homework-grades/gradebook.sqlite --format csv"))
 def report(
-    gradebook: Annotated[Path, typer.Argument(help="The gradebook that grade wrote.")],
+    gradebook: Annotated[
+        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that grade wrote.")
+    ],
     reports: _Reports = None,
     formats: Annotated[
         list[Format] | None,
@@ -88,7 +99,11 @@ def report(
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option(metavar="square", help="End with 1 unless everybody has passed these."),
+        typer.Option(
+            metavar="square",
+            help="End with 1 unless everybody has passed these.",
+            autocompletion=completing.lessons_and_exercises,
+        ),
     ] = None,
 ) -> None:
     """Show how each exercise went, and write the reports again.
@@ -106,5 +121,7 @@ def report(
     raise typer.Exit(0 if passed else 1)
 
 
-for _command in (elsewhere.again, elsewhere.nbgrader, elsewhere.gradescope):
-    app.command()(_command)
+_AGAIN = epilog("classroom again homework-grades/gradebook.sqlite ann square", AGAIN)
+app.command(epilog=_AGAIN)(elsewhere.again)
+app.command(epilog=epilog("classroom nbgrader course --exercises 01"))(elsewhere.nbgrader)
+app.command(epilog=epilog("classroom gradescope autograder.zip"))(elsewhere.gradescope)

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from autograd_course.shell import completing
+
 if TYPE_CHECKING:
     from autograd_course.grader.exercise import Exercise
 
 Exercises = Annotated[
     list[str] | None,
-    typer.Option(metavar="03", help="A lesson, or ids of exercises; repeatable. Else all."),
+    typer.Option(
+        "--exercises",
+        "--exercise",
+        metavar="03",
+        help="A lesson, or ids of exercises; repeatable. Else all.",
+        autocompletion=completing.lessons_and_exercises,
+    ),
 ]
 Trust = Annotated[
     bool,
@@ -25,7 +33,9 @@ _REPOSITORY = Path(__file__).parents[2]
 
 
 def nbgrader(
-    folder: Annotated[Path, typer.Argument(help="The folder to make, for nbgrader to work in.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder to make, for nbgrader to work in.")
+    ],
     exercises: Exercises = None,
     course: Annotated[
         Path, typer.Option(help="Your copy of the course, with its solutions.")
@@ -61,14 +71,25 @@ def gradescope(
 
 
 def again(
-    gradebook: Annotated[Path, typer.Argument(help="The gradebook that grade wrote.")],
-    student: Annotated[str, typer.Argument(help="Whose verdict, as the reports name them.")],
-    exercise: Annotated[str, typer.Argument(help="The id of the exercise, as in: square.")],
+    gradebook: Annotated[
+        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that grade wrote.")
+    ],
+    student: Annotated[
+        str, typer.Argument(metavar="STUDENT", help="Whose verdict, as the reports name them.")
+    ],
+    exercise: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The id of the exercise, as in: square.",
+            autocompletion=completing.exercises,
+        ),
+    ],
     trust: Trust = False,
 ) -> None:
     """Make one verdict again from the stored code and seed, and show all that is known of it.
 
-    Nothing is recorded. Exit codes: 0 it is the same verdict, 1 it is another one.
+    Nothing is recorded.
     """
     from autograd_course.classroom import appeal, classwork
 

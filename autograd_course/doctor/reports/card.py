@@ -22,7 +22,14 @@ _STRIPE = {
     "hint": "#3b82c4",
 }
 # In a terminal: names of its own palette, which its owner can read.
-_INK = {"passed": "green", "wrong": "red", "warning": "yellow", "info": "cyan"}
+_INK = {
+    "passed": "green",
+    "wrong": "red",
+    "not attempted": "blue",
+    "grader failed": "yellow",
+    "warning": "yellow",
+    "info": "cyan",
+}
 _CODE = ("witness", "at", "call")
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"

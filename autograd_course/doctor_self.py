@@ -1,0 +1,129 @@
+"""Is this machine in order? What ``autograd-course doctor-self`` looks at, and what it advises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from autograd_course.checkup import Check, Checkup, accelerator, doctor, grader, packages, python
+from autograd_course.lab.folder import LabError, course_folder
+from autograd_course.shell.exits import Exit
+
+_IN_A_SHELL = 'pip install "{}"'
+# What JupyterLab must find beside itself, for the widgets of a kernel to appear in the page.
+_EXTENSIONS = {"ipywidgets": "@jupyter-widgets/jupyterlab-manager", "anywidget": "anywidget"}
+Look = Callable[[], Check]
+
+
+def examine(here: Path | None = None) -> Checkup:
+    """Look at everything that the course uses; none of it ends the examination."""
+    installed = [python(), *packages(_IN_A_SHELL)]
+    looks: dict[str, Look] = {
+        "PyTorch": _torch,
+        "accelerator": accelerator,
+        "doctor": doctor,
+        "grader": grader,
+        "compiler": _compiler,
+        "sandbox": _sandbox,
+        "lesson 11": _ship,
+        "course": lambda: _course(here or Path.cwd()),
+    }
+    looked = [_surely(what, look) for what, look in looks.items()]
+    return Checkup((*installed, *_jupyter(), *looked))
+
+
+def report(found: Checkup) -> str:
+    """Return the table, with a last line that says what is left to do."""
+    options = sum(bool(check.repair) and check.optional for check in found.checks)
+    last = "All set." if found.ok else "Do what stands below each REPAIR, then look again."
+    more = " What is marked OPTION is needed for one part of the course each." if options else ""
+    return "\n".join([*map(str, found.checks), "", last + more])
+
+
+def document(found: Checkup) -> str:
+    """Return the same as JSON."""
+    checks = [
+        {"what": c.what, "found": c.found, "state": c.state.lower(), "do": c.repair}
+        for c in found.checks
+    ]
+    return json.dumps({"ok": found.ok, "checks": checks}, indent=2, ensure_ascii=False)
+
+
+def code(found: Checkup) -> Exit:
+    """Return how the command ends."""
+    return Exit.DONE if found.ok else Exit.NOT_SO
+
+
+def _surely(what: str, look: Look) -> Check:
+    """Return what a look finds; a broken installation may raise anything."""
+    try:
+        return look()
+    except Exception as error:
+        line = str(error).strip().partition("\n")[0]
+        found = f"fails: {type(error).__name__}: {line}"
+        return Check(what, found, "install the course anew, in an environment of its own")
+
+
+def _torch() -> Check:
+    import torch
+
+    x = torch.ones(2, requires_grad=True)
+    (x * x).sum().backward()
+    right = x.grad is not None and x.grad.tolist() == [2.0, 2.0]
+    found = "imports and differentiates" if right else "differentiates wrongly"
+    return Check("PyTorch", found, "" if right else 'pip install --force-reinstall "torch"')
+
+
+def _jupyter() -> Iterator[Check]:
+    if find_spec("jupyterlab") is None:
+        repair = 'for notebooks: pip install "autograd-course[lab]"'
+        yield Check("JupyterLab", "not installed", repair, optional=True)
+        return
+    from jupyter_core.paths import jupyter_path
+
+    folders = [Path(path) for path in jupyter_path("labextensions")]
+    for package, name in _EXTENSIONS.items():
+        yield _extension(package, name, folders)
+
+
+def _extension(package: str, name: str, folders: list[Path]) -> Check:
+    places = [folder for folder in folders if (folder / name / "package.json").is_file()]
+    if places:
+        return Check(f"{package} JS", f"JupyterLab finds it in {places[0]}")
+    repair = f'without it no figure moves: pip install --force-reinstall "{package}"'
+    return Check(f"{package} JS", f"JupyterLab finds no extension {name}", repair)
+
+
+def _compiler() -> Check:
+    from autograd_course.external.compilers import compiler, compiler_missing
+
+    missing = compiler_missing()
+    found = "none" if missing else f"{compiler()}, with ninja"
+    return Check("compiler", found, f"for lesson 10: {missing}" if missing else "", optional=True)
+
+
+def _sandbox() -> Check:
+    from autograd_course.classroom.sandbox import NoSandboxError, choose
+
+    try:
+        return Check("sandbox", f"{choose().name} works")
+    except NoSandboxError as missing:
+        return Check("sandbox", "none", f"to grade a class: {missing}", optional=True)
+
+
+def _ship() -> Check:
+    from autograd_course.ship.extra import INSTALL, PACKAGES, missing
+
+    absent = missing()
+    found = f"lacks {', '.join(absent)}" if absent else ", ".join(PACKAGES)
+    return Check("lesson 11", found, INSTALL if absent else "", optional=True)
+
+
+def _course(here: Path) -> Check:
+    try:
+        return Check("course", f"the folder is {course_folder(here)}")
+    except LabError:
+        repair = "for lab and reset, change into your copy of the course"
+        return Check("course", "no folder of it here", repair, optional=True)

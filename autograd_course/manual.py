@@ -1,0 +1,102 @@
+"""The page on the command line, ``docs/command_line.md``, made from the commands' own help.
+
+``python -m autograd_course.manual`` prints it; ``make notebooks`` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from autograd_course.cli import app
+from autograd_course.shell.exits import MEANING
+
+_NAME = "autograd-course"
+_INTRODUCTION = """\
+# The command line
+
+<!-- Written by `make notebooks` from the commands' own help; not by hand. -->
+
+`autograd-course --install-completion` teaches your shell the commands, the ids of the exercises and
+the names of the rules; `autograd-course COMMAND --help` says what stands here.
+
+## Exit codes
+
+They are the same for all commands; a command whose 1 is a verdict says so.
+
+| code | means |
+| --- | --- |"""
+
+
+def page() -> str:
+    """Return the whole page, as Markdown."""
+    return "\n".join([_INTRODUCTION, *_codes(), "", *_contents(), *_sections()]).rstrip() + "\n"
+
+
+def _codes() -> Iterator[str]:
+    yield from (f"| {code.value} | {meaning} |" for code, meaning in MEANING.items())
+
+
+def _contents() -> Iterator[str]:
+    yield from ("## Commands", "", "| command | |", "| --- | --- |")
+    for words, command in commands():
+        anchor = f"{_NAME} {words}".replace(" ", "-")
+        yield f"| [`{words}`](#{anchor}) | {_first(command.help)} |"
+    yield ""
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command that does something, with the words that call it."""
+    yield from _below(typer.main.get_command(app), "")
+
+
+def _below(group: Any, words: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        called = f"{words} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from _below(command, called)
+        else:
+            yield called, command
+
+
+def _sections() -> Iterator[str]:
+    for words, command in commands():
+        yield from (f"## {_NAME} {words}", "", *_paragraphs(command.help), "")
+        yield from ("```", f"{_NAME} {words} {_usage(command)}".rstrip(), "```", "")
+        if rows := [*map(_row, command.params)]:
+            yield from ("| | |", "| --- | --- |", *rows, "")
+        yield from ("```text", command.epilog.strip(), "```", "")
+
+
+def _first(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+def _paragraphs(text: str | None) -> Iterator[str]:
+    """Yield the help's lines; what is written on one line there begins a line here."""
+    yield from (line.strip() for line in (text or "").strip().splitlines())
+
+
+def _usage(command: Any) -> str:
+    arguments = [_called(p) for p in command.params if p.param_type_name == "argument"]
+    return " ".join(["[OPTIONS]", *arguments])
+
+
+def _called(argument: Any) -> str:
+    name = argument.metavar or argument.name.upper()
+    return name if argument.required else f"[{name}]"
+
+
+def _row(parameter: Any) -> str:
+    help_text = (parameter.help or "").replace("|", "\\|")
+    if parameter.param_type_name == "argument":
+        return f"| `{parameter.metavar or parameter.name.upper()}` | {help_text} |"
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    value = f" `{parameter.metavar}`" if parameter.metavar else ""
+    return f"| {names}{value} | {help_text} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

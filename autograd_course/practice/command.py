@@ -1,0 +1,139 @@
+"""The commands ``grade`` and ``watch``: their output and exit codes."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autograd_course.practice.options import Exercises, TargetWord, end, target_or_exit
+from autograd_course.practice.targets import Target, TargetError
+from autograd_course.shell.exits import Exit
+
+if TYPE_CHECKING:
+    from autograd_course.practice.graded import Graded
+
+GRADED = "Exit codes: 0 all passed; 1 one is not; 2 not understood; 3 the grader failed on one."
+
+
+def grade(
+    what: TargetWord,
+    exercises: Exercises = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Grade the answers in an exercise file, as its grader cells do in a notebook.
+
+    Of a lesson's .py and .ipynb, the one that was saved last is read.
+    The outcome is kept in your progress. What your code prints goes to stderr.
+    """
+    wanted = target_or_exit(what, exercises)
+    path = _latest(wanted)
+    results = []
+    for result in _results(path, wanted):
+        results.append(result)
+        if result.printed:
+            typer.echo(result.printed, err=True, nl=not result.printed.endswith("\n"))
+        if not json:
+            _show(result)
+    if json:
+        typer.echo(_document(path, results))
+    else:
+        typer.echo(_summary(path, results))
+    raise typer.Exit(_code(results))
+
+
+def watch(what: TargetWord, exercises: Exercises = None) -> None:
+    """Grade an exercise file at each save; show the first exercise that has not passed.
+
+    Keys: n and p move to the next exercise and back, h gives the next hint,
+    l lists all exercises, q quits.
+    Without a terminal each verdict is printed once.
+    """
+    wanted = target_or_exit(what, exercises)
+    _latest(wanted)
+    seen = sys.stdout.isatty()
+    if seen:
+        typer.echo("Importing PyTorch …")
+    from autograd_course.practice.faces import Lines, screen
+    from autograd_course.practice.keys import NoKeys, keyboard
+    from autograd_course.practice.watching import Watch
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _interrupt)
+    try:
+        if seen:
+            with keyboard() as keys, screen() as face:
+                Watch(wanted, keys, face).run()
+        else:
+            Watch(wanted, NoKeys(), Lines()).run()
+    except KeyboardInterrupt:
+        pass
+    if seen:
+        typer.echo("What you wrote is in your file; autograd-course status shows where you are.")
+
+
+def _results(path: Path, wanted: Target) -> Iterator[Graded]:
+    """Yield the result of each answer; where the file cannot be read the command ends."""
+    from autograd_course.classroom.notebooks import UnreadableError
+    from autograd_course.practice.process import Grading
+    from autograd_course.practice.reading import reading
+
+    try:
+        found = reading(path, path.read_bytes(), wanted)
+    except (UnreadableError, TargetError) as error:
+        end(f"{path.name} cannot be graded: {error}", Exit.NOT_UNDERSTOOD)
+    except OSError as error:
+        end(f"{path} cannot be read: {error.strerror}.", Exit.NOT_UNDERSTOOD)
+    for sentence in found.broken:
+        typer.echo(f"{path.name}: {sentence}", err=True)
+    for task in found.tasks:
+        grading = Grading(task)
+        try:
+            while (result := grading.wait(1.0)) is None:
+                pass
+            yield result
+        finally:
+            grading.stop()
+
+
+def _show(result: Graded) -> None:
+    if sys.stdout.isatty():
+        console = Console(soft_wrap=True)
+        console.print(result.rich(console.width), "")
+    else:
+        typer.echo(f"{result.text}\n")
+
+
+def _summary(path: Path, results: list[Graded]) -> str:
+    passed = [result for result in results if result.passed]
+    points, possible = (sum(r.points for r in results), sum(r.possible for r in results))
+    counted = f"{len(passed)} of {len(results)} passed · {points} of {possible} points"
+    return f"{path.name} · {counted}"
+
+
+def _document(path: Path, results: list[Graded]) -> str:
+    document: dict[str, Any] = {"file": str(path), "exercises": [r.to_dict() for r in results]}
+    return jsonlib.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _code(results: list[Graded]) -> Exit:
+    if any(result.status == "grader failed" for result in results):
+        return Exit.NOT_EXAMINED
+    return Exit.DONE if all(result.passed for result in results) else Exit.NOT_SO
+
+
+def _latest(wanted: Target) -> Path:
+    path = wanted.latest
+    assert path is not None, "a target is found only where one of its files is"
+    return path
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt

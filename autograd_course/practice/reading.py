@@ -1,0 +1,94 @@
+"""An exercise file to the answers in it, as code that is still to be run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_course.classroom.extraction import Answer, extract
+from autograd_course.classroom.extraction.program import program
+from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
+from autograd_course.classroom.notebooks.cells import clean
+from autograd_course.classroom.submissions.lessons import lesson_of
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.practice.targets import Target, TargetError
+
+
+@dataclass(frozen=True)
+class Task:
+    """An answer, and where its lines stand: ``above`` of them in ``file`` come before it.
+
+    ``file`` is the script, or a made-up name where the cell of a notebook counts its own lines.
+    """
+
+    answer: Answer
+    file: str
+    above: int = 0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A file's answers in the course's order, and a sentence for each cell that is no Python."""
+
+    path: Path
+    tasks: tuple[Task, ...]
+    broken: tuple[str, ...] = ()
+
+
+def reading(path: Path, data: bytes, wanted: Target) -> Reading:
+    """Read the answers that are asked for. Raises UnreadableError and TargetError."""
+    _refuse_half(path, data)
+    notebook = read(data)
+    lesson = wanted.lesson or lesson_of(notebook, path.name)
+    ids = [e.id for e in CATALOGUE.values() if e.lesson == lesson]
+    if strangers := [each for each in wanted.only if each not in ids]:
+        raise TargetError(f"{path.name} does not ask for {strangers[0]}: name its own notebook.")
+    if not ids:
+        raise TargetError(f"{path.name} holds no exercise of the course.")
+    chosen = [CATALOGUE[each] for each in ids if each in wanted.only or not wanted.only]
+    lines = clean(data.decode("utf-8", "replace")).split("\n") if path.suffix == ".py" else []
+    tasks = tuple(_task(answer, path, lines) for answer in extract(notebook, "", chosen))
+    return Reading(path, tasks, tuple(_broken(notebook, [e.id for e in chosen], lines)))
+
+
+def _refuse_half(path: Path, data: bytes) -> None:
+    """Refuse a notebook whose JSON is broken: an editor may be at work, or gone in the middle."""
+    if path.suffix != ".ipynb":
+        return
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError) as error:
+        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise UnreadableError(f"its JSON is broken{where}: save it once more") from None
+
+
+def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
+    above = _above(answer.source.split("\n"), lines)
+    if above is None:
+        return Task(answer, f"<{answer.exercise}>")
+    return Task(answer, str(path), above)
+
+
+def _above(body: Sequence[str], lines: Sequence[str]) -> int | None:
+    """Return how many lines of a script stand above a cell; calls of the course are gone in it."""
+    for i in range(len(lines) - len(body) + 1):
+        if all(map(_same, body, lines[i:])):
+            return i
+    return None
+
+
+def _same(kept: str, line: str) -> bool:
+    return kept == line or kept.strip() in ("", "pass")
+
+
+def _broken(notebook: Notebook, ids: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
+    """Yield what does not parse in other cells than the answers, whose results say it."""
+    for block in program(notebook).blocks:
+        if block.error and block.exercise not in ids:
+            body = block.source.split("\n")
+            above = _above(body, lines)
+            where = f" that begins at line {above + 1}" if above is not None else ""
+            begin = next((line.strip() for line in body if line.strip()), "")
+            yield f"a cell{where} is no Python, {block.error} (it begins `{begin[:60]}`)"

@@ -1,0 +1,66 @@
+"""The command ``reset``: what is put back, what is kept, what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autograd_course.practice.options import Exercises, TargetWord, end, target_or_exit
+from autograd_course.practice.targets import SUFFIXES, Target
+from autograd_course.shell.exits import Exit
+
+if TYPE_CHECKING:
+    from autograd_course.practice.resetting import Change
+
+
+def reset(
+    what: TargetWord,
+    exercises: Exercises = None,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Forget the results and hints as well.")
+    ] = False,
+) -> None:
+    """Put an exercise notebook back as it was shipped; your version is kept beside it.
+
+    Both files, .py and .ipynb, are put back, from the solutions in your copy of the course.
+    """
+    from autograd_course.practice.resetting import put_back
+    from autograd_course.practice.shipped import NotShippedError, shipped
+
+    wanted = target_or_exit(what, exercises)
+    if not wanted.lesson:
+        end(f"{what} is named as no lesson is: name the lesson, as in 03.", Exit.NOT_UNDERSTOOD)
+    files = tuple(wanted.files[0].with_name(f"{wanted.lesson}{suffix}") for suffix in SUFFIXES)
+    try:
+        new = shipped(wanted.files[0].resolve().parents[1], wanted.lesson)
+        changes = list(put_back(files, new, wanted.only))
+    except NotShippedError as error:
+        end(str(error), Exit.NOT_SO)
+    except OSError as error:
+        end(f"{error.filename} cannot be written: {error.strerror}.", Exit.NOT_SO)
+    _tell(files, changes)
+    _forget(wanted, progress)
+
+
+def _tell(files: tuple[Path, ...], changes: list[Change]) -> None:
+    changed = {change.path: change for change in changes}
+    for path in files:
+        if path not in changed:
+            typer.echo(f"{path.name} is as it was shipped.")
+        elif kept := changed[path].kept:
+            typer.echo(f"{path.name} is put back; your version is {kept.name}")
+        else:
+            typer.echo(f"{path.name} was missing, and is there again.")
+
+
+def _forget(wanted: Target, progress: bool) -> None:
+    if not progress:
+        typer.echo("Your progress is as it was; --progress forgets it too.")
+        return
+    from autograd_course.grader import reset as forget
+    from autograd_course.shell.syllabus import SYLLABUS
+
+    notes = {forget(each).note for each in wanted.only or SYLLABUS[wanted.lesson]}
+    typer.echo("; ".join(filter(None, notes)) or "Its results and hints are forgotten.")

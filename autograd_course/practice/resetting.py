@@ -1,0 +1,135 @@
+"""Exercise files put back as shipped; what was there is kept beside them under a new name."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from autograd_course.authoring.check import KEPT
+from autograd_course.practice.shipped import NotShippedError, Shipped
+
+_CELL = re.compile(r"(?m)^# ?%%.*$")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that was put back, and the name under which the old one is kept, if there was one."""
+
+    path: Path
+    kept: Path | None
+
+
+def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> Iterator[Change]:
+    """Write the files that differ from the shipped ones, each after a copy of it was made.
+
+    With ``only``, the answer cells of these exercises alone are replaced. All that is to be written
+    is known before the first file is touched. Raises NotShippedError and OSError.
+    """
+    wanted = {path: _content(path, new, only) for path in files}
+    for path, content in wanted.items():
+        old = path.read_bytes() if path.exists() else None
+        if old != content:
+            kept = None if old is None else _kept(path, old)
+            _replace(path, content)
+            yield Change(path, kept)
+
+
+def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
+    """Return what a file is to hold; a notebook that was only run is as it was shipped."""
+    is_script = path.suffix == ".py"
+    whole = new.script if is_script else new.notebook
+    if not path.exists():
+        return whole
+    old = path.read_bytes()
+    if not only:
+        return old if not is_script and _same_cells(old, whole) else whole
+    swap = _in_script if is_script else _in_notebook
+    try:
+        return swap(old.decode(), whole.decode(), only).encode()
+    except (KeyError, TypeError, ValueError) as error:
+        lacks = f"has no cell {error}" if isinstance(error, KeyError) else "cannot be read"
+        raise NotShippedError(
+            f"{path.name} {lacks}: reset the whole notebook, without --exercise."
+        ) from None
+
+
+def _in_script(text: str, whole: str, only: tuple[str, ...]) -> str:
+    for exercise in only:
+        begin, end = _span(text, exercise)
+        text = text[:begin] + whole[slice(*_span(whole, exercise))] + text[end:]
+    return text
+
+
+def _span(text: str, exercise: str) -> tuple[int, int]:
+    """Return where an exercise's answer cell begins and ends in a script."""
+    marks = [*_CELL.finditer(text)]
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    for mark, end in zip(marks, ends, strict=True):
+        if f'"grade_id": "{exercise}"' in mark[0]:
+            return mark.start(), end
+    raise KeyError(exercise)
+
+
+def _same_cells(old: bytes, new: bytes) -> bool:
+    import nbformat
+
+    from autograd_course.authoring.notebooks import same_inputs
+
+    try:
+        return same_inputs(*(nbformat.reads(each.decode(), as_version=4) for each in (old, new)))
+    except (ValueError, AttributeError, nbformat.ValidationError):
+        return False  # no notebook at all: kept, like whatever else lies there
+
+
+def _in_notebook(text: str, whole: str, only: tuple[str, ...]) -> str:
+    import nbformat
+
+    mine, theirs = (nbformat.reads(each, as_version=4) for each in (text, whole))
+    for exercise in only:
+        answer, given = _cell(mine, exercise), _cell(theirs, exercise)
+        if answer.source != given.source:
+            answer.source = given.source
+            for cell in (answer, _cell(mine, f"{exercise}-grade")):  # what it showed is gone too
+                cell.outputs, cell.execution_count = [], None
+    return str(nbformat.writes(mine)).rstrip("\n") + "\n"
+
+
+def _cell(notebook: Any, grade_id: str) -> Any:
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("grade_id") == grade_id:
+            return cell
+    raise KeyError(grade_id)
+
+
+def _kept(path: Path, content: bytes) -> Path:
+    """Write a copy under a name that nothing has, and see it on the disk before going on."""
+    for number in range(1, 10_000):
+        name = f"{path.stem}{KEPT}{date.today()}-{number}{path.suffix}"
+        try:
+            with path.with_name(name).open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except FileExistsError:
+            continue
+        return path.with_name(name)
+    raise NotShippedError(f"{path.name} was put back 10,000 times today: remove some copies.")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path = path.resolve()
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

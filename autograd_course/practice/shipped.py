@@ -1,0 +1,83 @@
+"""An exercise notebook as it is shipped, made from its solution; from Git where that is the same.
+
+What is made has no saved outputs, since they come from executing it. A copy of the course that was
+cloned has them, and gives back the very bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograd_course.practice.targets import FOLDER
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+_SOLUTIONS = "solutions"
+
+
+class NotShippedError(RuntimeError):
+    """The notebook cannot be made here; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """The bytes of both files of an exercise notebook."""
+
+    script: bytes
+    notebook: bytes
+
+
+def shipped(root: Path, lesson: str) -> Shipped:
+    """Return both files as shipped. Raises :class:`NotShippedError`."""
+    _require(root, lesson)
+    from autograd_course.authoring.derived import exercise
+    from autograd_course.authoring.errors import AuthoringError
+    from autograd_course.authoring.notebooks import unexecuted
+    from autograd_course.authoring.percent import render
+
+    try:
+        source = exercise(root, f"{lesson}.py")
+    except (AuthoringError, OSError, KeyError) as error:
+        raise NotShippedError(f"the notebook cannot be made from its solution: {error}.") from None
+    script = render(source.cells).encode()
+    return Shipped(script, _with_outputs(root, lesson, unexecuted(source.cells)))
+
+
+def _require(root: Path, lesson: str) -> None:
+    if not (root / _SOLUTIONS / f"{lesson}.py").is_file():
+        raise NotShippedError(
+            f"{root} has no {_SOLUTIONS}/{lesson}.py, from which the notebook is made: change into "
+            "a whole copy of the course, or download the notebook again from where you got it."
+        )
+    lacking = [name for name in ("jupytext", "ruff") if find_spec(name) is None]
+    if lacking:
+        raise NotShippedError(f"{lacking[0]} is not installed: pip install {' '.join(lacking)}")
+
+
+def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:
+    import nbformat
+
+    from autograd_course.authoring.notebooks import same_inputs
+
+    committed = _committed(root, f"{FOLDER}/{lesson}.ipynb")
+    try:
+        if committed and same_inputs(nbformat.reads(committed.decode(), as_version=4), made):
+            return committed
+    except (ValueError, nbformat.ValidationError):
+        pass
+    return (str(nbformat.writes(made)).rstrip("\n") + "\n").encode()
+
+
+def _committed(root: Path, place: str) -> bytes:
+    """Return a file as Git has it, nothing where there is no Git, or no such file in it."""
+    if shutil.which("git") is None:
+        return b""
+    command = ["git", "-C", str(root), "show", f"HEAD:./{place}"]
+    shown = subprocess.run(command, capture_output=True)
+    return shown.stdout if shown.returncode == 0 else b""

@@ -1,0 +1,116 @@
+"""What a learner names on a command line: an exercise file, a lesson's number, an exercise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from autograd_course.lab.folder import LabError, course_folder
+from autograd_course.shell.syllabus import SYLLABUS, lesson_with
+
+FOLDER = "exercises"
+SUFFIXES = (".py", ".ipynb")
+
+
+class TargetError(LookupError):
+    """What was typed names no exercise; the message is one sentence for the learner."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One exercise notebook: the files that it may be saved as, and which exercises are meant.
+
+    ``lesson`` is empty where a file's name does not tell it; ``only`` is empty where all of the
+    notebook's exercises are meant.
+    """
+
+    files: tuple[Path, ...]
+    lesson: str = ""
+    only: tuple[str, ...] = ()
+
+    @property
+    def latest(self) -> Path | None:
+        """The file that was saved last: who works in Jupyter saves one, who has an editor both."""
+        saved = {path: when for path in self.files if (when := _saved(path))}
+        return max(saved, key=saved.__getitem__, default=None)
+
+
+def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -> Target:
+    """Return what a word names: ``03``, ``exercises/03_gradient_patterns.py``, ``gelu``.
+
+    ``exercises`` are the ids that are asked for besides. Raises :class:`TargetError`.
+    """
+    here = here or Path.cwd()
+    only = tuple(_known(name) for each in exercises for name in each.split(",") if name.strip())
+    path = Path(word)
+    if path.suffix in SUFFIXES:
+        found = Target((_file(path, here),), path.stem if path.stem in SYLLABUS else "", only)
+    elif lesson := _lesson(word):
+        found = Target(_files(lesson, here), lesson, only)
+    else:
+        exercise = _known(word, "lesson, file or ")
+        found = Target(_files(lesson_with(exercise), here), lesson_with(exercise), (exercise,))
+    _agree(found)
+    return found
+
+
+def _lesson(word: str) -> str:
+    """Return the lesson that is called ``03``, ``3`` or ``03_gradient_patterns``; else nothing."""
+    return next((lesson for lesson in SYLLABUS if word.zfill(2) in (lesson, lesson[:2])), "")
+
+
+def _known(word: str, among: str = "") -> str:
+    """Return an exercise's id as it is written, however it was typed."""
+    typed = "-".join(word.lower().replace("_", " ").replace("-", " ").split())
+    if lesson_with(typed):
+        return typed
+    names = [name for asked in SYLLABUS.values() for name in asked]
+    near = get_close_matches(typed, [*names, *SYLLABUS] if among else names, 3)
+    meant = f"did you mean {' or '.join(near)}?" if near else "autograd-course status lists all."
+    raise TargetError(f"there is no {among}exercise {word!r}; {meant}")
+
+
+def _file(path: Path, here: Path) -> Path:
+    places = [here / path, *(folder / path.name for folder in _folders(here))]
+    if (found := next((place for place in places if place.is_file()), None)) is not None:
+        return found
+    beside = [each.name for folder in _folders(here) for each in folder.glob(f"*{path.suffix}")]
+    near = get_close_matches(path.name, beside, 1)
+    raise TargetError(f"there is no file {path}{f'; did you mean {near[0]}?' if near else '.'}")
+
+
+def _files(lesson: str, here: Path) -> tuple[Path, ...]:
+    """Return where a lesson's exercises are saved: the first folder that has them."""
+    for folder in _folders(here):
+        files = tuple(folder / f"{lesson}{suffix}" for suffix in SUFFIXES)
+        if any(file.is_file() for file in files):
+            return files
+    raise TargetError(
+        f"there is no {lesson}.py or {lesson}.ipynb here: change into your copy of the course, or "
+        "name the file."
+    )
+
+
+def _folders(here: Path) -> Iterator[Path]:
+    yield from (here, here / FOLDER)
+    try:
+        yield course_folder(here) / FOLDER
+    except LabError:
+        return
+
+
+def _agree(found: Target) -> None:
+    for exercise in found.only:
+        if found.lesson and lesson_with(exercise) != found.lesson:
+            raise TargetError(
+                f"{exercise} is no exercise of {found.lesson}, but of {lesson_with(exercise)}."
+            )
+
+
+def _saved(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # deleted, or being put in place
+        return 0

@@ -1,0 +1,85 @@
+"""What the watching knows and shows, as data: each event makes a new one of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from autograd_course.practice.graded import Graded
+from autograd_course.practice.reading import Reading, Task
+
+
+@dataclass(frozen=True)
+class View:
+    """The file's answers, their results by exercise with the hash of the answer, and what is seen.
+
+    ``pinned`` is the exercise that is looked at; where it is empty, the first that has not passed
+    is. ``notice`` says what is wrong with the file. ``first`` are the hashes of the answers as they
+    were when the watching began.
+    """
+
+    path: Path | None = None
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    results: Mapping[str, tuple[str, Graded]] = field(default_factory=dict)
+    first: Mapping[str, str] = field(default_factory=dict)
+    pinned: str = ""
+    notice: str = ""
+    hint: str = ""
+    listed: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The exercise that is looked at; of answers that have all passed, the last."""
+        if self.pinned in self.tasks:
+            return self.pinned
+        return next((each for each in self.tasks if not self.has_passed(each)), self._last)
+
+    @property
+    def _last(self) -> str:
+        return next(reversed(list(self.tasks)), "")
+
+    def result(self, exercise: str) -> Graded | None:
+        """Return the latest result of an exercise, of the answer as it is or as it was."""
+        return self.results[exercise][1] if exercise in self.results else None
+
+    def has_passed(self, exercise: str) -> bool:
+        """Whether the latest result of an exercise is that it is passed."""
+        result = self.result(exercise)
+        return result is not None and result.passed
+
+    def is_current(self, exercise: str) -> bool:
+        """Whether the latest result is that of the answer as it is now."""
+        known = self.results.get(exercise, ("", None))
+        return known[0] == self.tasks[exercise].answer.hash
+
+    @property
+    def due(self) -> Task | None:
+        """The answer to be graded next: the one that is looked at, then those that were edited."""
+        if not self.tasks:
+            return None
+        edited = [e for e, task in self.tasks.items() if self.first.get(e) != task.answer.hash]
+        seen = [e for e in self.tasks if e in self.results]
+        waiting = (e for e in (self.shown, *edited, *seen) if not self.is_current(e))
+        return next((self.tasks[e] for e in waiting), None)
+
+    def read(self, found: Reading) -> View:
+        """Return the view of a file that was saved."""
+        tasks = {task.answer.exercise: task for task in found.tasks}
+        first = self.first or {each: task.answer.hash for each, task in tasks.items()}
+        notice = "; ".join(found.broken)
+        return replace(self, path=found.path, tasks=tasks, first=first, notice=notice)
+
+    def with_result(self, task: Task, result: Graded, pin: bool) -> View:
+        """Return the view with a new result; with ``pin``, one that is not passed is stayed at."""
+        results = {**self.results, result.exercise: (task.answer.hash, result)}
+        pinned = self.pinned or (self.shown if pin and not result.passed else "")
+        return replace(self, results=results, pinned=pinned)
+
+    def moved(self, step: int) -> View:
+        """Return the view of the next exercise, or of the one before."""
+        order = list(self.tasks)
+        if not order:
+            return self
+        place = min(max(order.index(self.shown) + step, 0), len(order) - 1)
+        return replace(self, pinned=order[place], hint="", listed=False)

@@ -1,0 +1,103 @@
+"""The loop of ``watch``: saves, keys and results come in, a view goes out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from multiprocessing.connection import wait
+from typing import Protocol
+
+from autograd_course.classroom.notebooks import UnreadableError
+from autograd_course.grader.hints import hint
+from autograd_course.practice.keys import Keys
+from autograd_course.practice.process import Grading
+from autograd_course.practice.reading import reading
+from autograd_course.practice.saved import Saves
+from autograd_course.practice.targets import Target, TargetError
+from autograd_course.practice.view import View
+
+INTERVAL = 0.05  # seconds between two looks at the file
+
+
+class Face(Protocol):
+    """Where the view is shown."""
+
+    def show(self, view: View) -> None:
+        """Show a view."""
+
+
+class Watch:
+    """One watching of one target."""
+
+    def __init__(self, wanted: Target, keys: Keys, face: Face) -> None:
+        self._wanted, self._keys, self._face = wanted, keys, face
+        self._saves, self._grading = Saves(wanted), None  # type: Saves, Grading | None
+        self._view = View()
+
+    def run(self) -> None:
+        """Watch until a key, or an exception, ends it; no process is left."""
+        try:
+            while self._go_on():
+                self._face.show(self._view)
+                self._wait()
+        finally:
+            if self._grading is not None:
+                self._grading.stop()
+
+    def _go_on(self) -> bool:
+        self._look()
+        self._collect()
+        return all(map(self._key, self._keys.pressed()))
+
+    def _wait(self) -> None:
+        waiting = [self._grading.connection] if self._grading else []
+        if self._keys.waits_on or waiting:
+            wait([*waiting, *self._keys.waits_on], INTERVAL)
+        else:
+            time.sleep(INTERVAL)
+
+    def _look(self) -> None:
+        """Read the file where it was saved; a file that is gone or unreadable changes no result."""
+        data = self._saves.changed()
+        if gone := self._saves.gone:
+            self._view = replace(self._view, notice=f"{gone} is gone: waiting for it.")
+        elif data is not None and (path := self._saves.path) is not None:
+            try:
+                self._view = self._view.read(reading(path, data, self._wanted))
+            except (UnreadableError, TargetError) as error:
+                self._view = replace(self._view, notice=f"{path.name} cannot be read: {error}.")
+
+    def _collect(self) -> None:
+        """Take the result that is there, end a grading that a save has overtaken, begin the next.
+
+        The file is looked at before: what was saved meanwhile is not shown as the answer's result.
+        """
+        if self._grading is not None:
+            task = self._grading.task
+            if self._view.tasks.get(task.answer.exercise) != task:
+                self._grading.stop()
+                self._grading = None
+            elif (result := self._grading.wait(0)) is not None:
+                self._grading = None
+                pin = self._keys.are_read
+                self._view = self._view.with_result(task, result, pin)
+        if self._grading is None and (due := self._view.due) is not None:
+            self._grading = Grading(due)
+
+    def _key(self, key: str) -> bool:
+        """Do what a key asks for; return whether to go on."""
+        match key:
+            case "q":
+                return False
+            case "n" | "p":
+                self._view = self._view.moved(1 if key == "n" else -1)
+            case "l":
+                self._view = replace(self._view, listed=not self._view.listed)
+            case "h" if self._view.shown:
+                self._view = replace(self._view, hint=_hint(self._view.shown), listed=False)
+        return True
+
+
+def _hint(exercise: str) -> str:
+    given = hint(exercise)
+    return str(replace(given, after=given.after.replace(f'hint("{exercise}")', "h")))

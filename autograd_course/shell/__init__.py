@@ -1,0 +1,1 @@
+"""What every command shares: exit codes, completion, and names that need no PyTorch."""

@@ -1,0 +1,58 @@
+"""What a shell offers at the TAB key: lessons, exercises, rules. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from autograd_course.shell.syllabus import SYLLABUS
+
+_PAGES = ("doctor/pages", "messages")
+
+
+def exercises(incomplete: str) -> list[str]:
+    """Return the ids that begin as typed."""
+    return _begun(incomplete, (each for asked in SYLLABUS.values() for each in asked))
+
+
+def lessons(incomplete: str) -> list[str]:
+    """Return the numbers of the lessons that have exercises."""
+    return _begun(incomplete, (lesson[:2] for lesson in SYLLABUS))
+
+
+def lessons_and_exercises(incomplete: str) -> list[str]:
+    """Return numbers of lessons, and ids of exercises."""
+    return [*lessons(incomplete), *exercises(incomplete)]
+
+
+def targets(incomplete: str) -> list[str]:
+    """Return what ``grade`` and ``watch`` take: numbers, files, ids."""
+    return [*lessons(incomplete), *_files(incomplete), *exercises(incomplete)]
+
+
+def rules(incomplete: str) -> list[str]:
+    """Return the names of the diagnosis's rules."""
+    return _begun(incomplete, _pages(_PAGES[0]))
+
+
+def explained(incomplete: str) -> list[str]:
+    """Return whatever ``explain`` has a page on: rules and messages."""
+    return _begun(incomplete, (name for folder in _PAGES for name in _pages(folder)))
+
+
+def _pages(folder: str) -> list[str]:
+    return sorted(page.stem for page in (Path(__file__).parents[1] / folder).glob("*.md"))
+
+
+def _files(incomplete: str) -> Iterator[str]:
+    """Yield the exercise files that begin as typed, those in the folder ``exercises`` at once."""
+    typed = Path(incomplete)
+    folder = typed if incomplete.endswith("/") else typed.parent
+    for path in sorted([*folder.glob("*"), *folder.glob("exercises/*")]):
+        fits = path.stem in SYLLABUS and path.suffix in (".py", ".ipynb")
+        if fits and str(path).startswith(incomplete):
+            yield str(path)
+
+
+def _begun(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,134 @@
+"""Every exercise by lesson, with the name of its answer: what its grader cell hands to ``grade``.
+
+Names alone, so that reading them imports nothing: completion in a shell waits for this. What the
+exercises are stands in the catalogue (``grader.exercises``); a test compares the two.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_CARD = "name"  # the cards ask for a rule's name, always in this variable
+
+_LESSONS = {
+    "01_template": {
+        "square": "Square",
+        "scaled-sigmoid": "ScaledSigmoid",
+        "weighted-sum": "WeightedSum",
+        "clipped-relu": "ClippedReLU",
+        "linear": "Linear",
+        "to-polar": "ToPolar",
+        "repair-cube": "Cube",
+        "repair-multiply": "Multiply",
+        "repair-mean": "Mean",
+        "repair-absolute": "Absolute",
+        "repair-power": "Power",
+    },
+    "02_ctx_rules": {
+        "strided-gain": "StridedGain",
+        "leaky-relu-in-place": "LeakyReLUInPlace",
+        "sort-with-indices": "SortWithIndices",
+        "frozen-target": "FrozenTargetLoss",
+        "card-skip-connection": _CARD,
+        "card-two-outputs": _CARD,
+        "card-gradient-scale": _CARD,
+        "card-twins": _CARD,
+    },
+    "03_gradient_patterns": {
+        "gelu": "GELU",
+        "swish": "Swish",
+        "learnable-swish": "LearnableSwish",
+        "broadcast-multiply": "BroadcastMultiply",
+        "log-sum-exp": "LogSumExp",
+        "max-with-ties": "MaxWithTies",
+        "batch-norm": "BatchNorm",
+        "soft-rank": "SoftRank",
+        "gather-rows": "GatherRows",
+        "conv1d": "Conv1d",
+        "complex-multiply": "ComplexMultiply",
+        "gradient-reversal": "GradientReversal",
+    },
+    "04_straight_through": {
+        "sign-ste": "SignSTE",
+        "clipped-sign": "ClippedSignSTE",
+        "round-ste": "RoundSTE",
+        "fake-quantize": "FakeQuantize",
+        "gumbel-soft": "GumbelSoftmax",
+        "gumbel-hard": "HardGumbelSoftmax",
+        "binary-digits": "train_binary_net",
+    },
+    "05_double_backward": {
+        "cube-twice": "Cube",
+        "exp-twice": "Exp",
+        "sinh-by-output": "Sinh",
+        "logsumexp-hessian": "LogSumExp",
+        "hessian-vector-product": "hvp",
+        "gradient-penalty": "gradient_penalty",
+        "repair-hessian": "CrossEntropy",
+    },
+    "06_memory_patterns": {
+        "fused-linear-relu": "LinearReLU",
+        "packed-leaky-relu": "PackedLeakyReLU",
+        "invertible-coupling": "Coupling",
+        "checkpointed-block": "checkpointed",
+        "chunked-row-losses": "RowLosses",
+    },
+    "07_attention_challenge": {
+        "attention-forward": "attend",
+        "attention-backward": "Attention",
+        "attention-budget": "LeanAttention",
+        "attention-tiled": "TiledAttention",
+        "attention-twice": "TwiceAttention",
+        "attention-grouped": "GroupedAttention",
+    },
+    "08_debugging_clinic": {
+        "name-temperature": _CARD,
+        "repair-temperature": "Tempered",
+        "repair-film": "FiLM",
+        "name-floor-log": _CARD,
+        "repair-floor-log": "FloorLog",
+        "name-distance": _CARD,
+        "repair-distance": "Distance",
+        "name-rotation": _CARD,
+        "repair-rotation": "Rotate",
+        "repair-share": "Share",
+        "repair-color-table": "LookUp",
+        "repair-log-cosh": "LogCosh",
+        "repair-softsign": "Softsign",
+        "name-solver": _CARD,
+        "repair-solver": "Solve",
+        "repair-rms-norm": "RMSNorm",
+        "name-dropout": _CARD,
+        "repair-dropout": "Dropout",
+    },
+    "09_beyond_eager": {
+        "split-rms-norm": "RMSNorm",
+        "per-sample-gradients": "per_sample_gradients",
+        "vmap-solve": "Solve",
+        "jvp-smooth-maximum": "SmoothMaximum",
+        "repair-graph-breaks": "Huber",
+        "operator-window-sums": "window_sums",
+        "repair-autocast": "Contrast",
+    },
+    "10_external_code": {
+        "lambert-w": "LambertW",
+        "equilibrium-layer": "Equilibrium",
+        "triangular-solve": "TriangularSolve",
+        "soft-threshold-operator": "soft_threshold",
+        "soft-threshold-function": "SoftThreshold",
+    },
+    "11_ship_it": {
+        "any-batch": "ship",
+        "lost-gradients": "lost_gradients",
+        "reversal-that-travels": "reverse",
+        "round-away-in-onnx": "round_away_in_onnx",
+        "eight-bits": "eight_bits",
+        "the-sorter": "deliver",
+    },
+}
+
+SYLLABUS: Mapping[str, Mapping[str, str]] = MappingProxyType(_LESSONS)
+
+
+def lesson_with(exercise_id: str) -> str:
+    """Return the lesson that an exercise belongs to, empty where there is no such exercise."""
+    return next((lesson for lesson, names in SYLLABUS.items() if exercise_id in names), "")
