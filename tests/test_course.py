@@ -230,7 +230,7 @@ MAY_IMPORT = {
     "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
     "grader": {"doctor", "external", "functions", "measure", "quizzes", "ship"},
     "classroom": {"grader", "doctor", "functions"},
-    "authoring": {"doctor", "grader", "messages"},
+    "authoring": {"doctor", "grader", "messages", "quizzes"},
     "lab": set(),
     "replicas": {"functions"},
     "checkup": {"doctor", "functions", "grader"},
