@@ -14,6 +14,7 @@ import nbformat
 import pytest
 
 from autograd_course.authoring.book.__main__ import stage
+from autograd_course.authoring.book.front import fronted
 from autograd_course.authoring.book.links import Places, linked_html, relinked
 from autograd_course.authoring.book.notebook_pages import page
 from autograd_course.authoring.book.pages import FRONT, Book, book
@@ -131,6 +132,26 @@ def test_the_names_in_a_diagnosis_are_links() -> None:
         '<a href="../docs/rules/zero-dim.html"><code>zero-dim</code></a> in '
         '<a href="01_template.html"><span>01_template</span></a>, not <code>x-y</code>'
     )
+
+
+# The front page
+
+
+@pytest.mark.parametrize(
+    ("readme", "front"),
+    [
+        ("[![Open](https://a.org/b.svg)](https://c.org)", "[Open](https://c.org)"),
+        ("![A curve](docs/a.png)", "![A curve](docs/a.png)"),
+        (
+            '<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="d.svg">\n'
+            '  <img src="l.svg" alt="A graph">\n</picture>',
+            '\n<img class="only-light" src="l.svg" alt="A graph">\n'
+            '<img class="only-dark" src="d.svg" alt="A graph">\n',
+        ),
+    ],
+)
+def test_the_front_page_fetches_no_badge_and_follows_the_switch(readme: str, front: str) -> None:
+    assert fronted(readme) == front
 
 
 # Notebooks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import nbformat
 
 from autograd_course.authoring.book import notebook_pages
 from autograd_course.authoring.book.contents import Part, hidden
+from autograd_course.authoring.book.front import fronted
 from autograd_course.authoring.book.links import MOVED, Places, relinked
 from autograd_course.authoring.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
 from autograd_course.authoring.book.sheet import sheet
@@ -18,8 +18,7 @@ from autograd_course.authoring.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
-_COPIED = ("docs/*.png", "docs/*.svg", "docs/*.pdf")
-_PICTURE_IN_LINK = re.compile(r"!\[([^\]]*)\]\(https?:[^)]*\)(?=\]\()")
+_COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ def book(root: Path) -> Book:
     texts |= {path: _notebook(root, path, places) for path in notebooks}
     texts |= reference(root, places)
     texts[SHEET] = sheet(root, course.lessons, places)
-    texts[FRONT] = _front(root, places) + hidden(course.parts)
+    front = relinked(fronted(_read(root, "README.md")), "README.md", places)
+    texts[FRONT] = front + hidden(course.parts)
     return Book(texts, course.copied)
 
 
@@ -92,11 +92,6 @@ def _places(root: Path, course: Course) -> Places:
 def _notebook(root: Path, path: str, places: Places) -> str:
     notebook = nbformat.read(root / path, as_version=4)
     return str(nbformat.writes(notebook_pages.page(notebook, path, places)))
-
-
-def _front(root: Path, places: Places) -> str:
-    """Return the README; a badge lies on another host and becomes the words that it stands for."""
-    return relinked(_PICTURE_IN_LINK.sub(r"\1", _read(root, "README.md")), "README.md", places)
 
 
 def _read(root: Path, path: str) -> str:
