@@ -39,5 +39,6 @@ html_theme_options = {
     "use_download_button": False,  # it would hand out the staged pages
     "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "show_toc_level": 2,
+    "footer_content_items": [],
     "navbar_persistent": [],  # the sidebar has a search field already
 }
