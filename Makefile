@@ -4,6 +4,8 @@
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
+# make book     build the course as a web site: build/book/index.html
+# make book-pins  pin the newest set that builds the book
 # make constraints  pin the newest set that pyproject.toml and this torch allow
 # make clean    remove the environment and all caches
 
@@ -14,12 +16,14 @@ INSTALLED := $(VENV)/.installed
 PIP := -m pip --quiet --disable-pip-version-check
 COLABS := build/ipywidgets7
 NBGRADER := build/nbgrader
+BOOK_ENV := build/book-env
+BOOK_PINS := docs/book/requirements.txt
 NOTEBOOKS := notebooks solutions exercises
 
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test quick check notebooks pictures constraints clean
+.PHONY: lab test quick check notebooks pictures book book-pins constraints clean
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -47,6 +51,15 @@ notebooks: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python -m docs.pictures
 
+# A warning of Sphinx, a dead link, or a picture without a text alternative fails.
+book: $(INSTALLED) $(BOOK_ENV)/.installed
+	$(BIN)/python -m autograd_course.authoring.book stage build/book-source
+	rm -rf build/book
+	$(BOOK_ENV)/bin/python -m sphinx --builder html --conf-dir docs/book --fail-on-warning --nitpicky \
+	    --fresh-env --quiet --jobs auto --doctree-dir build/book-doctrees build/book-source build/book
+	$(BIN)/python -m autograd_course.authoring.book check build/book
+	@echo "The book: build/book/index.html"
+
 # The stamp is younger than what it was installed from: a second call installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)' here: install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -67,6 +80,19 @@ $(NBGRADER): $(INSTALLED)
 	$(BIN)/python $(PIP) install --no-deps --target $@ nbgrader==0.9.6 notebook==7.6.5 \
 	    alembic==1.20.1 Mako==1.4.3 RapidFuzz==3.14.6 SQLAlchemy==2.1.9
 	@touch $@
+
+# Apart: Sphinx and its theme are nobody's who takes the course.
+$(BOOK_ENV)/.installed: $(BOOK_PINS)
+	rm -rf $(BOOK_ENV) && $(PYTHON) -m venv $(BOOK_ENV)
+	$(BOOK_ENV)/bin/python $(PIP) install --requirement $(BOOK_PINS)
+	@touch $@
+
+book-pins:
+	rm -rf $(BOOK_ENV) && $(PYTHON) -m venv $(BOOK_ENV)
+	$(BOOK_ENV)/bin/python $(PIP) install --requirement docs/book/requirements.in
+	echo '# The exact set that the book is built with. Written by `make book-pins`; not by hand.' > $(BOOK_PINS)
+	$(BOOK_ENV)/bin/python -m pip freeze >> $(BOOK_PINS)
+	@touch $(BOOK_ENV)/.installed
 
 # In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,
 # whose behavior the lessons teach: edit its line first to change it. It pins its GPU libraries itself.

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "shell": set(),
     "classroom": {"doctor", "grader", "shell"},
     "practice": {"authoring", "classroom", "doctor", "grader", "lab", "shell"},
-    "authoring": {"doctor", "grader", "messages"},
+    "authoring": {"doctor", "grader", "messages", "quizzes"},
     "lab": set(),
     "replicas": {"functions"},
     "checkup": {"doctor", "functions", "grader"},

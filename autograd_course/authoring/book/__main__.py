@@ -1,0 +1,54 @@
+"""``python -m autograd_course.authoring.book stage FOLDER | check SITE``, in the course's root."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograd_course.authoring.book.pages import Book, book
+from autograd_course.authoring.book.site import problems
+from autograd_course.authoring.errors import AuthoringError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, or 1 with the reasons on standard error."""
+    options = _parser().parse_args(arguments)
+    try:
+        found = list(problems(options.folder)) if options.command == "check" else []
+        if options.command == "stage":
+            stage(book(Path.cwd()), Path.cwd(), options.folder)
+    except AuthoringError as error:
+        found = [str(error)]
+    print(*found, sep="\n", file=sys.stderr, end="\n" if found else "")
+    return int(bool(found))
+
+
+def stage(made: Book, root: Path, folder: Path) -> None:
+    """Write the book on the course at ``root`` into ``folder``, which is emptied first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for place, text in made.texts.items():
+        _opened(folder / place).write_text(text, encoding="utf-8", newline="\n")
+    for place in made.copied:
+        shutil.copyfile(root / place, _opened(folder / place))
+
+
+def _opened(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m autograd_course.authoring.book")
+    commands = parser.add_subparsers(dest="command", required=True)
+    staging = commands.add_parser("stage", help="write what Sphinx is to read")
+    staging.add_argument("folder", type=Path, help="it is emptied first")
+    checking = commands.add_parser("check", help="look through the links of a built site")
+    checking.add_argument("folder", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

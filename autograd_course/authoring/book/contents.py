@@ -1,0 +1,26 @@
+"""The table of contents, which Sphinx shows beside each page."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the book: its title, and its pages in their order."""
+
+    title: str
+    pages: tuple[str, ...]
+
+
+def hidden(parts: Iterable[Part], folder: str = "") -> str:
+    """Return MyST Markdown for a page in ``folder``, which lists parts and shows nothing there."""
+    return "".join(f"\n{_tree(part, folder)}\n" for part in parts if part.pages)
+
+
+def _tree(part: Part, folder: str) -> str:
+    caption = f":caption: {part.title}\n" if part.title else ""
+    entries = [posixpath.relpath(posixpath.splitext(page)[0], folder or ".") for page in part.pages]
+    return f"```{{toctree}}\n:hidden:\n{caption}\n{chr(10).join(entries)}\n```"

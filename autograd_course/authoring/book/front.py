@@ -1,0 +1,24 @@
+"""The README as the book's front page."""
+
+from __future__ import annotations
+
+import re
+
+_PICTURE_IN_LINK = re.compile(r"!\[([^\]]*)\]\(https?:[^)]*\)(?=\]\()")
+_TWO_PICTURES = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">'
+    r'\s*<img src="(?P<light>[^"]+)"(?P<rest>[^>]*)>\s*</picture>'
+)
+# Blank lines around them: what stands inside a block of HTML is not looked at by Sphinx.
+_SWITCHED = r"""
+<img class="only-light" src="\g<light>"\g<rest>>
+<img class="only-dark" src="\g<dark>"\g<rest>>
+"""
+
+
+def fronted(readme: str) -> str:
+    """Return the README's text with pictures that follow the page's switch, not the system's.
+
+    A badge lies on another host, and becomes the words that it stands for.
+    """
+    return _TWO_PICTURES.sub(_SWITCHED, _PICTURE_IN_LINK.sub(r"\1", readme))

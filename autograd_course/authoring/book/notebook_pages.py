@@ -1,0 +1,67 @@
+"""A notebook as the book shows it: its saved outputs, without what only a kernel needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+
+import nbformat
+from nbformat import NotebookNode
+
+from autograd_course.authoring.book.links import Places, linked_html, relinked
+from autograd_course.authoring.book.pictures import with_words
+from autograd_course.authoring.book.questions import answered
+from autograd_course.authoring.outputs import UNSAVED
+
+_BADGE = re.compile(r"\A\[!\[[^\n]*\n+")
+_CHECK = re.compile(r'^knowledge_check\("(\w+)"\)$', re.MULTILINE)
+_UNSAVED = "What this cell prints is about the machine that it runs on, and is not saved.\n"
+
+
+def page(notebook: NotebookNode, place: str, places: Places) -> NotebookNode:
+    """Return the executed ``notebook`` of ``place`` as a page of the book; it stays as it is."""
+    shown = deepcopy(notebook)
+    shown.cells = [cell for given in shown.cells for cell in _shown(given, place, places)]
+    first = shown.cells[0]
+    first.source = _headed(first.source, place, places)
+    return shown
+
+
+def _shown(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:
+    if cell.cell_type == "markdown":
+        cell.source = relinked(cell.source, place, places)
+        yield cell
+    elif "setup" not in cell.metadata.get("tags", ()):
+        yield _code(cell, place, places)
+        yield from _check(cell, place, places)
+
+
+def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
+    tags = cell.metadata.setdefault("tags", [])
+    if cell.metadata.get("jupyter", {}).get("source_hidden"):
+        tags.append("hide-input")
+    if UNSAVED in tags:
+        cell.outputs = [nbformat.v4.new_output("stream", text=_UNSAVED)]
+    for output in cell.outputs:
+        if html := output.get("data", {}).get("text/html"):
+            output.data["text/html"] = linked_html(html, place, places)
+    return with_words(cell)
+
+
+def _check(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:
+    """Yield the questions of the knowledge check that ``cell`` shows, in place of its output."""
+    if match := _CHECK.search(cell.source):
+        cell.outputs = []
+        yield nbformat.v4.new_markdown_cell(relinked(answered(match[1]), place, places))
+
+
+def _headed(text: str, place: str, places: Places) -> str:
+    """Return the first cell with links below its title in the place of the badge above it."""
+    title, _, rest = _BADGE.sub("", text).lstrip().partition("\n")
+    links = [f"[Open in Colab]({places.settings.colab_url(place)})"]
+    stem = place.rpartition("/")[2]
+    for other, words in (("notebooks", "The lesson"), ("exercises", "The exercises")):
+        if f"{other}/{stem}" in places.files and not place.startswith(other):
+            links.append(f"[{words}](../{other}/{stem})")
+    return f"{title}\n\n:::{{div}} page-links\n{' '.join(links)}\n:::\n{rest}"

@@ -1,0 +1,98 @@
+"""All files that the book is made of, by their paths; what they hold comes from the course."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from autograd_course.authoring.book import notebook_pages
+from autograd_course.authoring.book.contents import Part, hidden
+from autograd_course.authoring.book.front import fronted
+from autograd_course.authoring.book.links import MOVED, Places, relinked
+from autograd_course.authoring.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
+from autograd_course.authoring.book.sheet import sheet
+from autograd_course.authoring.settings import read_settings
+
+FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
+PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
+_COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
+
+
+@dataclass(frozen=True)
+class Book:
+    """The texts of the book, and the files of the course that go into it unchanged, by path."""
+
+    texts: Mapping[str, str]
+    copied: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """What the course holds, by paths from its root."""
+
+    lessons: tuple[str, ...]
+    exercises: tuple[str, ...]
+    guides: tuple[str, ...]
+    copied: tuple[str, ...]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The table of contents."""
+        looked_up = (SHEET, RULES_PAGE, MESSAGES_PAGE)
+        return (
+            Part("Lessons", self.lessons),
+            Part("Exercises", self.exercises),
+            Part("To look up", looked_up),
+            Part("Guides", self.guides),
+            Part("The project", PROJECT),
+        )
+
+
+def book(root: Path) -> Book:
+    """Return the book on the course at ``root``; raises AuthoringError where a link is dead."""
+    course = found(root)
+    places = _places(root, course)
+    plain = {path: _read(root, path) for path in (*course.guides, *PROJECT)}
+    notebooks = (*course.lessons, *course.exercises)
+    texts = {path: relinked(text, path, places) for path, text in plain.items()}
+    texts |= {path: _notebook(root, path, places) for path in notebooks}
+    texts |= reference(root, places)
+    texts[SHEET] = sheet(root, course.lessons, places)
+    front = relinked(fronted(_read(root, "README.md")), "README.md", places)
+    texts[FRONT] = front + hidden(course.parts)
+    return Book(texts, course.copied)
+
+
+def found(root: Path) -> Course:
+    """Return what lies in the course at ``root``."""
+    return Course(
+        lessons=_matching(root, "notebooks/*.ipynb"),
+        exercises=_matching(root, "exercises/*.ipynb"),
+        guides=tuple(path for path in _matching(root, "docs/*.md") if path not in SPLIT),
+        copied=tuple(path for pattern in _COPIED for path in _matching(root, pattern)),
+    )
+
+
+def _matching(root: Path, pattern: str) -> tuple[str, ...]:
+    return tuple(sorted(path.relative_to(root).as_posix() for path in root.glob(pattern)))
+
+
+def _places(root: Path, course: Course) -> Places:
+    """Return what links can lead to; where a rule and a message share a name, the rule is meant."""
+    listed = {page for part in course.parts for page in part.pages}
+    names = {Path(path).stem: path for path in course.lessons}
+    names |= SPLIT[MESSAGES_PAGE] | SPLIT[RULES_PAGE]
+    files = frozenset({FRONT, *listed, *course.copied})
+    return Places(root, read_settings(root), files, names, SPLIT)
+
+
+def _notebook(root: Path, path: str, places: Places) -> str:
+    notebook = nbformat.read(root / path, as_version=4)
+    return str(nbformat.writes(notebook_pages.page(notebook, path, places)))
+
+
+def _read(root: Path, path: str) -> str:
+    return (root / path).read_text(encoding="utf-8")

@@ -1,0 +1,95 @@
+"""A built site, looked through: links that lead nowhere, files that it fetches from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+_FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
+_METADATA = {"canonical", "license"}  # relations that a browser does not fetch
+_IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//)")
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page links to, what it has a browser fetch, where it can be linked to."""
+
+    links: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+    undescribed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what one tag says."""
+        given = {name: value or "" for name, value in attrs}
+        self.anchors.add(given.get("id", ""))
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if (source := given.get(_FETCHED.get(tag, ""), "")) and given.get("rel") not in _METADATA:
+            self.fetched.append(source)
+        if tag == "img" and not given.get("alt", "").strip() and _tells_something(given):
+            self.undescribed.append(given.get("src", ""))
+
+
+def _tells_something(image: Mapping[str, str]) -> bool:
+    """Whether an image needs words; the theme's own, as a logo beside its name, need none."""
+    return "alt" not in image or "_static/" not in image.get("src", "")
+
+
+def problems(site: Path) -> Iterator[str]:
+    """Yield a sentence for whatever is wrong on the pages below ``site``."""
+    files = sorted(set(site.rglob("*.html")) - set(site.glob("_static/**/*")))
+    pages = {path.resolve(): _read(path) for path in files}
+    if not pages:
+        yield f"{site} has no pages: run `make book`"
+    for path, page in pages.items():
+        for problem in _on_page(path, page, pages):
+            yield f"{path.relative_to(site.resolve())}: {problem}"
+    for style in sorted(site.rglob("*.css")):
+        if found := _IN_STYLE.search(style.read_text(encoding="utf-8")):
+            yield f"{style.relative_to(site)}: fetches {found[0]}"
+
+
+def _read(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+def _on_page(path: Path, page: Page, pages: Mapping[Path, Page]) -> Iterator[str]:
+    for source in page.fetched:
+        if _is_foreign(source):
+            yield f"fetches {source} from another host"
+        elif not _file(path, source).exists():
+            yield f"{source} is missing"
+    for link in page.links:
+        if not _is_foreign(link) and not _leads_somewhere(path, link, pages):
+            yield f"the link {link} leads nowhere"
+    for source in page.undescribed:
+        yield f"the picture {source[:80]} has no text alternative"
+
+
+def _is_foreign(address: str) -> bool:
+    return re.match(r"(https?:)?//|(mailto|javascript):", address) is not None
+
+
+def _file(page: Path, address: str) -> Path:
+    """Return the file that a relative address names on a page."""
+    if address.startswith("data:"):
+        return page
+    path = unquote(urldefrag(address).url.partition("?")[0])
+    return (page.parent / path).resolve() if path else page
+
+
+def _leads_somewhere(path: Path, link: str, pages: Mapping[Path, Page]) -> bool:
+    target, anchor = _file(path, link), unquote(urldefrag(link).fragment)
+    if not anchor or target not in pages:
+        return target.is_file()
+    return anchor in pages[target].anchors

@@ -1,0 +1,44 @@
+"""How Sphinx makes the book from what `autograd_course.authoring.book` has staged."""
+
+# Sphinx with the theme of executable books: all of it comes from PyPI, and the site needs neither a
+# server nor a network. Jupyter Book 2 fetches its theme from a server of its own as it builds.
+
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SETTING = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "autograd-course"
+]
+
+project = html_title = "autograd_course"
+language = "en"
+extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
+
+nb_execution_mode = "off"  # the committed outputs are shown
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath", "html_image"]
+myst_heading_anchors = 4
+highlight_language = "text"
+
+# MathJax in one file, its fonts included, of a package that holds nothing else.
+MATHJAX = "sphinx-mathjax-offline/static/mathjax/tex-svg.js"
+mathjax_path = "tex-svg.js"
+html_static_path = ["_static", str(distribution("sphinx-mathjax-offline").locate_file(MATHJAX))]
+
+html_theme = "sphinx_book_theme"
+html_css_files = ["book.css"]
+html_logo = html_favicon = "_static/logo.svg"
+html_context = {"default_mode": "auto"}
+html_copy_source = html_show_sphinx = html_show_copyright = html_use_index = False
+html_theme_options = {
+    "logo": {"text": project},
+    "repository_url": f"https://github.com/{SETTING['repository']}",
+    "repository_branch": SETTING["branch"],
+    "use_repository_button": True,
+    "use_download_button": False,  # it would hand out the staged pages
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "show_toc_level": 2,
+    "footer_content_items": [],
+    "navbar_persistent": [],  # the sidebar has a search field already
+}
