@@ -6,15 +6,24 @@ Everybody hands in lesson 01's notebook with an own "square", a third of them a 
 are the same code, so that none is judged for two. ``nbgrader autograde`` executes the notebooks in
 kernels; ``otter run`` executes each in a process of its own (``otter grade`` needs Docker). They,
 too, are asked to grade square alone. With ``--quick`` both get 5 students and the rest is
-extrapolated. The peak is that of all processes of one way that were alive at once.
+extrapolated. The peak is that of all processes of one way that were alive at once. Computing time
+is that of all processes, user and system: beside other work it varies less than the clock.
+
+    python -m benchmarks.classroom --growth 100,300,1000 [--jobs 2]
+
+grades classes of these sizes in our way alone: right, wrong and unwritten answers in equal parts,
+no two the same code. It tells what a further student costs in memory and computing time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import ctypes
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,6 +40,7 @@ from autograd_course.grader.exercises import CATALOGUE
 
 ROOT = Path(__file__).parent.parent
 LESSON, SAMPLE = "01_template", 5
+_SUBREAPER = 36
 EXERCISES = ROOT / "exercises" / f"{LESSON}.ipynb"
 ANSWER = """\
 class Square(torch.autograd.Function):
@@ -44,6 +54,13 @@ class Square(torch.autograd.Function):
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
         return {factor} * x * grad_output
+"""
+STUB = """\
+class Square(torch.autograd.Function):
+    # by student {number}
+    @staticmethod
+    def forward(ctx, x):
+        raise NotImplementedError
 """
 OTTER_TEST = """\
 OK_FORMAT = False
@@ -64,6 +81,7 @@ class Took:
     name: str
     students: int
     seconds: float
+    computed: float
     peak: int
     right: int
 
@@ -77,7 +95,12 @@ def main() -> None:
     parser.add_argument("--students", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--growth", metavar="SIZES")
     asked = parser.parse_args()
+    _adopt()
+    if asked.growth:
+        growth([int(size) for size in asked.growth.split(",")], asked.jobs)
+        return
     others = min(SAMPLE, asked.students) if asked.quick else asked.students
     with tempfile.TemporaryDirectory() as scratch:
         found = list(_all(Path(scratch), asked.students, others, asked.jobs))
@@ -85,11 +108,28 @@ def main() -> None:
     for took in found:
         whole = f", {asked.students / took.rate:.0f} s for {asked.students}"
         told = whole + " (extrapolated)" if took.students < asked.students else ""
-        print(
-            f"{took.name:<20} {took.students:3} students in {took.seconds:7.1f} s: "
-            f"{took.rate:7.2f} a second, peak {took.peak / 2**20:.0f} MiB, {took.right} right; "
-            f"ours is {ours.rate / took.rate:.1f} x{told}"
-        )
+        print(f"{_line(took)}; ours is {ours.rate / took.rate:.1f} x{told}")
+
+
+def growth(sizes: Sequence[int], jobs: int) -> None:
+    """Grade classes of several sizes, and print each, and the slope between first and last."""
+    found = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as scratch:
+            found.append(ours(Path(scratch), size, jobs, unwritten=True))
+        print(_line(found[-1]), flush=True)
+    first, last = found[0], found[-1]
+    if (more := last.students - first.students) > 0:
+        held, computed = last.peak - first.peak, last.computed - first.computed
+        print(f"A further student: {held / more / 2**10:.1f} KiB, {1000 * computed / more:.0f} ms")
+
+
+def _line(took: Took) -> str:
+    return (
+        f"{took.name:<20} {took.students:4} students in {took.seconds:7.1f} s: "
+        f"{took.rate:7.2f} a second, {took.computed:.1f} s computed, "
+        f"peak {took.peak / 2**20:.0f} MiB, {took.right} right"
+    )
 
 
 def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]:
@@ -101,17 +141,18 @@ def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]
             yield measured(_folder(scratch / tool), others)
 
 
-def ours(folder: Path, students: int, jobs: int) -> Took:
+def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> Took:
     for number in range(students):
-        _hand_in(folder / "homework" / f"s{number:03}" / f"{LESSON}.ipynb", number)
+        place = folder / "homework" / f"s{number:04}" / f"{LESSON}.ipynb"
+        _hand_in(place, number, answer=STUB if unwritten and number % 3 == 1 else ANSWER)
     command = [
         sys.executable, "-m", "autograd_course.cli", "classroom", "grade", "homework",
         "--exercises", "square", "--jobs", str(jobs),
     ]  # fmt: skip
-    seconds, peak = _measured([command], folder)
+    measured = _measured([command], folder)
     with (folder / "homework-grades" / "grades.csv").open() as table:
         right = sum(row["square"] == "1" for row in csv.DictReader(table))
-    return Took(f"ours, {jobs} jobs", students, seconds, peak, right)
+    return Took(f"ours, {jobs} jobs", students, *measured, right)
 
 
 def by_nbgrader(folder: Path, students: int) -> Took:
@@ -126,11 +167,11 @@ def by_nbgrader(folder: Path, students: int) -> Took:
     for number in range(students):
         place = course / "submitted" / f"s{number:03}" / LESSON / f"{LESSON}.ipynb"
         _hand_in(place, number, released)
-    seconds, peak = _measured([[*nbgrader, "autograde", LESSON]], course)
+    measured = _measured([[*nbgrader, "autograde", LESSON]], course)
     _measured([[*nbgrader, "export"]], course)
     with (course / "grades.csv").open() as table:
         right = sum(float(row["score"]) == 1 for row in csv.DictReader(table))
-    return Took("nbgrader autograde", students, seconds, peak, right)
+    return Took("nbgrader autograde", students, *measured, right)
 
 
 def by_otter(folder: Path, students: int) -> Took:
@@ -148,19 +189,19 @@ def by_otter(folder: Path, students: int) -> Took:
         commands.append(
             [*otter, "run", f"{place}/{LESSON}.ipynb", "-a", "autograder.zip", "-o", place]
         )
-    seconds, peak = _measured(commands, folder)
+    measured = _measured(commands, folder)
     results = [json.loads(path.read_text()) for path in folder.glob("s*/results.json")]
     scores = [sum(test.get("score", 0) for test in each["tests"]) for each in results]
-    return Took("otter run", students, seconds, peak, sum(score == 1 for score in scores))
+    return Took("otter run", students, *measured, sum(score == 1 for score in scores))
 
 
-def _hand_in(path: Path, number: int, released: Path = EXERCISES) -> None:
+def _hand_in(path: Path, number: int, released: Path = EXERCISES, answer: str = ANSWER) -> None:
     """Write a student's notebook: the released one, with square answered."""
     notebook = json.loads(released.read_text(encoding="utf-8"))
     factor = 1 if number % 3 == 2 else 2
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "square":
-            cell["source"] = ANSWER.format(number=number, factor=factor)
+            cell["source"] = answer.format(number=number, factor=factor)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
@@ -170,13 +211,29 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, int]:
-    """Run commands one after the other; return the seconds, and the peak of what they held."""
+def _adopt() -> None:
+    """Become the parent of what commands leave behind, whose computing time counts too."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def _computed() -> float:
+    """Return the computing time of all that has run, once the last of it has ended."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, float, int]:
+    """Run commands in turn; return seconds, seconds of computing, the peak of what they held."""
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     paths = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
     progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
     environment = os.environ | progress | {"PATH": programs, "PYTHONPATH": paths}
-    peak, begun = 0, time.perf_counter()
+    before, peak, begun = _computed(), 0, time.perf_counter()
     for command in commands:
         with (folder / "log").open("a") as log:
             process = subprocess.Popen(
@@ -187,7 +244,8 @@ def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, i
                 time.sleep(1)  # asking what is held takes time of its own
         if process.returncode:
             raise SystemExit(f"{command} ended with {process.returncode}:\n{_end(folder / 'log')}")
-    return time.perf_counter() - begun, peak
+    seconds = time.perf_counter() - begun
+    return seconds, _computed() - before, peak
 
 
 def _held(process: int) -> int:

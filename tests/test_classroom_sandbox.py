@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from autograd_course.classroom.judging import judged
 from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
 from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.classroom.sandbox.template import Template
 from autograd_course.doctor.running.time_limit import VARIABLE
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
@@ -94,12 +96,33 @@ def test_the_standard_library_is_at_hand(box: Sandbox) -> None:
 def test_the_template_never_holds_a_submission(box: Sandbox) -> None:
     mark = "".join(map(chr, (110, 111, 98, 111, 100, 121, 115))) + "-formula"
     assert handed_in(box, f"# {mark}\n" + square()).status == "passed"
-    assert box._running is not None
+    assert isinstance(box._running, Template)
 
     held = [memory_of(process) for process in below(box._running.process.pid)]
 
     assert any(b"autograd_course.classroom.zygote" in memory for memory in held)
     assert not any(mark.encode() in memory for memory in held)
+
+
+@needs_bubblewrap
+def test_a_fork_of_the_template_grades_until_it_is_left(box: Sandbox) -> None:
+    template = box._running
+    assert isinstance(template, Template)
+    before = alive_below(template.process.pid)
+
+    with Sandbox(Bubblewrap(), TIGHT, template.twin()) as other:
+        assert alive_below(template.process.pid) == before + 1
+        assert handed_in(other, square()).status == handed_in(box, square()).status == "passed"
+
+    until = time.monotonic() + 60
+    while alive_below(template.process.pid) > before and time.monotonic() < until:
+        time.sleep(0.005)
+    assert alive_below(template.process.pid) == before
+
+
+def alive_below(process: int) -> int:
+    stats = [Path(f"/proc/{number}/stat").read_text() for number in below(process)]
+    return sum(stat.rpartition(")")[2].split()[0] != "Z" for stat in stats)
 
 
 def below(process: int) -> list[int]:

@@ -40,7 +40,7 @@ def crew(jobs: int | None, scheduler: str | None, *, trust: bool) -> Crew:
     if scheduler is not None:
         return Cluster(scheduler, bench)
     choose(trust=trust)
-    return Pool(jobs or _cores(), bench)
+    return Pool(jobs or _cores(), bench, bench.shared)
 
 
 def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:

@@ -29,6 +29,12 @@ PATCHING = {
              "f.look = lambda *a, **k: ()"),
         _MISMATCH, "replaces autograd_course.classroom.asking.functions.look",
     ),
+    "what looks at the answer, while forward runs for the first time": Hostile(
+        half("import autograd_course.doctor.probe as p\ntimes = []",
+             "if not times: p.engine_pass = lambda *a, **k: None\n"
+             "times.append(x)\nctx.save_for_backward(x)\nreturn x * x"),
+        _MISMATCH, "replaces autograd_course.doctor.probe.engine_pass while it runs",
+    ),
     "what packs the answer": Hostile(
         half("import safetensors.torch, autograd_course.doctor.wire as w\n"
              "safetensors.torch.save = w.pack = lambda *a: b''"),

@@ -49,7 +49,7 @@ def _begun(said: dict[str, Any], integrity: Integrity) -> tuple[Frame, Desk | No
     lacking = exercise.needs() if exercise.needs else None  # asked before anybody else can answer
     came, desk = _run(exercise, said, noted)
     told = {"lacking": lacking} if lacking else {}
-    return replace(came, said=came.said | noted.told() | told), desk
+    return replace(came, said=came.said | noted.told(near=True) | told), desk
 
 
 def _run(

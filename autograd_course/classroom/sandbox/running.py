@@ -12,7 +12,7 @@ from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.classroom.sandbox.backend import Backend, SandboxError
 from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.limits import Limits
-from autograd_course.classroom.sandbox.template import Template
+from autograd_course.classroom.sandbox.template import Template, Twin
 from autograd_course.classroom.zygote.control import Order, heard, say
 
 _GRACE = 20.0  # seconds for the template to end a child
@@ -57,16 +57,21 @@ class Child:
 
 
 class Sandbox:
-    """A template in a sandbox, started on first use and again whenever it is gone."""
+    """A template in a sandbox, started on first use and again whenever it is gone.
 
-    def __init__(self, backend: Backend, limits: Limits | None = None) -> None:
+    ``running`` is one that is there already.
+    """
+
+    def __init__(
+        self, backend: Backend, limits: Limits | None = None, running: Twin | None = None
+    ) -> None:
         self.backend, self.limits = backend, limits or Limits()
-        self._running: Template | None = None
+        self._running: Template | Twin | None = running
 
     @contextlib.contextmanager
     def child(self, limits: Limits | None = None) -> Iterator[Child]:
         """Run a block with a new child, held to limits of its own if any; it is ended with it."""
-        child = self._begun(self.start()._running, limits or self.limits)
+        child = self._begun(self._control(), limits or self.limits)
         try:
             yield child
         finally:
@@ -78,22 +83,29 @@ class Sandbox:
             if not self.backend.separates:
                 self.close()
 
-    def _begun(self, template: Template | None, limits: Limits) -> Child:
-        assert template is not None, "start() starts one"
+    def _begun(self, control: socket.socket, limits: Limits) -> Child:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                say(template.control, {"begin": limits.to_dict()}, theirs.fileno())
+                say(control, {"begin": limits.to_dict()}, theirs.fileno())
             except OSError as error:
                 ours.close()
                 self.close()
                 raise SandboxError(f"the sandbox is gone: {error}.") from error
-        return Child(ours, template.control, limits)
+        return Child(ours, control, limits)
 
     def start(self) -> Self:
-        """Start the template now."""
-        self._running = self._running or Template(self.backend)
+        """Start the template now, and wait for it."""
+        self._control()
         return self
+
+    def _control(self) -> socket.socket:
+        self._running = self._running or Template(self.backend)
+        try:
+            return self._running.control
+        except SandboxError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the template, and with it all that runs in the sandbox."""

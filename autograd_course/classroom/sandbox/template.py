@@ -1,8 +1,12 @@
-"""Start a template process in a sandbox, and meet it."""
+"""Start a template process in a sandbox, and meet it.
+
+It comes up while this process does something else: it is waited for where it is first needed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import subprocess
@@ -10,24 +14,55 @@ import tempfile
 from pathlib import Path
 
 from autograd_course.classroom.sandbox.backend import Backend, SandboxError, Start
-from autograd_course.classroom.zygote.control import heard
+from autograd_course.classroom.zygote.control import heard, say
 
 _PATIENCE = 180.0  # seconds; importing PyTorch on a busy machine takes its time
 
 
+class Twin:
+    """A fork of a template that another process keeps: ``control`` is the connection to it."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+
+    def close(self) -> None:
+        """Leave it: it ends, and so does what it runs."""
+        self.control.close()
+
+
 class Template:
-    """A template process: ``control`` is the connection to it."""
+    """A template process."""
 
     def __init__(self, backend: Backend) -> None:
-        with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
-            meeting = Path(folder) / "control"
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-                door.bind(str(meeting))
-                os.chmod(meeting, 0o666)  # nobody's too; the folder around it is ours alone
-                door.listen(1)
-                self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-                self.process = self._started(backend.start(meeting))
-                self.control = self._met(door)
+        self._folder = tempfile.TemporaryDirectory(prefix="autograd-course-")
+        meeting = Path(self._folder.name) / "control"
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door.bind(str(meeting))
+        os.chmod(meeting, 0o666)  # nobody's too; the folder around it is ours alone
+        self._door.listen(1)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self.process = self._started(backend.start(meeting))
+
+    @functools.cached_property
+    def control(self) -> socket.socket:
+        """The connection to it, once it is ready. Raises SandboxError where it never is."""
+        try:
+            return self._met(self._door)
+        finally:
+            self._close_door()
+
+    def twin(self) -> Twin:
+        """Have it fork, for another process to give orders to. Raises SandboxError."""
+        control = self.control
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_PATIENCE)
+        with contextlib.suppress(OSError):
+            with theirs:
+                say(control, {"twin": True}, theirs.fileno())
+            if heard(ours) is not None:
+                return Twin(ours)
+        ours.close()
+        raise SandboxError("the sandbox is gone.")
 
     def _started(self, start: Start) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -63,8 +98,14 @@ class Template:
         self.process.kill()
         self.process.wait()
 
+    def _close_door(self) -> None:
+        self._door.close()
+        self._folder.cleanup()
+
     def close(self) -> None:
         """End it, and with it all that runs in the sandbox."""
-        self.control.close()
+        if "control" in vars(self):
+            self.control.close()
+        self._close_door()
         self._end()
         self.errors.close()

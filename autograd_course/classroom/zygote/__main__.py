@@ -24,6 +24,7 @@ def main(meeting: str, how: str) -> None:
     integrity = warm()
     gc.collect()
     gc.freeze()  # children share these pages as long as nobody counts in them
+    memory.compact()
     say(control, {"ready": True})
     serve(
         control,

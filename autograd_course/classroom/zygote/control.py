@@ -1,7 +1,8 @@
 """What the template is told from outside, and what it tells: short messages, and a socket to hand.
 
 An order is ``{"begin": limits}``, with the new child's socket, or ``{"end": true}``. After the
-latter the template tells how the child ended.
+latter the template tells how the child ended. ``{"twin": true}`` comes with a socket like this one:
+a fork of the template follows the orders that come there.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES, _SET_PARENT_DEATH_SIGNAL = 4, 38, 1
 _CAPABILITIES_3 = 0x20080522
 _KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of a call that the C library does not have
 _JOIN_SESSION_KEYRING = 1
+_COLLAPSE = 25
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -46,6 +47,12 @@ def drop_capabilities() -> None:
 def can_write_own_maps() -> None:
     """Own the files of this process in ``/proc``, which a change of user gives to root."""
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
+
+
+def in_large_pages(start: int, size: int) -> bool:
+    """Move memory of this process into large pages; whether the kernel does so (from 6.1 on)."""
+    place = ctypes.c_void_p(start), ctypes.c_size_t(size)
+    return bool(_libc.madvise(*place, _COLLAPSE) == 0)
 
 
 def leave_keyring() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autograd_course.classroom.sandbox.limits import Limits
@@ -33,8 +34,22 @@ def serve(control: socket.socket, template: Template) -> None:
         if order.channel is None:
             say(control, {"ended": "never began"})
             continue
-        if not _one(control, template, order):
+        if "twin" in order.said:
+            _fork(control, order.channel, template)
+        elif not _one(control, template, order):
             return
+
+
+def _fork(control: socket.socket, other: socket.socket, template: Template) -> None:
+    """Fork a template like this one, for whoever holds the other end of a socket."""
+    with other:
+        if os.fork() == 0:
+            try:
+                control.close()
+                say(other, {"ready": True})
+                serve(other, replace(template, held=memory.held_by(os.getpid())))
+            finally:
+                os._exit(0)
 
 
 def _one(control: socket.socket, template: Template, order: Order) -> bool:
