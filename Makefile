@@ -1,6 +1,6 @@
 # make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
 # make test     set up, run everything: unit tests, every notebook, the browser
-# make quick    only the tests that need neither notebooks' kernels nor a browser
+# make quick    a minute: some rows of each table of tests, no processes, no browser
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
@@ -36,7 +36,7 @@ test: $(INSTALLED) $(COLABS) $(NBGRADER)
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 quick: $(INSTALLED)
-	$(BIN)/python -m pytest tests -m "not browser"
+	$(BIN)/python -m pytest tests --quick --numprocesses=2 --dist=worksteal -q
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -17,10 +17,21 @@ from autograd_course.authoring.execution import notebook_environment
 from autograd_course.external import compiler_missing
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
+from sampling import left_out, sampled
 from warmkernels import FORKS, WarmKernels
 
 _KERNELS = pytest.StashKey[WarmKernels]()
 _SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--quick``, for the minute between two edits."""
+    parser.addoption("--quick", action="store_true", help="some rows of each table, no processes")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what takes long where it is to be quick."""
+    return True if config.option.quick and left_out(collection_path) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -90,7 +101,7 @@ LONG = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what must have a process in which nothing is compiled yet, then the longest files.
 
     Workers take files in this order where pytest-xdist is told not to reorder them.
@@ -99,5 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.path.suffix == ".ipynb" and item.path.stem in BUILDS:
                 item.add_marker(pytest.mark.skip(reason=missing))
+    if config.option.quick:
+        items[:] = sampled(items)
     size = Counter(item.path for item in items)
     items.sort(key=lambda i: (i.path.name not in FIRST, i.path.name not in LONG, -size[i.path]))
