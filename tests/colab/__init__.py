@@ -19,13 +19,20 @@ from warmkernels import WarmKernels
 
 from autograd_course.authoring.execution import CELL_TIMEOUT_SECONDS, notebook_environment
 from autograd_course.authoring.outputs import normalize
+from autograd_course.ship.extra import PACKAGES
+from colab.notebooks import setup_cell
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "colab" / "bin" / "python"
 STUBS = Path(__file__).parent / "stubs"
 
-# Kernels on Colab have it imported, by which the setup cell knows where it is.
-AT_START = "import google.colab\n"
+# Kernels on Colab have that package imported, by which the setup cell knows where it is. What an
+# extra of the course brings is not there before the extra was asked for.
+AT_START = """\
+import os, sys
+import google.colab
+sys.modules |= dict.fromkeys(os.environ["COLAB_LACKS"].split())
+"""
 
 # That version of ipykernel knows no encrypted connections, and would never answer.
 PLAIN = Config(KernelManager={"transport_encryption": "disabled"})
@@ -47,6 +54,7 @@ class Machine:
             "PYTHONWARNINGS": "ignore",
             "COLAB_ASKED": str(folder / "asked"),
             "COLAB_SITE": str(self.site),
+            "COLAB_LACKS": " ".join(PACKAGES),
         }
         self._kernels = WarmKernels(PYTHON, self.environment)
 
@@ -76,11 +84,16 @@ class Machine:
             store_widget_state=False,
             config=PLAIN,
         )
-        own = self.folder / notebook.parent.name / f"{notebook.stem}.json"
         with self._kernels.used():
-            client.execute(env={**self.environment, "AUTOGRAD_COURSE_PROGRESS": str(own)})
+            client.execute(env={**self.environment, **self._own(notebook)})
         normalize(node)
         return node
+
+    def _own(self, notebook: Path) -> dict[str, str]:
+        """Return what differs from notebook to notebook: each has a machine to itself."""
+        progress = self.folder / notebook.parent.name / f"{notebook.stem}.json"
+        lacks = "" if "[ship]" in setup_cell(notebook) else " ".join(PACKAGES)
+        return {"AUTOGRAD_COURSE_PROGRESS": str(progress), "COLAB_LACKS": lacks}
 
     def close(self) -> None:
         self._kernels.close()
