@@ -401,7 +401,6 @@ def test_spans_of_a_row_are_the_row(row: str) -> None:
 # The choice of function and parameters
 
 
-@pytest.mark.colab
 def test_without_a_function_the_reference_functions_are_offered() -> None:
     lab = function_lab()
 

@@ -18,7 +18,6 @@ from traitlets.config import Config
 from warmkernels import WarmKernels
 
 from autograd_course.authoring.execution import CELL_TIMEOUT_SECONDS, notebook_environment
-from autograd_course.authoring.outputs import normalize
 from autograd_course.ship.extra import PACKAGES
 from colab.notebooks import setup_cell
 
@@ -86,7 +85,6 @@ class Machine:
         )
         with self._kernels.used():
             client.execute(env={**self.environment, **self._own(notebook)})
-        normalize(node)
         return node
 
     def _own(self, notebook: Path) -> dict[str, str]:

@@ -8,6 +8,8 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from autograd_course.authoring.outputs import normalize
+
 
 def setup_cell(notebook: Path) -> str:
     """Return the source of the notebook's setup cell."""
@@ -17,7 +19,11 @@ def setup_cell(notebook: Path) -> str:
 
 
 def differences(saved: NotebookNode, executed: NotebookNode) -> list[str]:
-    """Return the cells that show something else than what stands in the saved notebook."""
+    """Return the cells that show something else than what stands in the saved notebook.
+
+    What the build does not save of ``executed`` is removed from it first.
+    """
+    normalize(executed)
     return [
         f"{now.source}\nsaved {_told(then)}\nhere  {_told(now)}"
         for then, now in zip(saved.cells, executed.cells, strict=True)

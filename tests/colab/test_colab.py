@@ -46,23 +46,27 @@ def test_run_again_it_does_nothing_and_says_nothing(machine: Machine) -> None:
     assert machine.asked == before
 
 
+def test_the_extra_is_asked_for_by_the_lesson_that_needs_it_alone() -> None:
+    asking = {path.stem for path in ROOT.glob("*/*.ipynb") if "[ship]" in setup_cell(path)}
+
+    assert asking == {"11_ship_it"}
+
+
 def test_the_course_comes_from_the_wheel(machine: Machine) -> None:
     found = machine.says("import autograd_course\nprint(autograd_course.__file__)").strip()
 
     assert Path(found).is_relative_to(machine.site)
 
 
-def test_the_checkup_finds_everything_in_place(machine: Machine) -> None:
-    found = machine.says("from autograd_course.checkup import checkup\nprint(checkup())")
-
-    assert found.endswith("All set.\n"), found
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_notebook_shows_what_it_shows_elsewhere(name: str, machine: Machine) -> None:
     path = ROOT / f"{name}.ipynb"
+    executed = machine.executed(path)
+    checkups = [cell.outputs for cell in executed.cells if cell.source.endswith("\ncheckup()")]
 
-    assert not differences(nbformat.read(path, as_version=4), machine.executed(path))
+    assert len(checkups) == (path.stem == "00_start_here")
+    assert all("All set." in str(outputs) for outputs in checkups), checkups
+    assert not differences(nbformat.read(path, as_version=4), executed)
 
 
 @pytest.mark.usefixtures("colab")
