@@ -1,6 +1,7 @@
 # make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
 # make test     set up, run everything: unit tests, every notebook, the browser
 # make quick    a minute: some rows of each table of tests, no processes, no browser
+# make colab    every lesson and solution on Colab's versions, as a notebook is opened there
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := -m pip --quiet --disable-pip-version-check
-COLABS := build/ipywidgets7
+COLABS := build/colab
 NBGRADER := build/nbgrader
 BOOK_ENV := build/book-env
 BOOK_PINS := docs/book/requirements.txt
@@ -23,7 +24,7 @@ NOTEBOOKS := notebooks solutions exercises
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test quick check notebooks pictures book book-pins constraints clean
+.PHONY: lab test quick check notebooks pictures book book-pins constraints clean colab
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -31,12 +32,15 @@ lab: $(INSTALLED)
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
 # cores a third process has what the others leave while they wait for a browser or a kernel.
-test: $(INSTALLED) $(COLABS) $(NBGRADER)
+test: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests --quick --numprocesses=2 --dist=worksteal -q
+
+colab: $(INSTALLED) $(COLABS)/.installed
+	$(BIN)/python -m pytest tests/colab/test_colab.py tests/colab/every_notebook.py
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -70,9 +74,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev,third-party]'
 	@touch $@
 
-# The version that Colab has, to be put before the installed one on the path.
-$(COLABS): $(INSTALLED)
-	$(BIN)/python $(PIP) install --no-deps --target $@ ipywidgets==7.7.1 ipython_genutils==0.2.0
+# Colab's versions over those of $(VENV). Of its .pth files none is read here, so that the course,
+# installed by one of them, is not here: the setup cell installs it.
+$(COLABS)/.installed: tests/colab/requirements.txt $(INSTALLED)
+	@test -x $(COLABS)/bin/python || $(BIN)/python -m venv --without-pip $(COLABS)
+	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	    > "$$($(COLABS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beneath.pth"
+	$(COLABS)/bin/python $(PIP) install --no-deps --ignore-installed --requirement $<
 	@touch $@
 
 # Apart: in $(VENV) it would put an instructor's menus into every learner's JupyterLab.

@@ -93,7 +93,7 @@ LONG = (
     "test_visualizers_browser.py",
     "test_authoring.py",
     "test_progress.py",
-    "test_ipywidgets_7.py",
+    "test_colab.py",
     "test_facts_11.py",
     "test_testing.py",
     "09_beyond_eager.ipynb",

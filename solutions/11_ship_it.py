@@ -24,7 +24,9 @@ if "google.colab" in sys.modules:
     from google.colab import output
 
     if importlib.util.find_spec("autograd_course") is None:
-        course = "git+https://github.com/autograd-course/autograd_course@main"
+        course = (
+            "autograd-course[ship] @ git+https://github.com/autograd-course/autograd_course@main"
+        )
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
     output.enable_custom_widget_manager()
 

@@ -72,7 +72,7 @@ def test_a_slider_moves_its_input_in_all_flows(pair: FlowComparison) -> None:
     assert frame == pair.numbers["texts"]
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_moving_an_input_traces_all_anew(pair: FlowComparison) -> None:
     pair.inputs = {"w": -2.0}
 
@@ -90,7 +90,7 @@ def test_the_picture_is_one_and_the_same_bytes_each_time(pair: FlowComparison) -
     assert width > height > 0
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_what_is_sent_to_the_page_is_json(pair: FlowComparison) -> None:
     json.dumps(pair.get_state(), allow_nan=False, default=lambda _: "widget")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +16,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from autograd_course.authoring.settings import read_settings
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -67,3 +72,48 @@ def test_conda_asks_for_the_same_python_and_leaves_the_rest_to_pip() -> None:
 
     assert {wanted.name for wanted in requirements} == {"python", "pip"}
     assert requirements[0].specifier == SpecifierSet(PROJECT["requires-python"])
+
+
+DEVCONTAINER = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+
+
+def test_a_development_container_has_a_python_that_fits() -> None:
+    found = re.fullmatch(
+        r"mcr\.microsoft\.com/devcontainers/python:(3\.\d+)-\w+", DEVCONTAINER["image"]
+    )
+
+    assert found is not None
+    assert SpecifierSet(PROJECT["requires-python"]).contains(found[1])
+
+
+def test_a_development_container_is_set_up_by_the_makefile() -> None:
+    make, target = DEVCONTAINER["postCreateCommand"].split()
+    planned = subprocess.run(["make", "-n", "-B", target], cwd=ROOT, capture_output=True, text=True)
+
+    assert make == "make"
+    assert planned.returncode == 0, planned.stderr
+    assert "--constraint constraints.txt --editable '.[dev,third-party]'" in planned.stdout
+
+
+def texts() -> list[Path]:
+    """Return the files of the repository that are text."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    binary = {".png", ".pdf"}
+    return [
+        path for name in listed.stdout.splitlines() if (path := ROOT / name).suffix not in binary
+    ]
+
+
+def test_every_address_of_the_repository_is_the_one_of_the_setting() -> None:
+    """Badges, setup cells and the lesson table are built from it; what is not must follow too."""
+    address = re.compile(r"github(?:\.com)?/([\w.-]+/autograd_course)\b")
+    named = {
+        (path.relative_to(ROOT).as_posix(), found)
+        for path in texts()
+        for found in address.findall(path.read_text(encoding="utf-8"))
+        if found != read_settings(ROOT).repository
+    }
+
+    assert not named

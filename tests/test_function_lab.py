@@ -401,7 +401,6 @@ def test_spans_of_a_row_are_the_row(row: str) -> None:
 # The choice of function and parameters
 
 
-@pytest.mark.ipywidgets7
 def test_without_a_function_the_reference_functions_are_offered() -> None:
     lab = function_lab()
 
@@ -429,7 +428,7 @@ def test_a_list_is_named_by_its_functions() -> None:
     ]
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_parameter_moves_the_curve_on_axes_that_stay() -> None:
     lab = function_lab(ScaledSigmoid, 2.0, 1.5)
     before = lab.scene["ranges"]
@@ -451,7 +450,7 @@ def test_defaults_of_forward_have_sliders_and_integers_stay_whole() -> None:
     assert sliders["n"]["labels"] == ["0", "1", "2", "3", "4", "5", "6"]
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
@@ -471,7 +470,7 @@ def test_a_wrong_choice_is_answered_with_a_notice(choice: dict[str, Any], said: 
     assert lab.scene["frames"] == before
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_x_off_the_sweep_becomes_a_place_of_it() -> None:
     lab = function_lab(Square)
 
@@ -486,7 +485,7 @@ def test_x_off_the_sweep_becomes_a_place_of_it() -> None:
 # What is left in the notebook
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_saved_notebook_has_the_picture_and_the_account() -> None:
     lab = function_lab(Pinball, torch.tensor(1.0), 0.9, x=2.0)
     data, _ = lab._repr_mimebundle_()
@@ -523,7 +522,7 @@ def test_picture_and_account_are_the_same_every_time(fn: Any) -> None:
     assert one.png == other.png
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_what_is_sent_to_the_page_is_json_and_small() -> None:
     for fn in (Square, Half, Rounded, lambda x: 1 / x):
         state = function_lab(fn).get_state()
@@ -589,7 +588,7 @@ def raises(x: Tensor) -> Tensor:
     raise KeyError("weights")
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize(
     ("make", "said"),
     [

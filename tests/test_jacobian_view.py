@@ -276,7 +276,7 @@ def test_widget_and_report_are_siblings() -> None:
 # What is left behind
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_saved_notebook_has_the_picture_and_the_account() -> None:
     view = jacobian_view(SoftDiagonal, draw(2, 3))
     data, _ = view._repr_mimebundle_()
@@ -339,7 +339,7 @@ def test_the_same_state_gives_the_same_bytes_and_another_cell_others() -> None:
     assert "selected ∂output[0] / ∂args[0][1]: differences 0" in repr(other)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_cell_outside_is_the_nearest_inside() -> None:
     view = jacobian_view(HalfSquare, torch.tensor([1.0, -2.0]))
     view.cell = [9, -3]
@@ -347,7 +347,7 @@ def test_a_cell_outside_is_the_nearest_inside() -> None:
     assert view.cell == [1, 0]
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_choosing_another_jacobian_goes_to_its_worst_cell() -> None:
     view = jacobian_view(Untransposed, draw(2, 3), draw(3, 3, seed=1))
     view.shown = 1
@@ -358,7 +358,7 @@ def test_choosing_another_jacobian_goes_to_its_worst_cell() -> None:
     assert view.shown == 1
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize("size", [4, 128])
 def test_what_is_sent_to_the_page_is_json_and_not_large(size: int) -> None:
     state = jacobian_view(torch.tanh, draw(size)).get_state()
@@ -435,7 +435,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize(("args", "options", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_shown_is_refused_in_one_sentence(
     args: tuple[Any, ...], options: dict[str, Any], words: str

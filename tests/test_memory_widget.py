@@ -24,7 +24,7 @@ def variant(timeline: MemoryTimeline, name: str) -> dict[str, Any]:
     return next(told for told in timeline.story["variants"] if told["name"] == name)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_saved_notebook_has_the_picture_and_the_account(timeline: MemoryTimeline) -> None:
     data, _ = timeline._repr_mimebundle_()
 
@@ -76,7 +76,7 @@ def test_sentences(fn: Any, says: str) -> None:
     assert says in repr(memory_timeline({"fn": fn}, batch()))
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_what_is_sent_to_the_page_is_json_and_small(timeline: MemoryTimeline) -> None:
     sent = json.dumps(timeline.get_state(), allow_nan=False, default=lambda _: "widget")
 
@@ -132,7 +132,7 @@ def test_every_budget_of_the_slider_has_verdicts(timeline: MemoryTimeline) -> No
         assert [text.startswith("✓") for text in verdicts] == fits
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_budget_off_the_sweep_is_taken_in() -> None:
     timeline = memory_timeline(ReLUInCycle, batch(), budget=1000)
     before = timeline.png
@@ -143,7 +143,7 @@ def test_a_budget_off_the_sweep_is_taken_in() -> None:
     assert timeline.png != before
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_the_kernel_may_move_it(timeline: MemoryTimeline) -> None:
     timeline.step, timeline.variant = 10**6, "fused"
 
@@ -153,7 +153,7 @@ def test_the_kernel_may_move_it(timeline: MemoryTimeline) -> None:
         timeline.variant = "x"
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize(
     ("given", "budget", "says"),
     [

@@ -16,7 +16,7 @@ from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.quiz.markup import blocks
 from autograd_course.visualize.quiz.widget import KnowledgeCheck, knowledge_check
 
-pytestmark = pytest.mark.ipywidgets7
+pytestmark = pytest.mark.colab
 
 RIGHT = {q.id: "".join(sorted(q.right)) for q in load("01").choices}
 

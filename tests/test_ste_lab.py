@@ -236,7 +236,7 @@ def test_without_an_event_loop_training_is_done_at_once(short_race: None) -> Non
     assert lab.progress["step"] == 6
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_on_an_event_loop_training_arrives_piece_by_piece_and_can_be_stopped() -> None:
     async def stopped_after_some() -> tuple[list[int], bool]:
         lab, steps = ste_lab(), []
@@ -309,7 +309,7 @@ def test_what_raises_in_training_ends_it_with_a_sentence() -> None:
 # What stays in the notebook
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_saved_notebook_has_the_picture_and_the_account(short_race: None) -> None:
     lab = ste_lab()
     data, _ = lab._repr_mimebundle_()
@@ -343,7 +343,7 @@ def test_the_picture_is_small_and_repeats(short_race: None) -> None:
     assert len(pictures.pop()) < 60_000
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize("quantizer", QUANTIZERS)
 def test_what_is_sent_to_the_page_is_json_and_small(quantizer: str) -> None:
     state = ste_lab(quantizer).get_state(["sweep", "progress", "board"])
@@ -354,7 +354,7 @@ def test_what_is_sent_to_the_page_is_json_and_small(quantizer: str) -> None:
 # State
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_another_quantizer_is_sampled(short_race: None) -> None:
     lab = ste_lab("sign", "tanh")
 
@@ -364,7 +364,7 @@ def test_another_quantizer_is_sampled(short_race: None) -> None:
     assert lab.trace.staircases[0].climb == 6
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_an_x_off_the_sweep_is_sampled(short_race: None) -> None:
     lab = ste_lab()
 
@@ -374,7 +374,7 @@ def test_an_x_off_the_sweep_is_sampled(short_race: None) -> None:
     assert "x = 0.123 becomes 1" in repr(lab)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_own_functions_are_compared(short_race: None) -> None:
     lab = ste_lab({"mine": RoundSTE, "beside": "clipped"})
 
@@ -491,7 +491,7 @@ class Scaled(Function):
         return (x / scale).round() * scale
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -521,7 +521,7 @@ def test_what_cannot_be_shown(given: tuple[Any, ...], said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -537,7 +537,7 @@ def test_what_cannot_be_set(name: str, value: Any, said: str) -> None:
         setattr(ste_lab(), name, value)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_the_forward_of_own_functions_cannot_be_changed() -> None:
     with pytest.raises(TraceError, match="Functions of your own"):
         ste_lab(RoundSTE).quantizer = "sign"

@@ -210,7 +210,7 @@ def test_a_query_that_sees_no_key_is_told() -> None:
 # The widget
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_saved_notebook_has_the_picture_and_the_account(widget: AttentionTiles) -> None:
     data, _ = widget._repr_mimebundle_()
 
@@ -242,7 +242,7 @@ def test_two_runs_leave_the_same_bytes() -> None:
     assert (one.png, repr(one), one.stories) == (other.png, repr(other), other.stories)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_what_is_sent_to_the_page_is_json_and_small() -> None:
     state = attention_tiles(*head(8, 8, 4, 4)).get_state()
 
@@ -257,7 +257,7 @@ def test_every_size_and_causality_is_there(widget: AttentionTiles) -> None:
     assert (widget.block, widget.causal) == ("2×2", False)
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_another_run_can_be_chosen(fresh: AttentionTiles) -> None:
     fresh.step = fresh.steps
     fresh.causal = True
@@ -269,14 +269,14 @@ def test_another_run_can_be_chosen(fresh: AttentionTiles) -> None:
     assert fresh.step <= fresh.steps
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_a_step_past_the_end_is_the_end(fresh: AttentionTiles) -> None:
     fresh.step = 99
 
     assert fresh.step == fresh.steps == 14
 
 
-@pytest.mark.ipywidgets7
+@pytest.mark.colab
 def test_an_unknown_size_is_refused(fresh: AttentionTiles) -> None:
     with pytest.raises(TraceError, match="no run with tiles of 3×3; choose 1×1, 1×2"):
         fresh.block = "3×3"

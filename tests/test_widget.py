@@ -14,7 +14,7 @@ from torch import Tensor
 from autograd_course.visualize import GradientFlow, TraceError, describe, gradient_flow
 from autograd_course.visualize.kit import live
 
-pytestmark = pytest.mark.ipywidgets7
+pytestmark = pytest.mark.colab
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,15 @@ FORKS = sys.platform == "linux"  # Windows has no fork, and macOS's libraries do
 
 
 class WarmKernels:
-    """The template, once a first kernel is asked for; ``close`` ends it and all its kernels."""
+    """The template, once a first kernel is asked for; ``close`` ends it and all its kernels.
 
-    def __init__(self) -> None:
+    ``python`` and ``environment`` are the template's, and so its kernels': by default those here.
+    """
+
+    def __init__(
+        self, python: Path | str = sys.executable, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._python, self._environment = python, environment
         self._folder = tempfile.TemporaryDirectory(prefix="autograd-course-kernels-")
         self._template: subprocess.Popen[bytes] | None = None
 
@@ -58,7 +64,8 @@ class WarmKernels:
         address = str(Path(self._folder.name, "template"))
         if self._template is None:
             self._template = subprocess.Popen(
-                [sys.executable, "-W", "ignore", HERE / "template.py", address],
+                [self._python, "-W", "ignore", HERE / "template.py", address],
+                env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )

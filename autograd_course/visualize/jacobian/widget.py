@@ -29,7 +29,8 @@ class JacobianView(Live):
     _esm = script(HERE / "jacobian.js")
     _css = sheet(HERE / "jacobian.css")
 
-    views: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    # Quoted: the traitlets of Colab, 5.7.1, cannot be subscripted when the program runs.
+    views: "traitlets.List[dict[str, Any]]" = traitlets.List().tag(sync=True)
     finding = traitlets.Unicode("").tag(sync=True)
     words = traitlets.Dict(WORDS).tag(sync=True)
     legend = traitlets.List(LEGEND).tag(sync=True)

@@ -30,7 +30,24 @@ def _joined(*files: Path) -> str:
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
-class Live(anywidget.AnyWidget):
+class Saved(anywidget.AnyWidget):
+    """A widget that leaves what ``left`` gives in the saved notebook, beside the live view."""
+
+    # ipywidgets 7 displays by this method, and leaves 110 characters of text and nothing else.
+    _ipython_display_ = None
+
+    def left(self) -> dict[str, str]:
+        """What a reader without a kernel sees, by MIME type."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        # ipywidgets returns the data alone, anywidget a pair with metadata.
+        bundle: Any = super()._repr_mimebundle_(**kwargs) or {}
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        return {**data, **self.left()}, metadata
+
+
+class Live(Saved):
     """The base of the course's widgets: a live view, a PNG for where it cannot live, and words.
 
     A subclass gives ``png`` and ``__repr__``; both are asked for when the widget is displayed, and
@@ -42,9 +59,6 @@ class Live(anywidget.AnyWidget):
         """The picture of the present state; the same bytes for the same state."""
         raise NotImplementedError
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # ipywidgets returns the data alone, anywidget a pair with metadata.
-        bundle: Any = super()._repr_mimebundle_(**kwargs) or {}
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        png = base64.b64encode(self.png).decode("ascii")
-        return {**data, "image/png": png, "text/plain": repr(self)}, metadata
+    def left(self) -> dict[str, str]:
+        """Return the picture, and the account in words."""
+        return {"image/png": base64.b64encode(self.png).decode("ascii"), "text/plain": repr(self)}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import traitlets
 
 from autograd_course.grader.state import State
@@ -14,7 +13,7 @@ from autograd_course.grader.store import Kept, load, update
 from autograd_course.quizzes import COURSE, Question, Quiz, QuizError, draw
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import FROM_PAGE, script, sheet
+from autograd_course.visualize.kit.live import FROM_PAGE, Saved, script, sheet
 from autograd_course.visualize.quiz.wording import Outcome, markdown, page, plain, summary
 
 HERE = Path(__file__).parent
@@ -22,7 +21,7 @@ Answer = dict[str, str]  # "chosen": letters, and "text" of an essay
 _LONGEST = 20_000  # characters of an essay that are kept
 
 
-class KnowledgeCheck(anywidget.AnyWidget):
+class KnowledgeCheck(Saved):
     """The questions of one lesson, or of the course. Made by :func:`knowledge_check`.
 
     ``answers`` holds, by question, what was chosen or written; setting it answers. In a saved
@@ -107,12 +106,9 @@ class KnowledgeCheck(anywidget.AnyWidget):
     def __repr__(self) -> str:
         return plain(self._quiz)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # ipywidgets returns the data alone, anywidget a pair with metadata.
-        bundle: Any = super()._repr_mimebundle_(**kwargs) or {}
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        left = {"text/markdown": markdown(self._quiz), "text/plain": repr(self)}
-        return {**data, **left}, metadata
+    def left(self) -> dict[str, str]:
+        """Return the questions as Markdown and as plain text."""
+        return {"text/markdown": markdown(self._quiz), "text/plain": repr(self)}
 
 
 def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:

@@ -1,0 +1,1 @@
+"""Stands before pip on the path of the simulated Colab."""
