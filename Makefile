@@ -1,6 +1,7 @@
 # make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
 # make test     set up, run everything: unit tests, every notebook, the browser
 # make quick    only the tests that need neither notebooks' kernels nor a browser
+# make fuzz     the random tests, longer and with new examples     (TIMES=20)
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make constraints  pin the newest set that pyproject.toml and this torch allow
@@ -18,7 +19,7 @@ NOTEBOOKS := notebooks solutions exercises
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test quick check notebooks constraints clean
+.PHONY: lab test quick fuzz check notebooks constraints clean
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -32,6 +33,11 @@ test: $(INSTALLED) $(COLABS) $(NBGRADER)
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests -m "not browser"
+
+# An hour or more: as many times the examples that `make test` runs.
+fuzz: $(INSTALLED)
+	AUTOGRAD_COURSE_FUZZ=$(or $(TIMES),20) $(BIN)/python -m pytest tests -k fuzz \
+	    --override-ini=timeout=0 --hypothesis-show-statistics
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
