@@ -53,7 +53,8 @@ def _bytes(x: Tensor) -> bytes:
     if not x.numel():
         return b""
     plain = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
-    return plain.as_subclass(Tensor).reshape(-1).clone().view(torch.uint8).numpy().tobytes()
+    packed = torch.empty(plain.shape, dtype=plain.dtype)  # of one element, a clone keeps strides
+    return packed.copy_(plain.as_subclass(Tensor)).view(-1).view(torch.uint8).numpy().tobytes()
 
 
 _STATE: dict[str, Callable[[], Any]] = {
