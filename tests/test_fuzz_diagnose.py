@@ -45,7 +45,7 @@ def differ(recipe: Recipe, xs: tuple[Tensor, ...]) -> bool:
     )
 
 
-@examples(40)
+@examples(25)
 @given(recipes(wrong=False), st.booleans())
 def test_a_right_function_is_given_no_error(example: Example, declared: bool) -> None:
     recipe, xs = example
@@ -57,7 +57,7 @@ def test_a_right_function_is_given_no_error(example: Example, declared: bool) ->
     assert isinstance(found, str) or found.ok
 
 
-@examples(40)
+@examples(25)
 @given(recipes(wrong=True), st.booleans())
 def test_a_bug_that_changes_gradients_is_an_error(example: Example, declared: bool) -> None:
     recipe, xs = example
@@ -76,13 +76,13 @@ SOME = st.builds(made, st.sampled_from(["right", "returns its input", "view", "i
 LIMITED = {"time_limit": 2.0}
 
 
-@examples(25)
+@examples(12)
 @given(FUNCTIONS, SHAPES.flatmap(tensors))
 def test_an_odd_function_is_examined_or_refused(function: Any, x: Tensor) -> None:
     examined(function, (x,), **LIMITED)
 
 
-@examples(25)
+@examples(12)
 @given(SOME, INPUTS)
 def test_odd_arguments_are_examined_or_refused(function: Any, drawn: list[Any]) -> None:
     examined(function, tuple(map(argument, drawn)), **LIMITED)
@@ -99,13 +99,13 @@ CALLABLES = ("reference", "surrogate", "sampler")
 OPTIONS = (*CALLABLES, "intentional", "double_backward", "seed", "level", "time_limit")
 
 
-@examples(25)
+@examples(12)
 @given(st.sampled_from(OPTIONS), ODD)
 def test_an_odd_option_is_refused_or_serves(name: str, odd: Odd) -> None:
     examined(made("right"), (torch.ones(3),), **(LIMITED | {name: odd.made()}))
 
 
-@examples(25)
+@examples(12)
 @given(st.sampled_from(CALLABLES), FORWARD)
 def test_an_odd_helper_is_refused_or_serves(name: str, forward: str) -> None:
     helper = without_ctx(forward)
