@@ -2,6 +2,7 @@
 # make test     set up, run everything: unit tests, every notebook, the browser
 # make quick    a minute: some rows of each table of tests, no processes, no browser
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
+# make fuzz     the random tests, longer and with new examples     (TIMES=20)
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
@@ -24,7 +25,7 @@ NOTEBOOKS := notebooks solutions exercises
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test quick check notebooks pictures book book-pins constraints clean colab
+.PHONY: lab test quick check notebooks pictures book book-pins constraints clean colab fuzz
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -41,6 +42,11 @@ quick: $(INSTALLED)
 
 colab: $(INSTALLED) $(COLABS)/.installed
 	$(BIN)/python -m pytest tests/colab/test_colab.py tests/colab/every_notebook.py
+
+# An hour or more: as many times the examples that `make test` runs.
+fuzz: $(INSTALLED)
+	AUTOGRAD_COURSE_FUZZ=$(or $(TIMES),20) $(BIN)/python -m pytest tests -k fuzz \
+	    --override-ini=timeout=0 --hypothesis-show-statistics
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

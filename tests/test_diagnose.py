@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import sys
 import warnings
 from typing import Any
 
@@ -256,12 +258,69 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (saving(torch.argmax, lambda x, g: None), (X,), {}, "no output of Made can carry"),
         (saving(Tensor.to_sparse, lambda x, g: g.to_dense()), (X,), {}, "an output is sparse"),
         (saving(only_in_float32, lambda x, g: g), (X.float(),), {}, "not on float64 copies"),
+        (Square, (X.to("meta"),), {}, "an input is on the meta device"),
+        (Square, (X.to(torch.float8_e5m2),), {}, "torch.float8_e5m2, .* pass x.float"),
+        (Square, (torch.nn.UninitializedParameter(),), {}, "an uninitialized parameter"),
+        (saving(lambda x: x.to("meta"), lambda x, g: g), (X,), {}, "output is on the meta device"),
+        (Square, (X,), {"reference": 3}, "reference= is a callable, not 3"),
+        (Square, (X,), {"reference": sys.exit}, "the reference raised SystemExit"),
+        (Square, (X,), {"reference": lambda x: (x * x).to_sparse()}, "let it be dense"),
+        (Square, (X,), {"reference": lambda x: x * x + 0j}, "complex128 where forward returns"),
+        (Square, (X,), {"sampler": lambda rng: (X, X)}, "drew 2 inputs, the example has 1"),
+        (Square, (X,), {"sampler": sys.exit}, "the sampler raised SystemExit"),
+        (Square, (X,), {"intentional": None}, "holds names of rules, .* not NoneType"),
+        (Square, (X,), {"intentional": [3]}, "holds names of rules, .* not 3"),
+        (Square, (X,), {"seed": "x"}, "seed= is a whole number from 0 to"),
+        (Square, (X,), {"seed": -1}, "seed= is a whole number from 0 to"),
+        (Square, (X,), {"level": []}, "level= is one of 'standard', 'full'"),
+        (Square, (X,), {"time_limit": float("inf")}, "time_limit= is a number of seconds"),
+        (Square, (X,), {"double_backward": 1}, "double_backward= is True, False or None"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_cannot_be_examined_is_refused_in_one_sentence(fn, inputs, options, says) -> None:
     with pytest.raises(DoctorError, match=says):
         diagnose(fn, inputs, **options)
+
+
+class TextlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises(error: BaseException) -> Any:
+    def method(x: Tensor, *gs: Tensor) -> Tensor:
+        raise error
+
+    return method
+
+
+HELD = torch.ones(3, 4, dtype=torch.float64)
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "says"),
+    [
+        (saving(raises(TextlessError()), None), (X,), "raised TextlessError: without a message"),
+        (saving(raises(GeneratorExit()), None), (X,), "raised GeneratorExit"),
+        (saving(raises(ValueError("x" * 10**6)), None), (X,), "raised ValueError: xxx"),
+        (saving(torch.square, lambda x, g: (2 * x * g).to("meta")), (X,), "on .*meta"),
+        (saving(lambda x: HELD, lambda x, g: g), (X,), "wrong"),
+        (saving(torch.square, lambda x, g: 2 * x * g), (torch.ones(0, 2, 2),), "nothing wrong"),
+        (saving(lambda x, n: 2 * x, lambda x, n, g: (g, None)), (X, 10**400), "constant-factor"),
+        (saving(lambda x, n: 2 * x, lambda x, n, g: (2 * g, None)), (X, ITSELF), "no error"),
+        (saving(lambda x, n: x.nope(), None), (X, object()), "args.1. <object object>"),
+    ],
+    ids=["no text", "generator exit", "much text", "meta gradient", "a captured output", "empty",
+         "a huge int", "a list that holds itself", "an address"],
+)  # fmt: skip
+def test_what_is_odd_is_examined_all_the_same(fn, inputs, says) -> None:
+    text = str(diagnose(fn, inputs))
+
+    assert re.search(says, text.replace("\n", " "))
+    assert len(text) < 3000
 
 
 def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:

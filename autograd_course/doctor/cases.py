@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.running.calls import is_float
@@ -25,11 +26,30 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
         raise DoctorError(
             "no input is a floating or complex tensor: pass at least one, as torch.randn(3, 4)."
         )
-    for i in floating:
-        if case[i].layout is not torch.strided:
-            raise DoctorError("an input is sparse, which is not examined: pass x.to_dense().")
     asking = [i for i in floating if case[i].requires_grad]
     return tuple(asking or floating)
+
+
+def require_dense(case: Sequence[Any]) -> None:
+    """Refuse tensors that hold no numbers, or not in the way that the doctor's copies do."""
+    for value in case:
+        if isinstance(value, Tensor) and (what := _unfit(value)):
+            raise DoctorError(f"an input is {what}.")
+
+
+def _unfit(value: Tensor) -> str:
+    if is_lazy(value):
+        return "an uninitialized parameter: call its module once before"
+    if value.is_nested:
+        return "a nested tensor, which is not examined: pass tensors of one shape"
+    if not is_float(value):
+        return ""
+    if value.layout is not torch.strided:
+        return "sparse, which is not examined: pass x.to_dense()"
+    if value.is_meta:
+        return "on the meta device, where tensors have no numbers: pass one on the CPU"
+    eight_bits = value.dtype.itemsize == 1
+    return f"of {value.dtype}, which is not examined: pass x.float()" if eight_bits else ""
 
 
 def in_double(value: Any) -> Any:

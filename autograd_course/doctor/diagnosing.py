@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,17 +9,19 @@ from typing import Any
 
 from torch import Tensor
 
+from autograd_course.doctor.asked import require_callables, require_settings, rules_named
 from autograd_course.doctor.case import Case
+from autograd_course.doctor.cases import require_dense
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, beside_kinks, examine
-from autograd_course.doctor.probes import PROBES, Level, probes_for
+from autograd_course.doctor.probes import Level, probes_for
 from autograd_course.doctor.reports.drawing import drawn
 from autograd_course.doctor.reports.five_steps import steps_of
-from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.running.calls import first_line, passes_within, prepare
+from autograd_course.doctor.running.calls import passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
+from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.verdict import concluded
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
@@ -74,10 +75,10 @@ def diagnose(
     besides its arguments: modules with their buffers, captured tensors, attributes, containers.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    designed = (intentional,) if isinstance(intentional, str) else tuple(intentional)
-    _require_rules(designed)
-    if level not in PROBES:
-        raise DoctorError(f"level= is one of {', '.join(map(repr, PROBES))}, not {level!r}.")
+    designed = rules_named(intentional)
+    require_callables(reference=reference, surrogate=surrogate, sampler=sampler)
+    require_settings(level, seed, time_limit, double_backward)
+    require_dense(args)
     with _own_faults_told():
         prepare()
         subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
@@ -88,9 +89,9 @@ def diagnose(
             found = concluded(verdicts, lambda closely: case.judged_anew(seed + 1, closely))
         if not found and not any(evidence.pulls for evidence in seen):
             raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
-    examined = (*EXAMINED[level], *beside_kinks(seen[0]))
-    pair = drawn(found, verdicts, seen)
-    return Diagnosis(case.subject.name, found, examined, pair, steps_of(seen[0]))
+        examined = (*EXAMINED[level], *beside_kinks(seen[0]))
+        pair = drawn(found, verdicts, seen)
+        return Diagnosis(case.subject.name, found, examined, pair, steps_of(seen[0]))
 
 
 def look(
@@ -133,11 +134,3 @@ def _own_faults_told() -> Iterator[None]:
     except Exception as error:
         told = f"{type(error).__name__}: {first_line(error)}"
         raise DoctorError(f"the doctor itself failed: {told}") from error
-
-
-def _require_rules(names: Collection[str]) -> None:
-    for name in names:
-        if name not in RULES:
-            close = difflib.get_close_matches(name, RULES, 1)
-            meant = f" Did you mean {close[0]!r}?" if close else ""
-            raise DoctorError(f"intentional= names no rule {name!r}.{meant}")

@@ -8,14 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.cases import SPREADS, beside, in_double, varied, wanted
+from autograd_course.doctor.cases import (
+    SPREADS,
+    beside,
+    in_double,
+    require_dense,
+    varied,
+    wanted,
+)
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.probes import ALWAYS, Probe
-from autograd_course.doctor.running.calls import as_tuple, attempt, is_float
+from autograd_course.doctor.running.calls import USERS, as_tuple, attempt, is_float
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.subject import Subject
+from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.world.randomness import Stream, generator
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
@@ -40,7 +48,7 @@ def examine(
     :class:`DoctorError`: without a reference there is no truth there.
     """
     evidence = [on_example(subject, args, seed, further)]
-    evidence += [_probe(subject, case, seed) for case in _sampled(sampler, seed)]
+    evidence += [_probe(subject, case, seed) for case in _sampled(sampler, len(args), seed)]
     if not any_output:
         _require_numbers(evidence)
     return evidence if sampler else evidence + _variation(subject, args, seed, evidence[0])
@@ -115,16 +123,22 @@ def _probe(
     return seen
 
 
-def _sampled(sampler: Sampler | None, seed: int) -> list[tuple[Any, ...]]:
+def _sampled(sampler: Sampler | None, count: int, seed: int) -> list[tuple[Any, ...]]:
     rng = generator(seed, Stream.SAMPLES)
-    return [] if sampler is None else [_drawn(sampler, rng) for _ in range(SAMPLES)]
+    return [] if sampler is None else [_drawn(sampler, count, rng) for _ in range(SAMPLES)]
 
 
-def _drawn(sampler: Sampler, rng: torch.Generator) -> tuple[Any, ...]:
+def _drawn(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...]:
     try:
-        return as_tuple(sampler(rng))
-    except Exception as error:
-        raise DoctorError(f"the sampler raised {type(error).__name__}: {error}") from error
+        case = as_tuple(sampler(rng))
+    except USERS as error:
+        raise DoctorError(
+            f"the sampler raised {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if len(case) != count:
+        raise DoctorError(f"the sampler drew {len(case)} inputs, the example has {count}.")
+    require_dense(case)
+    return case
 
 
 def _variation(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from autograd_course.doctor import evidence as schema
 from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.shown import shown
 from autograd_course.doctor.truth.differences import as_real
 
 _RECORDS = {
@@ -108,7 +109,7 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return {"entries": [[key, _plain(item, tensors)] for key, item in value.items()]}
     if isinstance(value, _SCALARS):
         return value
-    return {"other": repr(value)[:200]}  # an argument of a type of its own is only shown, not used
+    return {"other": shown(value, 200)}  # an argument of a type of its own is only shown, not used
 
 
 @functools.cache

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from autograd_course.doctor import DoctorError
-from autograd_course.doctor.running.calls import first_line
 from autograd_course.doctor.running.time_limit import VARIABLE, TimeUp
+from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.grader.exercise import (
     Exercise,

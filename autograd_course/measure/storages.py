@@ -23,16 +23,16 @@ def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
         return []
 
 
-def tensors(value: Any) -> Iterator[Tensor]:
-    """Yield all tensors in a value: lists, tuples, sets and dicts are opened."""
+def tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[Tensor]:
+    """Yield all tensors in a value: lists, tuples, sets and dicts are opened.
+
+    ``inside`` are the ids of those that are open, of which one may hold itself.
+    """
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors(item)
+    elif isinstance(value, list | tuple | set | frozenset | dict) and id(value) not in inside:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors(item, inside | {id(value)})
 
 
 def keyed(value: Any) -> Iterator[tuple[int, torch.UntypedStorage, Tensor]]:

@@ -23,7 +23,7 @@ from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.doctor import DoctorError
-from autograd_course.doctor.running.calls import first_line
+from autograd_course.doctor.shown import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

@@ -15,6 +15,7 @@ from autograd_course.doctor.running.calls import attempt, is_float, same_bytes
 from autograd_course.doctor.running.operations import memory
 from autograd_course.doctor.running.passes import Pass, both_ways, custom_nodes
 from autograd_course.doctor.running.session import Run, Session
+from autograd_course.doctor.shown import shown
 
 
 def on_ctx(session: Session, evidence: Evidence) -> Evidence:
@@ -97,16 +98,19 @@ def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
                 yield name, tensor
 
 
-def _tensors_in(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in a value, also those inside of lists, tuples and dictionaries."""
+def _tensors_in(
+    name: str, value: Any, inside: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in a value, also those inside of lists, tuples and dictionaries.
+
+    ``inside`` are the ids of those that are open, of which one may hold itself.
+    """
     if isinstance(value, Tensor):
         yield name, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _tensors_in(f"{name}[{key!r:.40}]", item)
-    elif isinstance(value, list | tuple):
-        for position, item in enumerate(value):
-            yield from _tensors_in(f"{name}[{position}]", item)
+    elif isinstance(value, Mapping | list | tuple) and id(value) not in inside:
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            yield from _tensors_in(f"{name}[{shown(key)}]", item, inside | {id(value)})
 
 
 def _is_random_state(tensor: Tensor) -> bool:

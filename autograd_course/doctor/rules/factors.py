@@ -67,6 +67,7 @@ def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
             isinstance(value, int | float)
             and not isinstance(value, bool)
             and abs(value) not in (0, 1)
+            and abs(value) < 2**63  # beyond it an int may be no float
         ):
             what = "value" if value > 0 else "absolute value"
             yield abs(float(value)), f"the {what} of {m.evidence.name(i)}"

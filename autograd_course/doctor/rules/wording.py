@@ -9,6 +9,7 @@ import torch
 
 from autograd_course.doctor.comparing.closeness import within
 from autograd_course.doctor.evidence import Evidence, Failure
+from autograd_course.doctor.shown import shown
 
 
 def plural(count: int, thing: str) -> str:
@@ -52,7 +53,7 @@ def call(evidence: Evidence) -> str:
 
 def describe(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
-        return f"{value!r:.40}"
+        return shown(value)
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 

@@ -17,12 +17,16 @@ from torch.autograd import Function
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Failure
 from autograd_course.doctor.running.time_limit import TimeUp, many_limits, time_limit
+from autograd_course.doctor.shown import first_line, said
 
 T = TypeVar("T")
 
 _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
+
+# What the user's code raises. A student's sys.exit() must not end the grader; an interrupt must.
+USERS = (Exception, SystemExit, GeneratorExit)
 
 _seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may take", default=0.0)
 
@@ -59,12 +63,12 @@ def attempt(call: Callable[[], T]) -> T | Failure:
         if not own_limit:
             raise
         raise DoctorError(_out_of_time(stop)) from None
-    except (Exception, SystemExit) as error:  # a student's sys.exit() must not end the grader
+    except USERS as error:
         if _out_of_memory(error):
             raise DoctorError(
                 f"the memory did not suffice ({first_line(error)}): pass smaller inputs."
             ) from error
-        return Failure(type(error).__name__, str(error).strip(), users_line(error))
+        return Failure(type(error).__name__, said(error), users_line(error))
 
 
 def _out_of_time(stop: BaseException) -> str:
@@ -78,12 +82,7 @@ def _out_of_time(stop: BaseException) -> str:
 
 def _out_of_memory(error: BaseException) -> bool:
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an exception says."""
-    return (str(error).strip().splitlines() or ["without a message"])[0]
+    return known or (isinstance(error, RuntimeError) and "allocate memory" in said(error))
 
 
 def users_line(error: BaseException) -> str:
@@ -115,10 +114,11 @@ def is_wrapped(tensor: Tensor) -> bool:
 _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Any, deepest: int = 20) -> bool:
     """Whether a value is all there is to it: no module, function or list that may hold tensors."""
-    if isinstance(value, tuple | list):
-        return all(is_plain(item) and not isinstance(item, Tensor) for item in value)
+    if isinstance(value, tuple | list):  # which may hold itself
+        inside = deepest and all(is_plain(item, deepest - 1) for item in value)
+        return bool(inside) and not any(isinstance(item, Tensor) for item in value)
     return value is None or isinstance(value, _PLAIN)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from autograd_course.doctor.running.calls import is_wrapped
 from autograd_course.measure.dispatch import Watching
@@ -99,7 +100,7 @@ def memory(values: Iterable[Any]) -> Memory:
     return frozenset(
         tensor.untyped_storage()
         for tensor in tensors(list(values))
-        if tensor.layout is torch.strided and not is_wrapped(tensor)
+        if not is_lazy(tensor) and tensor.layout is torch.strided and not is_wrapped(tensor)
     )
 
 

@@ -28,6 +28,8 @@ def forward_pass(session: Session) -> Forward:
     tensors = Run(leaves, args, returned).tensors
     if any(t.layout is not torch.strided for t in tensors):
         raise DoctorError("an output is sparse, which is not examined: let fn return to_dense().")
+    if any(t.is_meta for t in tensors):
+        raise DoctorError("an output is on the meta device: let fn return it where its inputs are.")
     dirty = _positions(log.dirty, args)
     return Forward(
         outputs=tuple(t.detach().clone() for t in tensors),

@@ -90,6 +90,8 @@ def _misfit(name: str, value: object, grad: object) -> str:
     if grad.dtype != value.dtype:
         came, should = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
         return f"the gradient of {name} has dtype {came}, {name} {should}"
+    if grad.device != value.device:
+        return f"the gradient of {name} is on {grad.device}, {name} on {value.device}"
     lost = int((~torch.isfinite(grad)).sum())
     return f"{lost} of {grad.numel()} elements of the gradient of {name} are not finite" * (
         lost > 0

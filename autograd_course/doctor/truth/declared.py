@@ -11,7 +11,8 @@ from torch import Tensor
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Columns, Evidence
-from autograd_course.doctor.running.calls import as_tuple, fresh, is_float
+from autograd_course.doctor.running.calls import USERS, as_tuple, fresh, is_float
+from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.truth.differences import flat, jacobian
 from autograd_course.doctor.world.randomness import generator, reseed
 
@@ -29,11 +30,21 @@ class Declared:
         reseed(seed)
         try:
             self.outputs = [o for o in as_tuple(call(*args)) if isinstance(o, Tensor)]
-        except Exception as error:
+        except USERS as error:
             raise DoctorError(
-                f"the reference raised {type(error).__name__} on these inputs: {error}"
+                f"the reference raised {type(error).__name__} on these inputs: {first_line(error)}"
             ) from error
+        self._require_like(evidence.forward.outputs)
         self.floats = [out for out in self.outputs if is_float(out)]
+
+    def _require_like(self, outputs: Sequence[Tensor]) -> None:
+        """Refuse outputs that cannot be put beside forward's, number by number."""
+        if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
+            raise DoctorError("the reference returns a sparse or meta tensor: let it be dense.")
+        for right, out in zip(self.outputs, outputs, strict=False):
+            if right.is_complex() != out.is_complex():
+                kinds = f"{right.dtype} where forward returns {out.dtype}"
+                raise DoctorError(f"the reference returns {kinds}.")
 
     def jacobian(self) -> tuple[Columns, ...]:
         """Differentiate the callable by differences: where is it smooth?"""
@@ -41,9 +52,10 @@ class Declared:
         def values(args: Sequence[Any]) -> Tensor:
             reseed(self.seed)
             with torch.no_grad():
-                return flat([out for out in as_tuple(self.call(*args)) if is_float(out)])
+                found = flat([out for out in as_tuple(self.call(*args)) if is_float(out)])
+            return found if found.numel() == like.numel() else torch.full_like(like, torch.nan)
 
-        rng = generator(self.seed)
+        rng, like = generator(self.seed), flat(self.floats).detach()
         return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
 
     def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:

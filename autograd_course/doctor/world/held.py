@@ -29,6 +29,7 @@ class Held:
         ``precision`` is that of the arguments beside it; ``None`` leaves the tensor its own.
         """
         tensor = self.tensor
+        self._be_leaf()
         dtype = self._dtype(precision) if precision else self.data.dtype
         tensor.grad = None
         # A buffer may be changed through .data, which no version tells of.
@@ -54,6 +55,11 @@ class Held:
         finally:
             self.data, self._version = own, -1
 
+    def _be_leaf(self) -> None:
+        """Take the tensor out of a graph: a Function that returns it has made it a result."""
+        if not self.tensor.is_leaf:
+            self.tensor.detach_()
+
     def _dtype(self, precision: torch.dtype) -> torch.dtype:
         """Return the dtype to have beside arguments of a precision, float64 being the doctor's.
 
@@ -68,6 +74,7 @@ class Held:
 
     def put_back(self) -> None:
         """Give the tensor its own memory back, bit for bit, and its gradient."""
+        self._be_leaf()
         self.tensor.data = self.data
         self.tensor.requires_grad_(self.asks)
         self.tensor.grad = self.grad

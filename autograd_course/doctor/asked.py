@@ -1,0 +1,70 @@
+"""What a caller asks of ``diagnose``: refused in one sentence where it means nothing."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Collection
+from typing import Any
+
+from torch import Tensor
+
+from autograd_course.doctor.errors import DoctorError
+from autograd_course.doctor.probes import PROBES
+from autograd_course.doctor.rules import RULES
+from autograd_course.doctor.shown import shown
+
+
+def rules_named(intentional: Any) -> tuple[str, ...]:
+    """Return the names of the rules that are by design."""
+    names = (intentional,) if isinstance(intentional, str) else _items(intentional)
+    for name in names:
+        if not isinstance(name, str):
+            raise _no_names(name)
+        if name not in RULES:
+            close = difflib.get_close_matches(name, RULES, 1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise DoctorError(f"intentional= names no rule {name[:60]!r}.{meant}")
+    return names
+
+
+def _items(intentional: Any) -> tuple[Any, ...]:
+    if isinstance(intentional, Collection) and not isinstance(intentional, bytes | Tensor):
+        return tuple(intentional)
+    raise _no_names(intentional)
+
+
+def _no_names(thing: Any) -> DoctorError:
+    example = "intentional=('flipped-sign',)"
+    return DoctorError(f"intentional= holds names of rules, as {example}, not {_shown(thing)}.")
+
+
+def require_callables(**given: Any) -> None:
+    """Refuse what is given in the place of a callable."""
+    for name, thing in given.items():
+        if thing is not None and not callable(thing):
+            raise DoctorError(f"{name}= is a callable, not {_shown(thing)}.")
+
+
+def require_settings(level: Any, seed: Any, time_limit: Any, double_backward: Any) -> None:
+    """Refuse a level, a seed, a limit or a wish for second derivatives that is none."""
+    if not (isinstance(level, str) and level in PROBES):
+        raise DoctorError(f"level= is one of {', '.join(map(repr, PROBES))}, not {_shown(level)}.")
+    if not (isinstance(seed, int) and 0 <= seed < 2**62):
+        raise DoctorError(f"seed= is a whole number from 0 to 2**62, not {_shown(seed)}.")
+    if not _is_time(time_limit):
+        raise DoctorError(
+            f"time_limit= is a number of seconds, or 0 for no limit, not {_shown(time_limit)}."
+        )
+    if not (double_backward is None or isinstance(double_backward, bool)):
+        raise DoctorError(
+            f"double_backward= is True, False or None, not {_shown(double_backward)}."
+        )
+
+
+def _is_time(limit: Any) -> bool:
+    return isinstance(limit, int | float) and 0 <= limit < math.inf
+
+
+def _shown(thing: Any) -> str:
+    return shown(thing, 60) if isinstance(thing, int | float | str) else type(thing).__name__

@@ -1,0 +1,31 @@
+"""What is the user's, in short: values and exceptions, whatever they do when they are shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+MOST = 600  # characters of an exception: a missing kernel's lists all backends there are
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
+
+
+def shown(value: Any, most: int = 40) -> str:
+    """Return the beginning of a value's ``repr``, or its type where that raises."""
+    try:
+        return _ADDRESS.sub("", repr(value))[:most]
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
+def said(error: BaseException) -> str:
+    """Return what an exception says, cut where it is too long to be read."""
+    try:
+        text = str(error).strip()
+    except Exception:
+        return ""
+    return text if len(text) <= MOST else f"{text[:MOST]} …"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an exception says."""
+    return (said(error).splitlines() or ["without a message"])[0]
