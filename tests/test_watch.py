@@ -44,7 +44,8 @@ def script(tmp_path: Path) -> Path:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "AUTOGRAD_COURSE_TIME_LIMIT": "1", "TERM": "xterm"}
+    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    return {**inherited, "AUTOGRAD_COURSE_TIME_LIMIT": "1", "TERM": "xterm"}
 
 
 def until(holds: Callable[[], bool], what: Callable[[], str]) -> None:
