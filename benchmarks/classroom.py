@@ -39,7 +39,9 @@ from autograd_course.classroom.nbgrader.course import make_course
 from autograd_course.grader.exercises import CATALOGUE
 
 ROOT = Path(__file__).parent.parent
+NBGRADER = ROOT / "build" / "nbgrader"  # put there by: make build/nbgrader
 LESSON, SAMPLE = "01_template", 5
+INSTALL = {"nbgrader": "make build/nbgrader", "otter": "pip install otter-grader"}
 _SUBREAPER = 36
 EXERCISES = ROOT / "exercises" / f"{LESSON}.ipynb"
 ANSWER = """\
@@ -135,8 +137,8 @@ def _line(took: Took) -> str:
 def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]:
     yield ours(_folder(scratch / "ours"), students, jobs)
     for tool, measured in {"nbgrader": by_nbgrader, "otter": by_otter}.items():
-        if find_spec(tool) is None:
-            print(f"{tool} is not installed: pip install {tool.replace('otter', 'otter-grader')}")
+        if find_spec(tool) is None and not (tool == "nbgrader" and NBGRADER.is_dir()):
+            print(f"{tool} is not installed: {INSTALL[tool]}")
         else:
             yield measured(_folder(scratch / tool), others)
 
@@ -229,8 +231,8 @@ def _computed() -> float:
 
 def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, float, int]:
     """Run commands in turn; return seconds, seconds of computing, the peak of what they held."""
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    paths = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"
+    programs = f"{Path(sys.executable).parent}:{NBGRADER / 'bin'}:{os.environ['PATH']}"
+    paths = f"{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
     progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
     environment = os.environ | progress | {"PATH": programs, "PYTHONPATH": paths}
     before, peak, begun = _computed(), 0, time.perf_counter()
