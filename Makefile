@@ -1,5 +1,6 @@
 # make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
-# make test     set up, run everything: unit tests, every notebook, the browser
+# make test     set up, run unit tests, every notebook, the browser
+# make thorough   what `make test` leaves out: long tables to their ends, others' packages, fuzzing
 # make quick    a minute: some rows of each table of tests, no processes, no browser
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
 # make fuzz     the random tests, longer and with new examples     (TIMES=20)
@@ -25,20 +26,23 @@ NOTEBOOKS := notebooks solutions exercises
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test quick check notebooks pictures book book-pins constraints clean colab fuzz
+.PHONY: lab test thorough quick check notebooks pictures book book-pins constraints clean colab fuzz
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
 	@$(BIN)/autograd-course lab
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
-# cores a third process has what the others leave while they wait for a browser or a kernel.
+# cores, two more processes have what the others leave while they wait for a browser or a kernel.
 test: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
-	$(BIN)/python -m pytest tests $(NOTEBOOKS) --nbval --nbval-current-env \
-	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
+	    --nbval-cell-timeout=120 --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
+	$(BIN)/python -m pytest tests -m thorough --numprocesses=3 --dist=loadscope
 
 quick: $(INSTALLED)
-	$(BIN)/python -m pytest tests --quick --numprocesses=2 --dist=worksteal -q
+	$(BIN)/python -m pytest tests --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
 
 colab: $(INSTALLED) $(COLABS)/.installed
 	$(BIN)/python -m pytest tests/colab/test_colab.py tests/colab/every_notebook.py

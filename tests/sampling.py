@@ -1,16 +1,36 @@
-"""``--quick``: of every table some rows, and nothing that starts processes or a browser.
+"""How much of the tests a run takes.
 
-It is for the minute between two edits. What it leaves out, the whole run holds.
+``make thorough`` alone runs what is marked so: rows of long tables beyond the first few of a kind,
+and what other people's packages and platforms have to say. ``make quick`` is for the minute between
+two edits: of every table some rows, and nothing that starts processes or a browser.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 ROWS = 3
+
+Row = TypeVar("Row")
+
+
+def first_rows(
+    table: Iterable[Row], kind: Callable[[Row], Hashable], most: int = ROWS
+) -> list[Any]:
+    """Return the rows of a table; those beyond the first few of a kind are for a thorough run."""
+    seen: Counter[Hashable] = Counter()
+    return [_marked(row, seen, kind(row), most) for row in table]
+
+
+def _marked(row: Row, seen: Counter[Hashable], kind: Hashable, most: int) -> Any:
+    seen[kind] += 1
+    return pytest.param(row, marks=pytest.mark.thorough if seen[kind] > most else ())
+
 
 # These start processes, build, train, or look at what lies outside the package.
 LEFT_OUT = (

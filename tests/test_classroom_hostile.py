@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from hostile import BANK, FILES
+from sampling import first_rows
 from submissions import IMPORTS, square
 
 from autograd_course.classroom.extraction import Answer, extract
@@ -100,7 +101,7 @@ raise LookupError([
 
 @needs_bubblewrap
 @pytest.mark.usefixtures("usual_seconds")  # measured before anything happens
-@pytest.mark.parametrize("what", BANK)
+@pytest.mark.parametrize("what", first_rows(BANK, lambda what: what.partition(":")[0]))
 def test_it_is_contained_scored_rightly_and_explained(
     box: Sandbox, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

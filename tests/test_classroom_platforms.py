@@ -118,6 +118,7 @@ def test_where_the_grader_fails_the_kernel_ends_and_nobody_gets_a_score(
     not NBGRADER.exists() and not os.environ.get("CI"),
     reason="no build/nbgrader: `make build/nbgrader` puts nbgrader there",
 )
+@pytest.mark.thorough
 def test_nbgrader_itself_grades_a_class(tmp_path: Path) -> None:
     course = tmp_path / "course"
     assert run("nbgrader", course, "--exercises", "01").exit_code == 0
@@ -175,6 +176,7 @@ def autograder(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.thorough
 def test_gradescope_s_autograder_runs_as_it_is_laid_out_there(autograder: Path) -> None:
     (autograder / "submission" / "my homework.ipynb").write_bytes(half_solved())
     (autograder / "results" / "results.json").write_text('{"score": 1000}')  # of nobody's making

@@ -270,6 +270,7 @@ def test_pt2e_trains_below_a_surrogate_only_if_it_is_in_the_graph(
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
+@pytest.mark.thorough
 def test_a_function_is_compiled_ahead_of_time_as_its_forward(tmp_path: Path) -> None:
     x = torch.linspace(-2, 2, 9)
     cheaply = {"aot_inductor.compile_wrapper_opt_level": "O0"}

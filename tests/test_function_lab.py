@@ -660,6 +660,7 @@ print(function_lab(Square).scene["source"]["notice"])
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="tracing is safe from Python 3.12 on")
+@pytest.mark.thorough
 def test_after_torch_compile_no_line_is_traced_because_that_can_hang() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMPILED_BEFORE],

@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from autograd_course.classroom.submissions.lessons import exercises_of
 from tests.fuzz import examples
 from tests.fuzz.handed import files
 from tests.handed_in import SQUARE, cell, notebook
+
+pytestmark = pytest.mark.thorough
 
 MOST_SECONDS = 20.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import assume, event, given, note
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from tests.fuzz.arguments import INPUTS, ODD, Odd, argument
 from tests.fuzz.composed import SHAPES, Recipe, recipes, tensors
 from tests.fuzz.examined import examined
 from tests.fuzz.odd_functions import BACKWARDS, FORWARDS, ODDITIES, made, without_ctx
+
+pytestmark = pytest.mark.thorough
 
 Example = tuple[Recipe, tuple[Tensor, ...]]
 

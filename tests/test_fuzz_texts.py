@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from autograd_course.doctor import diagnosing
 from autograd_course.doctor.wire import from_bytes, pack, to_bytes, unpack
 from autograd_course.functions import Square
 from tests.fuzz import examples
+
+pytestmark = pytest.mark.thorough
 
 
 def refusal(read: Callable[[Any], object], given: Any) -> str:

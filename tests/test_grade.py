@@ -15,6 +15,7 @@ import torch
 from answers import ALSO_RIGHT, RIGHT, WRONG
 from answers.lesson_01 import SOLVED
 from answers.making import Wrong, spoiled
+from sampling import first_rows
 from torch.autograd import Function
 
 from autograd_course.doctor import RULES, DoctorError
@@ -36,14 +37,18 @@ def test_a_right_answer_passes_with_all_points(exercise: str) -> None:
     assert (result.status, result.points) == ("passed", CATALOGUE[exercise].points), str(result)
 
 
-@pytest.mark.parametrize(("exercise", "answer"), ALSO_RIGHT.values(), ids=ALSO_RIGHT)
-def test_another_right_answer_is_not_blamed(exercise: str, answer: type[Function]) -> None:
-    result = grade(exercise, answer)
+@pytest.mark.parametrize("what", first_rows(ALSO_RIGHT, lambda what: ALSO_RIGHT[what][0], most=1))
+def test_another_right_answer_is_not_blamed(what: str) -> None:
+    result = grade(*ALSO_RIGHT[what])
 
     assert result.status == "passed", str(result)
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=[f"{w.exercise}: {w.mistake}" for w in WRONG])
+@pytest.mark.parametrize(
+    "wrong",
+    first_rows(WRONG, lambda wrong: wrong.exercise),
+    ids=[f"{wrong.exercise}: {wrong.mistake}" for wrong in WRONG],
+)
 def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
     result = grade(wrong.exercise, wrong.answer)
 

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from autograd_course import diagnose
 
+pytestmark = pytest.mark.thorough
+
 
 def named(operation: Operation) -> str:
     return operation.name

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from cases import LOOKALIKES, WITNESSES, Case
+from sampling import first_rows
 
 from autograd_course import Diagnosis, diagnose
 from autograd_course.doctor import RULES
@@ -16,7 +17,13 @@ def named(case: Case) -> str:
     return f"{case.rule}: {case.what}"
 
 
-@pytest.fixture(scope="module", params=WITNESSES, ids=named)
+def rule_of(case: Case) -> str:
+    return case.rule
+
+
+@pytest.fixture(
+    scope="module", params=first_rows(WITNESSES, rule_of), ids=[named(case) for case in WITNESSES]
+)
 def diagnosed(request: pytest.FixtureRequest) -> tuple[Case, Diagnosis]:
     """Return a witness with its diagnosis, made once for the tests below."""
     case = request.param
@@ -40,7 +47,7 @@ def test_every_report_is_data_text_and_safe_html(diagnosed: tuple[Case, Diagnosi
     assert "<lambda>" not in diagnosis._repr_html_()
 
 
-@pytest.mark.parametrize("case", LOOKALIKES, ids=named)
+@pytest.mark.parametrize("case", first_rows(LOOKALIKES, rule_of), ids=named)
 def test_a_right_function_that_comes_close_is_not_blamed(case: Case) -> None:
     diagnosis = diagnose(case.fn, case.inputs, **case.options)
 

@@ -125,6 +125,7 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
     assert not [name for name in INTERNALS if name in shown], shown
 
 
+@pytest.mark.thorough
 def test_unittest_counts_a_wrong_gradient_as_a_failure(suite: Path) -> None:
     shown = shown_by(suite, "unittest", suite.stem)
 

@@ -13,6 +13,8 @@ from autograd_course import Diagnosis, diagnose
 
 MISSING = "{} (or what it needs) is not installed: pip install -e '.[third-party]'"
 
+pytestmark = pytest.mark.thorough
+
 
 def row(shipped: Shipped) -> str:
     return f"{shipped.package}: {shipped.name}"

@@ -71,6 +71,7 @@ def test_a_notebook_shows_what_it_shows_elsewhere(name: str, machine: Machine) -
 
 @pytest.mark.usefixtures("colab")
 @pytest.mark.timeout(900)
+@pytest.mark.thorough
 def test_the_widgets_hold_their_tests_there() -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "colab")
     # That ipywidgets uses what Python and traitlets warn of.
