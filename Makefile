@@ -33,10 +33,10 @@ lab: $(INSTALLED)
 	@$(BIN)/autograd-course lab
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
-# cores, two more processes have what the others leave while they wait for a browser or a kernel.
+# cores, a third process has what the others leave while they wait for a browser or a kernel.
 test: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 	$(BIN)/python -m pytest tests $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
-	    --nbval-cell-timeout=120 --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 	$(BIN)/python -m pytest tests -m thorough --numprocesses=3 --dist=loadscope

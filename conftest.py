@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from autograd_course.authoring.execution import notebook_environment
-from autograd_course.external import compiler_missing
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
 from sampling import left_out, sampled
@@ -114,6 +113,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Workers take files in this order where pytest-xdist is told not to reorder them.
     """
+    from autograd_course.external import compiler_missing  # brings PyTorch, which only workers need
+
     if (missing := compiler_missing()) is not None and "CI" not in os.environ:
         for item in items:
             if item.path.suffix == ".ipynb" and item.path.stem in BUILDS:

@@ -294,6 +294,7 @@ def recorded(root: Path) -> list[Score]:
         return [score for score in book.scores() if score.status]
 
 
+@pytest.mark.thorough
 def test_a_run_killed_again_and_again_loses_nothing_and_grades_nothing_twice(
     root: Path, stand: Stand, tmp_path: Path
 ) -> None:

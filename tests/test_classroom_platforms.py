@@ -238,6 +238,7 @@ def homework(tmp_path: Path, no_workers: None, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path / "homework-grades" / "gradebook.sqlite"
 
 
+@pytest.mark.thorough
 def test_the_page_s_commands_do_what_it_says(homework: Path) -> None:
     found = re.findall(r"^autograd-course classroom (report .*|again .*)$", DOCS, re.MULTILINE)
     *reports, again = [run(*shlex.split(words)) for words in found[:-1]] + [

@@ -172,6 +172,7 @@ def test_a_container_promises_the_same_by_flags() -> None:
     assert not Container("docker").separates
 
 
+@pytest.mark.thorough
 def test_ones_own_code_runs_without_a_sandbox() -> None:
     with Sandbox(Trusted()) as box:
         assert handed_in(box, square()).status == "passed"

@@ -358,7 +358,10 @@ def test_a_mask_that_broadcasts_is_taken() -> None:
     assert not any(row[5] for row in widget.trace.visible)
 
 
-@pytest.mark.parametrize(("n", "m", "block"), [(1, 1, (2, 2)), (64, 64, (4, 4)), (3, 17, (2, 5))])
+@pytest.mark.parametrize(
+    ("n", "m", "block"),
+    [(1, 1, (2, 2)), (3, 17, (2, 5)), pytest.param(64, 64, (4, 4), marks=pytest.mark.thorough)],
+)
 def test_odd_sizes_are_drawn(n: int, m: int, block: Any) -> None:
     widget = attention_tiles(*head(n, m, 20, 2), block=block)
 
