@@ -88,8 +88,9 @@ class Machine:
         return node
 
     def _own(self, notebook: Path) -> dict[str, str]:
-        """Return what differs from notebook to notebook: each has a machine to itself."""
+        """Return what differs from notebook to notebook: each begins on a new machine."""
         progress = self.folder / notebook.parent.name / f"{notebook.stem}.json"
+        progress.unlink(missing_ok=True)
         lacks = "" if "[ship]" in setup_cell(notebook) else " ".join(PACKAGES)
         return {"AUTOGRAD_COURSE_PROGRESS": str(progress), "COLAB_LACKS": lacks}
 
