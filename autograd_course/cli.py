@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import version as installed
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,7 +19,7 @@ from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, 
 from autograd_course.practice import command as practice
 from autograd_course.practice.reset_command import reset
 from autograd_course.shell import completing
-from autograd_course.shell.exits import Exit, epilog
+from autograd_course.shell.exits import end, epilog
 
 app = typer.Typer(
     help="Write, test and trust custom autograd Functions in PyTorch.",
@@ -33,12 +33,6 @@ app = typer.Typer(
 )
 # A URL or a file name must stay in one piece: nothing here is wrapped, colored or read as markup.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
-_err = Console(soft_wrap=True, highlight=False, markup=False, stderr=True)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    _err.print(message)
-    raise typer.Exit(code)
 
 
 def _wants_browser(no_browser: bool) -> bool:
@@ -81,13 +75,13 @@ def lab(
 ) -> None:
     """Open the course in JupyterLab, served to this machine only."""
     if find_spec("jupyterlab") is None:
-        _fail("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'", Exit.NOT_SO)
+        end("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'")
     from autograd_course.lab.launcher import serve
 
     try:
         folder = course_folder(Path.cwd())
     except LabError as error:
-        _fail(str(error), Exit.NOT_SO)
+        end(str(error))
     try:
         opened = notebook_in(folder, notebook)
     except LabError as error:

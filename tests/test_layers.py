@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "quizzes": set(),
     "ship": set(),
     "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
-    "grader": {"doctor", "external", "functions", "measure", "quizzes", "ship"},
+    "grader": {"doctor", "external", "functions", "measure", "quizzes", "shell", "ship"},
     "shell": set(),
     "classroom": {"doctor", "grader", "shell"},
     "practice": {"authoring", "classroom", "doctor", "grader", "lab", "shell"},

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
 
 from autograd_course.check.stdout import own_stdout
 from autograd_course.shell import completing
-from autograd_course.shell.exits import Exit, epilog
+from autograd_course.shell.exits import Exit, end, epilog
 
 if TYPE_CHECKING:
     from autograd_course.doctor import Diagnosis
@@ -122,9 +122,9 @@ def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
     try:
         return checked(target, inputs, **options)
     except NotUnderstoodError as error:
-        _end(str(error), Exit.NOT_UNDERSTOOD)
+        end(str(error), Exit.NOT_UNDERSTOOD)
     except DoctorError as error:
-        _end(str(error), Exit.NOT_EXAMINED)
+        end(str(error), Exit.NOT_EXAMINED)
 
 
 def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> None:
@@ -139,9 +139,4 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
     try:
         html.write_text(as_page(diagnosis), encoding="utf-8")
     except OSError as error:
-        _end(f"{html} cannot be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)
-
-
-def _end(message: str, code: Exit) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(code)
+        end(f"{html} cannot be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from autograd_course.classroom import elsewhere
-from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit, fail
+from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit
 from autograd_course.shell import completing
-from autograd_course.shell.exits import epilog
+from autograd_course.shell.exits import end, epilog
 
 GRADED = "Exit codes: 0 all is graded; 1 something could not be; 2 not understood."
 AGAIN = "Exit codes: 0 it is the same verdict; 1 it is another one; 2 not understood."
@@ -83,7 +83,7 @@ def grade(
         crew = classwork.crew(jobs, dask, trust=trust)
         complete = classwork.grade(places, wanted, crew, resume=resume)
     except classwork.KNOWN as error:
-        fail(str(error))
+        end(str(error))
     raise typer.Exit(0 if complete else 1)
 
 
@@ -117,7 +117,7 @@ def report(
         wanted = [each.value for each in formats or ()]
         passed = classwork.report(gradebook, reports, wanted, required)
     except classwork.KNOWN as error:
-        fail(str(error))
+        end(str(error))
     raise typer.Exit(0 if passed else 1)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autograd_course.shell import completing
+from autograd_course.shell.exits import end
 
 if TYPE_CHECKING:
     from autograd_course.grader.exercise import Exercise
@@ -50,7 +51,7 @@ def nbgrader(
     try:
         made = make_course(folder, course, chosen_or_exit(exercises))
     except CourseFolderError as error:
-        fail(str(error))
+        end(str(error))
     for path in made:
         typer.echo(f"wrote {path}")
     typer.echo(f"Next: cd {folder} && nbgrader generate_assignment {made[0].stem}")
@@ -66,7 +67,7 @@ def gradescope(
     try:
         write_zip(target, chosen_or_exit(exercises))
     except AutograderError as error:
-        fail(str(error))
+        end(str(error))
     typer.echo(f"wrote {target}: upload it to Gradescope under Configure Autograder.")
 
 
@@ -96,7 +97,7 @@ def again(
     try:
         same = appeal.again(gradebook, student, exercise, trust=trust)
     except (*classwork.KNOWN, appeal.NoVerdictError) as error:
-        fail(str(error))
+        end(str(error))
     raise typer.Exit(0 if same else 1)
 
 
@@ -108,9 +109,3 @@ def chosen_or_exit(words: list[str] | None) -> tuple[Exercise, ...]:
         return chosen(words or ())
     except UnknownExercisesError as unknown:
         raise typer.BadParameter(str(unknown), param_hint="--exercises") from None
-
-
-def fail(message: str) -> NoReturn:
-    """Say why the command could not do its work, and end it."""
-    typer.echo(message, err=True)
-    raise typer.Exit(1)

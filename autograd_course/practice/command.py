@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from autograd_course.practice.options import Exercises, TargetWord, end, target_or_exit
+from autograd_course.practice.options import Exercises, TargetWord, target_or_exit
 from autograd_course.practice.targets import Target, TargetError
-from autograd_course.shell.exits import Exit
+from autograd_course.shell.exits import Exit, end
 
 if TYPE_CHECKING:
     from autograd_course.practice.graded import Graded

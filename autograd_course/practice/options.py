@@ -1,14 +1,13 @@
-"""What the commands on exercise files have in common: their target, and how they end."""
+"""What the commands on exercise files have in common: their target."""
 
 from __future__ import annotations
 
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from autograd_course.practice.targets import Target, TargetError, target
 from autograd_course.shell import completing
-from autograd_course.shell.exits import Exit
 
 TargetWord = Annotated[
     str,
@@ -36,9 +35,3 @@ def target_or_exit(what: str, exercises: list[str] | None) -> Target:
         return target(what, exercises or ())
     except TargetError as error:
         raise typer.BadParameter(str(error), param_hint="TARGET") from None
-
-
-def end(message: str, code: Exit) -> NoReturn:
-    """Say in a sentence why the command ends, and end it."""
-    typer.echo(message, err=True)
-    raise typer.Exit(code)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograd_course.practice.options import Exercises, TargetWord, end, target_or_exit
+from autograd_course.practice.options import Exercises, TargetWord, target_or_exit
 from autograd_course.practice.targets import SUFFIXES, Target
-from autograd_course.shell.exits import Exit
+from autograd_course.shell.exits import Exit, end
 
 if TYPE_CHECKING:
     from autograd_course.practice.resetting import Change

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from autograd_course.lab.folder import LabError, course_folder
-from autograd_course.shell.syllabus import SYLLABUS, lesson_with
+from autograd_course.shell.syllabus import SYLLABUS, id_typed, lesson_with
 
 FOLDER = "exercises"
 SUFFIXES = (".py", ".ipynb")
@@ -63,7 +63,7 @@ def _lesson(word: str) -> str:
 
 def _known(word: str, among: str = "") -> str:
     """Return an exercise's id as it is written, however it was typed."""
-    typed = "-".join(word.lower().replace("_", " ").replace("-", " ").split())
+    typed = id_typed(word)
     if lesson_with(typed):
         return typed
     names = [name for asked in SYLLABUS.values() for name in asked]

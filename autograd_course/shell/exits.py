@@ -1,8 +1,11 @@
-"""The exit codes of all commands, and the lines that end each command's help."""
+"""How commands end: their exit codes, the sentence before them, the last lines of their help."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NoReturn
+
+import typer
 
 
 class Exit(IntEnum):
@@ -26,3 +29,9 @@ CODES = "Exit codes: 0 done; 1 could not be done; 2 not understood."
 def epilog(example: str, codes: str = CODES) -> str:
     """Return what stands below a command's options: one call of it, and its exit codes."""
     return f"Example: autograd-course {example}\n\n{codes}"
+
+
+def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
+    """Say in a sentence why the command ends, and end it."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)

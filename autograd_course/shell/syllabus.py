@@ -132,3 +132,8 @@ SYLLABUS: Mapping[str, Mapping[str, str]] = MappingProxyType(_LESSONS)
 def lesson_with(exercise_id: str) -> str:
     """Return the lesson that an exercise belongs to, empty where there is no such exercise."""
     return next((lesson for lesson, names in SYLLABUS.items() if exercise_id in names), "")
+
+
+def id_typed(text: str) -> str:
+    """Return the id or the name that is meant, typed in any case, with ``_``, ``-`` or spaces."""
+    return "-".join(text.lower().replace("_", " ").replace("-", " ").split())

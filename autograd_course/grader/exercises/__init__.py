@@ -19,6 +19,7 @@ from autograd_course.grader.exercises import (
     lesson_10,
     lesson_11,
 )
+from autograd_course.shell.syllabus import id_typed
 
 MODULES = (
     lesson_01,
@@ -59,7 +60,7 @@ def find(exercise_id: Any) -> Exercise:
         raise UnknownExerciseError(
             'the id of an exercise comes first, as text: grade("square", Square).'
         )
-    typed = "-".join(exercise_id.lower().replace("_", " ").replace("-", " ").split())
+    typed = id_typed(exercise_id)
     if typed in CATALOGUE:
         return CATALOGUE[typed]
     likely = get_close_matches(typed, CATALOGUE, n=3, cutoff=0.6)

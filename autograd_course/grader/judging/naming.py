@@ -8,6 +8,7 @@ from typing import Any
 from autograd_course.doctor import RULES
 from autograd_course.grader.exercise import NamingExercise
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
+from autograd_course.shell.syllabus import id_typed
 
 
 def judged(exercise: NamingExercise, answer: Any) -> Verdict:
@@ -17,7 +18,7 @@ def judged(exercise: NamingExercise, answer: Any) -> Verdict:
         return unfinished(f"there is no answer yet: {call}.")
     if not isinstance(answer, str):
         return wrong(f"this is {type(answer).__name__}; hand in the name as text: {call}.")
-    name = "-".join(answer.strip().lower().replace("_", " ").replace("-", " ").split())
+    name = id_typed(answer)
     if name == exercise.rule:
         return Verdict("passed", f"{name}: {_title(name)}{_told(exercise)}.")
     if name not in RULES:
