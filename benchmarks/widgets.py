@@ -7,8 +7,9 @@ function in one notebook. A move begins with the browser's time stamp of the key
 the first frame after the picture changed. "Through the kernel" are values for which nothing lies in
 the page: a second input is moved before the kernel has heard of the first one, or an input is moved
 to where the graph is another and all is drawn anew. The ordinary way is ``interact`` with a
-matplotlib figure in an Output widget. Frames are those of the page while a pulse travels. The
-layout is timed alone, the best of several runs.
+matplotlib figure in an Output widget. One number there and back is what JupyterLab takes by itself
+on this machine: nothing that asks the kernel can be quicker. Frames are those of the page while a
+pulse travels. The layout is timed alone, the best of several runs.
 """
 
 import statistics
@@ -42,6 +43,36 @@ def loss(x, y):
     return (functions.Square.apply(x) + functions.ClippedReLU.apply(y, 6.0)).tanh() * x.exp() + y
 
 gradient_flow(loss, torch.tensor(0.2), torch.tensor(0.3), names=("x", "y"))
+"""
+# What JupyterLab itself takes from page to kernel and back: one number there, one text here.
+BARE = """
+import anywidget
+import traitlets
+
+class Bare(anywidget.AnyWidget):
+    _esm = '''
+    export default { render({ model, el }) {
+      const slider = document.createElement("input"), text = document.createElement("output");
+      slider.type = "range";
+      slider.max = 60;
+      slider.addEventListener("keydown", event => event.stopPropagation()); // not JupyterLab's keys
+      slider.addEventListener("input", () => {
+        model.set("sent", Number(slider.value));
+        model.save_changes();
+      });
+      model.on("change:back", () => { text.textContent = model.get("back"); });
+      el.className = "bare";
+      el.append(slider, text);
+    } };
+    '''
+    sent = traitlets.Int(0).tag(sync=True, echo_update=False)
+    back = traitlets.Int(0).tag(sync=True)
+
+    @traitlets.observe("sent")
+    def _answer(self, change):
+        self.back = change["new"]
+
+Bare()
 """
 ORDINARY = """
 import matplotlib.pyplot as plt
@@ -123,8 +154,10 @@ def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
     assert not lab.surprises(), lab.surprises()
     page = lab.page
     widget, ordinary = page.locator(".agf").first, page.locator(".widget-interact").first
+    bare = page.locator(".bare").first
     ordinary.locator("img").wait_for()
     widget.evaluate(WATCH, [".agf-card", "ours"])
+    bare.evaluate(WATCH, ["output", "bare"])
     ordinary.evaluate(WATCH, ["img", "ordinary"])
     step = widget.get_by_role("slider", name="step")
     slider = widget.get_by_role("slider", name="input x")
@@ -134,6 +167,7 @@ def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
     second = widget.get_by_role("slider", name="input y")
     yield "ours: input, through the kernel", list(through_the_kernel(page, slider, second))
     yield "ours: input, to another graph", list(to_another_graph(page, slider))
+    yield "JupyterLab: one number there and back", moves(page, bare.get_by_role("slider"), "bare")
     yield (
         "ordinary: interact + matplotlib",
         moves(page, ordinary.get_by_role("slider"), "ordinary"),
@@ -206,7 +240,7 @@ def main() -> None:
         raise SystemExit("No Chromium found: install it, or name it in the environment: CHROMIUM.")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        course = course_with([OURS, ORDINARY], folder)
+        course = course_with([OURS, BARE, ORDINARY], folder)
         with (
             running_lab(course, folder / "home", "--port", "0") as server,
             browsing(chromium) as (context, _),

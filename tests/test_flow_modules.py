@@ -234,6 +234,40 @@ def test_a_deep_chain_folds_to_its_layers() -> None:
     assert len(found) == 30
 
 
+class Uneven(nn.Module):
+    """A small stem and head around a body of layers that are alike."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        self.body = sigmoids(layers)
+        self.head = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(self.stem(x)))
+
+
+@pytest.mark.parametrize(
+    ("layers", "opened"),
+    [
+        (2, {"stem", "stem.0", "body", "body.0", "body.1", "body.0.0", "body.1.0", "head"}),
+        (20, {"stem", "stem.0", "body", "head", "head.0"}),  # the layers stay one card each
+        (45, {"stem", "stem.0", "body", "head", "head.0"}),
+    ],
+)
+def test_level_by_level_what_is_alike_opens_together_as_long_as_it_fits(
+    layers: int, opened: set[str]
+) -> None:
+    trace = trace_gradient_flow(Uneven(layers), torch.ones(2, 4))
+
+    found = chosen(trace)
+
+    assert {trace.groups[group].name for group in found} >= opened
+    assert len(shown(trace, found).nodes) <= MOST_CARDS
+    kinds = {(g.kind, g.parent) for n, g in enumerate(trace.groups) if n in found}
+    assert not kinds & {(g.kind, g.parent) for n, g in enumerate(trace.groups) if n not in found}
+
+
 def test_a_depth_can_be_asked_for() -> None:
     net = sigmoids(3)
     flow = gradient_flow(net, torch.ones(2, 4), names=["x"], depth=0)

@@ -256,6 +256,25 @@ def test_a_backward_that_is_not_linear_shows_under_another_grad_output() -> None
     assert at(lab, 1.5).verdict == "differ"
 
 
+def test_of_a_staircase_a_surrogate_is_not_called_wrong() -> None:
+    lab = function_lab(Rounded, x=0.4)
+
+    assert at(lab, 0.4).verdict == "surrogate"
+    assert frame(lab, 0.4)["sentence"] == (
+        "◇ Forward is flat at x = 0.4, and backward says 1: right if it is meant as a surrogate."
+    )
+    assert lab.scene["overview"].endswith(
+        "forward is a staircase: right if it is meant as a surrogate."
+    )
+    assert lab.scene["bands"]["differ"] == []
+
+
+def test_where_forward_has_a_slope_somewhere_a_wrong_gradient_is_called_wrong() -> None:
+    passing = function_lab(lambda x: x.relu() + (x - x.detach()), x=-1.0)  # the mask is forgotten
+
+    assert at(passing, -1.0).verdict == "differ"
+
+
 @pytest.mark.parametrize(("fn", "verdict"), [(Square, "agree"), (Deaf, "differ")])
 def test_nothing_in_must_be_nothing_out(fn: Any, verdict: str) -> None:
     lab = function_lab(fn, x=1.5)
@@ -609,8 +628,8 @@ def raises(x: Tensor) -> Tensor:
         (lambda: function_lab(ToPolar, torch.tensor(1.0)), "ToPolar returned 2 outputs"),
         (lambda: function_lab(lambda x: x.item()), "an object of type float"),
         (lambda: function_lab(lambda x: x.detach()), "does not depend on x through autograd"),
-        (lambda: function_lab(Square, x=float("nan")), "pass one finite number such as x=2.0"),
-        (lambda: function_lab(Square, x=torch.ones(2)), "pass one finite number"),
+        (lambda: function_lab(Square, x=float("nan")), "x is one finite number, such as x=2.0"),
+        (lambda: function_lab(Square, x=torch.ones(2)), "x is one finite number"),
         (lambda: function_lab(Square, ranges={"y": (0, 1)}), "ranges names 'y'.*: x, grad_output"),
         (lambda: function_lab(Square, ranges={"x": (1, 0)}), "the lower one first"),
         (lambda: function_lab(Square, names=["a", "b"]), "names has 2 entries for 1 inputs"),

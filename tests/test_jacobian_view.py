@@ -416,6 +416,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         (lambda x: x[:, None] * x, torch.zeros(30)), {}, "output 0 of callable has 900 elements",
     ),
     "an empty input": ((torch.sin, torch.zeros(0)), {}, "pass an example with elements"),
+    "a sparse input": ((torch.sin, torch.eye(2).to_sparse()), {}, "Input 1 is sparse"),
     "no output": ((lambda x: None, torch.ones(2)), {}, "return the tensor that is differentiated"),
     "forward raises": (
         (raising, torch.ones(2)), {}, "The forward of raising raised ValueError: no luck today.",

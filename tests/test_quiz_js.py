@@ -7,6 +7,7 @@ from barepage import hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from autograd_course.quizzes import load
+from autograd_course.quizzes.reading import read
 from autograd_course.visualize.quiz.widget import KnowledgeCheck, knowledge_check
 
 pytestmark = pytest.mark.browser
@@ -250,3 +251,20 @@ def test_nothing_is_cut_off_where_it_is_narrow(browser: Browser, check: Knowledg
         page.get_by_role("button", name="Show all").click()
 
         assert page.evaluate("document.documentElement.scrollWidth") <= 480
+
+
+def test_what_a_question_brings_is_shown_as_text(browser: Browser) -> None:
+    harmful = "<img src=x onerror=alert(1)> [click](javascript:alert(1))"
+    options = "".join(
+        f'[[question.option]]\ntext = "{harmful} {right}"\nright = {right}\n'
+        f'explanation = "{harmful}"\n'
+        for right in ("true", "false")
+    )
+    file = f'title = "{harmful}"\n[[question]]\nid = "q"\ntext = "{harmful}"\n{options}'
+
+    with showing(browser, KnowledgeCheck(read(file, "01"))) as page:
+        choose(page, "a")
+        press(page, "Check")
+
+        expect(page.locator(".ac-quiz-why:visible").first).to_contain_text(harmful)
+        expect(page.locator(".ac-quiz").locator("img, a, script")).to_have_count(0)

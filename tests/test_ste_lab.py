@@ -4,6 +4,7 @@ import asyncio
 import base64
 import gc
 import json
+import re
 import weakref
 from typing import Any
 
@@ -14,15 +15,17 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.live import KIT
 from autograd_course.visualize.stelab import race as racing
 from autograd_course.visualize.stelab.curves import drawn
+from autograd_course.visualize.stelab.look import look
 from autograd_course.visualize.stelab.net import Net
 from autograd_course.visualize.stelab.quantize import Quantize
 from autograd_course.visualize.stelab.quantizers import QUANTIZERS
 from autograd_course.visualize.stelab.surrogates import SURROGATES
 from autograd_course.visualize.stelab.task import points
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate
-from autograd_course.visualize.stelab.widget import STELab, ste_lab
+from autograd_course.visualize.stelab.widget import HERE, STELab, ste_lab
 
 
 @pytest.fixture
@@ -545,3 +548,12 @@ def test_the_forward_of_own_functions_cannot_be_changed() -> None:
 
 def test_the_view_is_what_the_sentences_say() -> None:
     assert VIEW == (-3.0, 3.0)
+
+
+def test_page_and_picture_have_the_kits_colors() -> None:
+    kit = (KIT / "kit.css").read_text(encoding="utf-8")
+    own = (HERE / "ste_lab.css").read_text(encoding="utf-8")
+    named = re.findall(r"--ac-ste-c\d: var\((--ac-\w+)\)", own)
+    light = [re.search(rf"{name}: (#\w+)", kit) for name in named]
+
+    assert [found and found[1] for found in light] == [look(i)["color"] for i in range(5)]

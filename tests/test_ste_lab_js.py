@@ -86,6 +86,7 @@ def test_x_can_be_dragged_in_either_plot(page: Page, plot: int) -> None:
 
     expect(status(page)).to_contain_text("x = -1.5 becomes -1.")
     assert state(page, "x") == -1.5
+    expect(slider(page, "x")).to_be_focused()  # where keys go on
 
 
 def test_the_kernel_is_told_only_where_the_slider_comes_to_rest(page: Page) -> None:

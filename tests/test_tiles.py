@@ -329,6 +329,10 @@ Q, K, V = head()
         (lambda: attention_tiles(Q, K.double(), V), "one dtype and one device"),
         (lambda: attention_tiles(Q, K[:, :2], V), r"shapes do not fit \(q \(6, 4\), k \(6, 2\)"),
         (lambda: attention_tiles(Q, K, V[:2]), "shapes do not fit"),
+        (
+            lambda: attention_tiles(*[torch.ones(64, 4)] * 3, block=(1, 1)),
+            r"Tiles of 1×1 are more than 16 along a side; use a block of \(4, 4\) or larger",
+        ),
         (lambda: attention_tiles(torch.ones(65, 4), K, V), "65 queries and 6 keys are too many"),
         (lambda: attention_tiles(Q, K, V, block=2), r"block is 2; pass \(queries, keys\)"),
         (lambda: attention_tiles(Q, K, V, block=(0, 2)), r"block is \(0, 2\)"),

@@ -163,6 +163,15 @@ def test_a_click_goes_to_a_tiles_turn(page: Page) -> None:
     assert step(page) == 11
 
 
+def test_after_a_click_keys_go_on_from_there(page: Page) -> None:
+    go(page, 1)
+    page.locator(".ac-tiles-tile").nth(3).click()
+
+    expect(page.get_by_role("slider", name="step")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    assert step(page) == 6
+
+
 def test_the_kernel_can_set_the_step(page: Page) -> None:
     page.evaluate("model.set('step', 14)")
 

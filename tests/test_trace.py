@@ -209,6 +209,32 @@ def test_given_names_are_used() -> None:
     assert [n.name for n in trace.nodes if n.kind == "input"] == ["left", "right"]
 
 
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, gain: Tensor) -> Tensor:
+        return x * gain
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, gain = ctx.saved_tensors
+        return grad_output * gain, grad_output * x
+
+
+class Inherits(Scaled):
+    pass
+
+
+@pytest.mark.parametrize("fn", [Scaled, Inherits])
+def test_inputs_are_called_what_forward_calls_them(fn: Any) -> None:
+    trace = trace_gradient_flow(fn, torch.tensor(1.0), torch.tensor(2.0))
+
+    assert [n.name for n in trace.nodes if n.kind == "input"] == ["x", "gain"]
+
+
 def test_one_tensor_given_twice_is_one_input_that_collects_from_both_uses() -> None:
     x = torch.tensor(2.0)
 
@@ -318,6 +344,15 @@ def raises(x: Tensor) -> Tensor:
     raise KeyError("weights")
 
 
+class TextlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises_without_text(x: Tensor) -> Tensor:
+    raise TextlessError
+
+
 @pytest.mark.parametrize(
     ("fn", "inputs", "names", "said"),
     [
@@ -325,9 +360,12 @@ def raises(x: Tensor) -> Tensor:
         (torch.sin, [2.0], None, r"No input can have a gradient.*a float.*torch\.tensor\(2\.0\)"),
         (torch.sin, [], None, "No input can have a gradient.*no arguments"),
         (torch.ones(1), [], None, r"needs a function to run.*gradient_flow\(loss, x, y\)"),
+        (torch.sin, [torch.eye(2).to_sparse()], None, "Output 1 is sparse"),
+        (torch.sin, [torch.ones(1).to("meta")], None, "Input 1 is on the meta device"),
         (lambda x: 3.0, [torch.ones(1)], None, "returned float, not a tensor"),
         (lambda x: x.detach(), [torch.ones(1)], None, "does not depend on its inputs"),
         (raises, [torch.ones(1)], None, "raises raised KeyError at `raise KeyError"),
+        (raises_without_text, [torch.ones(1)], None, "raised TextlessError at `raise Textless"),
         (RaisesInBackward, [torch.ones(1)], None, "backward of RaisesInBackward raised ValueError"),
         (loss, [torch.ones(1), torch.ones(1)], ["x"], "names has 1 entries for 2 inputs"),
         (Linear, [torch.ones(2), torch.ones(3, 3)], None, "Linear raised RuntimeError"),

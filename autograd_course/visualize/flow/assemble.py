@@ -77,7 +77,7 @@ def assemble(passes: Passes, names: Names) -> Trace:
         backward=_order(ids, rim, passes),
         summed=summed,
         groups=tuple(Group(call.path, call.kind, call.parent) for call in passes.calls),
-        unit=math.hypot(*(seed.norm for seed in passes.seeds)),
+        unit=math.hypot(*(seed.norm for seed in passes.seeds)) or 1.0,  # 0 of empty outputs
     )
     return regrouped(fold(trace), names.given, names.whole)
 

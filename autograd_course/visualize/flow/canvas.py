@@ -4,6 +4,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path
 
+from autograd_course.visualize.flow.columns import Column
 from autograd_course.visualize.flow.face import (
     BADGE_BASELINE,
     BASELINES,
@@ -14,7 +15,7 @@ from autograd_course.visualize.flow.face import (
     map_corners,
     radius,
 )
-from autograd_course.visualize.flow.layout import BADGE_TEXT, LINE, TITLE, Box, Layout
+from autograd_course.visualize.flow.layout import BADGE_TEXT, LINE, TITLE, Box
 from autograd_course.visualize.flow.marks import length, look, thickness
 from autograd_course.visualize.flow.png_grid import Grid
 from autograd_course.visualize.flow.routes import Curve
@@ -32,11 +33,11 @@ Part = tuple[float, float, float, float]
 
 
 class Canvas:
-    """A part of a figure: left, bottom, width and height, from 0 to 1."""
+    """A part of a figure: left, bottom, width and height, from 0 to 1; it shows one column."""
 
-    def __init__(self, figure: Figure, part: Part, drawn: Layout) -> None:
+    def __init__(self, figure: Figure, part: Part, column: Column) -> None:
         self.axes = figure.add_axes(part)
-        self.axes.set(xlim=(0, drawn.width), ylim=(drawn.height, 0))
+        self.axes.set(xlim=(column.left, column.right), ylim=(column.bottom, column.top))
         self.axes.axis("off")
         self.grid = Grid()
 
@@ -44,11 +45,6 @@ class Canvas:
         """Draw the heat maps' cells, collected until now."""
         for artist in self.grid.artists():
             self.axes.add_artist(artist)
-
-    def key(self, drawn: Layout) -> None:
-        """Say at the lower rim what lines and bars mean."""
-        x, y = drawn.width - 8, drawn.height - 6
-        self.axes.text(x, y, KEY, color=SOFT, fontsize=7.5, fontfamily=FONT, ha="right")
 
     def edge(self, curve: Curve, mark: str) -> None:
         """Draw an edge in the look of its gradient."""

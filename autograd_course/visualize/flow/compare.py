@@ -9,6 +9,7 @@ from autograd_course.visualize.flow.png import png_of_several
 from autograd_course.visualize.flow.scene import Scene, Sweep, scene
 from autograd_course.visualize.flow.view import FlowView
 from autograd_course.visualize.flow.wording import describe
+from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 
@@ -99,7 +100,7 @@ def compare_flows(
     scenes = [_scene(str(name), fn, inputs, called, sweep, depth) for name, fn in flows.items()]
     ranges = {n: r for n, r in scenes[0].source.ranges.items() if _movable(n, scenes)}
     same = [replace(s, source=replace(s.source, ranges=ranges)) for s in scenes]
-    return FlowComparison(same, step)
+    return FlowComparison(same, whole("step", step, 0))
 
 
 def _movable(name: str, scenes: Sequence[Scene]) -> bool:

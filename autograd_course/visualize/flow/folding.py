@@ -14,20 +14,31 @@ Owner = tuple[bool, int]  # whether it is a group, and the number of the group o
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
     """Return the groups to open: all that lie less than ``depth`` deep.
 
-    Without a depth, it is the greatest at which there are at most sixty cards.
+    Without a depth, level by level from outside, as many as leave at most sixty cards. Groups of
+    one kind that lie equally deep are opened together or not at all: layers that are alike look so.
     """
-    deep = [len(trace.around(group)) - 1 for group in range(len(trace.groups))]
-    opened: frozenset[int] = frozenset()
-    for level in range(1, max(deep, default=-1) + 2):
-        more = frozenset(group for group, at in enumerate(deep) if at < level)
-        if (level > depth) if depth is not None else (_count(trace, more) > MOST_CARDS):
-            break
-        opened = more
-    return opened
+    if depth is not None:
+        deep = range(len(trace.groups))
+        return frozenset(group for group in deep if len(trace.around(group)) <= depth)
+    parts = Counter(node.group for node in trace.nodes)
+    parts.update(group.parent for group in trace.groups)
+    opened: set[int | None] = {None}
+    cards, around = parts[None], set[int | None]([None])
+    while level := [n for n, group in enumerate(trace.groups) if group.parent in around]:
+        for alike in _kinds(trace, level, parts):
+            more = sum(parts[group] - 1 for group in alike)
+            if cards + more <= MOST_CARDS:
+                opened, cards = opened | set(alike), cards + more
+        around = opened.intersection(level)
+    return frozenset(group for group in opened if group is not None)
 
 
-def _count(trace: Trace, opened: Collection[int]) -> int:
-    return len(set(_owners(trace, opened)))
+def _kinds(trace: Trace, groups: Sequence[int], parts: Mapping[int | None, int]) -> list[list[int]]:
+    """Sort groups by their kind; those of which opening all takes fewest cards come first."""
+    kinds: dict[str, list[int]] = {}
+    for group in groups:
+        kinds.setdefault(trace.groups[group].kind, []).append(group)
+    return sorted(kinds.values(), key=lambda alike: sum(parts[group] - 1 for group in alike))
 
 
 def _owners(trace: Trace, opened: Collection[int]) -> list[Owner]:

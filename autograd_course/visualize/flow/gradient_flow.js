@@ -33,9 +33,10 @@ class Flow {
     const each = (call) => () => this.scenes.forEach(({ stage }) => call(stage));
     this.player.element.append(
       make("span", { className: "ac-gap" }),
-      button("Zoom out", "−", each((stage) => stage.zoom(1 / SCALE.factor))),
-      button("Fit to width", "fit", each((stage) => stage.whole())),
-      button("Zoom in", "+", each((stage) => stage.zoom(SCALE.factor))));
+      make("span", { className: "ac-together" },
+        button("Zoom out", "−", each((stage) => stage.zoom(1 / SCALE.factor))),
+        button("Fit to width", "fit", each((stage) => stage.whole())),
+        button("Zoom in", "+", each((stage) => stage.zoom(SCALE.factor)))));
     return this.player.element;
   }
 

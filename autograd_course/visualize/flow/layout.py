@@ -38,6 +38,7 @@ class Layout:
     """``boxes[i]`` and ``badges[i]`` belong to node ``i``, ``curves[j]`` to edge ``j``.
 
     ``reading`` lists the nodes in the order in which the drawing is read, which is topological.
+    ``downward`` says that it runs from top to bottom.
     """
 
     width: float
@@ -46,6 +47,7 @@ class Layout:
     badges: tuple[Box, ...]
     curves: tuple[Curve, ...]
     reading: tuple[int, ...]
+    downward: bool = False
 
 
 class Sizes(NamedTuple):
@@ -82,7 +84,8 @@ def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
     badges = [_badge(box, card.badge, flow) for box, card in zip(boxes, words.cards, strict=True)]
     seen = [*boxes, *(badges[i] for i, card in enumerate(words.cards) if card.badge)]
     width, height = _extent(seen, curves)
-    return Layout(width, height, tuple(boxes), tuple(badges), tuple(curves), layers.reading)
+    drawn = tuple(boxes), tuple(badges), tuple(curves)
+    return Layout(width, height, *drawn, layers.reading, flow.downward)
 
 
 def needed(words: Script) -> Sizes:

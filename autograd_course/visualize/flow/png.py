@@ -1,10 +1,13 @@
 """The picture as PNG, drawn without any state of pyplot."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from autograd_course.visualize.flow.canvas import FONT, INK, PAPER, Canvas, Part
+from autograd_course.visualize.flow.canvas import EDGE, FONT, INK, KEY, PAPER, SOFT, Canvas
+from autograd_course.visualize.flow.columns import BETWEEN, FOOT, Column, Sheet
 from autograd_course.visualize.flow.layout import TITLE, Layout
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.kit.raster import small_png
@@ -13,51 +16,82 @@ _PIXELS = 72  # a pixel of the layout is a point
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
 HEADING, _INDENT = 24.0, 20.0  # of a picture's name
 KEY_WIDTH = 420.0  # from which on there is room for the key
+_SMALL, _LEGIBLE = 7.5, 9.0  # of the key: tall drawings have room for it
+
+
+class Page:
+    """A figure of a size in pixels, on which pictures are painted; y goes down."""
+
+    def __init__(self, width: float, height: float) -> None:
+        dpi = _SHARP if width * height <= _LARGE else _PLAIN
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=dpi)
+        self.figure.set_facecolor(PAPER)
+
+    def paint(self, sheet: Sheet, words: Script, left: float = 0.0, top: float = 0.0) -> None:
+        """Draw a picture, its upper left corner at a place."""
+        x, columns = left, sheet.columns
+        for column in columns:
+            lower = self.height - top - column.height
+            corner = (x / self.width, lower / self.height)
+            extent = (column.width / self.width, column.height / self.height)
+            _column(Canvas(self.figure, (*corner, *extent), column), words, sheet.drawn, column)
+            x += column.width + BETWEEN
+            if column is not columns[-1]:
+                self._turn(x - BETWEEN / 2, top, sheet.height)
+        if sheet.width >= KEY_WIDTH:
+            size = _SMALL if len(columns) == 1 else _LEGIBLE
+            self.text(left + sheet.width - 8, top + sheet.height - 6, KEY, SOFT, size, ha="right")
+
+    def _turn(self, x: float, top: float, height: float) -> None:
+        """Lead from the foot of one column to the head of the next."""
+        ends = [1 - (top + 8) / self.height, 1 - (top + height - FOOT) / self.height]
+        rule = Line2D([x / self.width] * 2, ends, color=EDGE, linewidth=0.6)
+        self.figure.add_artist(rule)
+        self.text(x - BETWEEN / 2 - 4, top + height - 22, "continued →", SOFT, _LEGIBLE, ha="right")
+
+    def text(self, x: float, y: float, text: str, color: str, size: float, **look: Any) -> None:
+        """Write a line, its baseline at a height."""
+        self.figure.text(x / self.width, 1 - y / self.height, text, color=color, fontsize=size,
+                         fontfamily=FONT, va="baseline", parse_math=False, **look)  # fmt: skip
 
 
 def png(words: Script, drawn: Layout) -> bytes:
     """Draw the picture, sharp unless it is large, with a palette to keep the file small."""
-    dpi = _SHARP if drawn.width * drawn.height <= _LARGE else _PLAIN
-    figure = Figure(figsize=(drawn.width / _PIXELS, drawn.height / _PIXELS), dpi=dpi)
-    figure.set_facecolor(PAPER)
-    paint(figure, (0, 0, 1, 1), words, drawn)
-    return small_png(figure)
+    sheet = Sheet(drawn)
+    page = Page(sheet.width, sheet.height)
+    page.paint(sheet, words)
+    return small_png(page.figure)
 
 
 def png_of_several(named: Sequence[tuple[str, Script, Layout]]) -> bytes:
     """Draw pictures under their names: wide ones below each other, tall ones side by side."""
-    wide = max(d.width for _, _, d in named) > max(d.height for _, _, d in named)
-    sizes = [(drawn.width, drawn.height + HEADING) for _, _, drawn in named]
+    sheets = [Sheet(drawn) for _, _, drawn in named]
+    wide = max(sheet.width for sheet in sheets) > max(sheet.height for sheet in sheets)
+    sizes = [(sheet.width, sheet.height + HEADING) for sheet in sheets]
     widths, heights = zip(*sizes, strict=True)
-    width = max(widths) if wide else sum(widths)
-    height = sum(heights) if wide else max(heights)
-    dpi = _SHARP if width * height <= _LARGE else _PLAIN
-    figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=dpi)
-    figure.set_facecolor(PAPER)
+    page = Page(max(widths) if wide else sum(widths), sum(heights) if wide else max(heights))
     left = top = 0.0
-    for (name, words, drawn), (w, h) in zip(named, sizes, strict=True):
-        below = height - top - h
-        part = (left / width, below / height, drawn.width / width, drawn.height / height)
-        paint(figure, part, words, drawn)
-        x, y = (left + _INDENT) / width, 1 - (top + HEADING) / height
-        figure.text(x, y, name, color=INK, fontsize=TITLE, fontweight="bold",
-                    fontfamily=FONT, va="baseline", parse_math=False)  # fmt: skip
+    for (name, words, _), sheet, (w, h) in zip(named, sheets, sizes, strict=True):
+        page.paint(sheet, words, left, top + HEADING)
+        page.text(left + _INDENT, top + HEADING, name, INK, TITLE, fontweight="bold")
         left, top = (left, top + h) if wide else (left + w, top)
-    return small_png(figure)
+    return small_png(page.figure)
 
 
-def paint(figure: Figure, part: Part, words: Script, drawn: Layout) -> None:
-    """Draw the picture into a part of a figure: left, bottom, width and height, from 0 to 1."""
-    canvas = Canvas(figure, part, drawn)
+def _column(canvas: Canvas, words: Script, drawn: Layout, column: Column) -> None:
+    """Draw what a column shows of the picture."""
+    top, bottom = column.top, column.bottom
     for curve, mark in zip(drawn.curves, words.marks, strict=True):
-        canvas.edge(curve, words.fill(mark))
+        heights = [y for _, y in (*curve.points, *curve.arrow)]
+        if min(heights) < bottom and max(heights) > top:
+            canvas.edge(curve, words.fill(mark))
     for box, badge, card in zip(drawn.boxes, drawn.badges, words.cards, strict=True):
-        canvas.card(box, card, words)
-        if card.badge:
-            canvas.badge(badge, card)
+        if top <= box.y < bottom:
+            canvas.card(box, card, words)
+            if card.badge:
+                canvas.badge(badge, card)
     for curve, factor in zip(drawn.curves, words.factors, strict=True):
-        if text := words.fill(factor):
+        if top <= curve.label[1] < bottom and (text := words.fill(factor)):
             canvas.factor(curve, text)
     canvas.cells()
-    if drawn.width >= KEY_WIDTH:
-        canvas.key(drawn)

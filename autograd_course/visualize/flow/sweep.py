@@ -14,6 +14,7 @@ from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.tracing import trace_gradient_flow
 from autograd_course.visualize.flow.wording import script
+from autograd_course.visualize.kit.asking import require_values, span
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 from autograd_course.visualize.kit.positions import among, positions
@@ -98,8 +99,9 @@ def experiment(
 ) -> Experiment:
     """Check and name what is to be traced. Without ``sweep`` nothing may move.
 
-    Raises :class:`TraceError` if ``sweep`` names something else than a scalar input.
+    Raises :class:`TraceError` if an input has no values, or ``sweep`` names no scalar input.
     """
+    require_values(inputs)
     called = tuple(input_names(fn, inputs, names))
     movable = [name for name, _ in _scalars(inputs, called)]
     if wrong := [name for name in sweep or {} if name not in movable]:
@@ -107,7 +109,7 @@ def experiment(
             f"sweep names {wrong[0]!r}, which is not a scalar input; "
             f"those are: {', '.join(movable) or 'none'}."
         )
-    ranges = {name: (float(low), float(high)) for name, (low, high) in (sweep or {}).items()}
+    ranges = {name: span(name, pair) for name, pair in (sweep or {}).items()}
     return Experiment(fn, tuple(inputs), called, ranges)
 
 

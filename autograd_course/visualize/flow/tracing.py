@@ -14,6 +14,7 @@ from autograd_course.visualize.flow.modules import ModuleCalls, module_paths, re
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.values import ForwardValues, tensor_hooks
+from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.graph import in_forward_order, is_leaf, operation
 from autograd_course.visualize.kit.inputs import (
@@ -37,9 +38,10 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
     The caller's tensors, gradients, random state, grad mode and default dtype stay as they are,
     and nothing of the graph is kept alive.
 
-    Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises, or
-    if the result is not a tensor or does not depend on the inputs.
+    Raises :class:`TraceError` if an input has no values or none can have a gradient, if ``fn`` or a
+    backward raises, or if the result is not a tensor or does not depend on the inputs.
     """
+    require_values(inputs)
     call, arguments = as_callable(fn, "gradient_flow"), fresh_leaves(inputs)
     called = input_names(fn, inputs, names)
     named = {id(x): name for x, name in _named_once(arguments, called)}
@@ -107,6 +109,7 @@ def _forward(
             f"The output of {name} does not depend on its inputs through autograd; "
             "look for detach(), no_grad(), .item() or a rounding to integers on the way."
         )
+    require_dense(differentiable, "Output", "return")
     for tensor in differentiable:
         values.note(tensor)
     return differentiable, values
@@ -119,28 +122,13 @@ def _backward(
     first = [get_gradient_edge(argument).node for argument in arguments]
     nodes = in_forward_order([node for node, _ in roots], first)
     leaves = {node: node.variable for node in nodes if is_leaf(node)}
-    hooks = values.hooks() | {
-        node: names for node, leaf in leaves.items() if (names := tensor_hooks(leaf))
-    }
+    hooks = {node: names for node, leaf in leaves.items() if (names := tensor_hooks(leaf))}
     gradients = BackwardGradients()
     seeds = [torch.ones_like(output) for output in outputs]
     for (node, output), seed in zip(roots, seeds, strict=True):
         gradients.add(node, output, seed)
-    try:
-        with gradients.watching(nodes):
-            # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
-            found = torch.autograd.grad(
-                outputs, list(leaves.values()), seeds, retain_graph=True, allow_unused=True
-            )
-    except Exception as error:
-        where = "backward" if gradients.running is None else operation(gradients.running)
-        raise TraceError(f"The backward of {where} raised {raised(error)}.") from error
-    for leaf, gradient in zip(leaves, found, strict=True):
-        gradients.arrive(leaf, [gradient])
-    collected = {
-        leaf: None if gradient is None else Reading.of(gradient)
-        for leaf, gradient in zip(leaves, found, strict=True)
-    }
+    with gradients.watching(nodes):
+        collected = _collected(outputs, seeds, leaves, gradients)
     return Passes(
         nodes=nodes,
         roots=roots,
@@ -149,8 +137,28 @@ def _backward(
         seeds=[Reading.of(seed) for seed in seeds],
         values=values.of,
         gradients=gradients,
-        collected=collected,
-        hooks=hooks,
+        collected={leaf: g if g is None else Reading.of(g) for leaf, g in collected.items()},
+        hooks=values.hooks() | hooks,
         born=values.born,
         calls=calls.made,
     )
+
+
+def _collected(
+    outputs: Sequence[Tensor],
+    seeds: Sequence[Tensor],
+    leaves: Mapping[Any, Tensor],
+    gradients: BackwardGradients,
+) -> dict[Any, Tensor | None]:
+    """Return the gradient of each leaf; it arrives there, after all that backward has passed."""
+    try:
+        # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
+        found = torch.autograd.grad(
+            outputs, list(leaves.values()), seeds, retain_graph=True, allow_unused=True
+        )
+    except Exception as error:
+        where = "backward" if gradients.running is None else operation(gradients.running)
+        raise TraceError(f"The backward of {where} raised {raised(error)}.") from error
+    for leaf, gradient in zip(leaves, found, strict=True):
+        gradients.arrive(leaf, [gradient])
+    return dict(zip(leaves, found, strict=True))

@@ -7,6 +7,7 @@ from autograd_course.visualize.flow.picture import Picture
 from autograd_course.visualize.flow.scene import Sweep, scene
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.view import FlowView
+from autograd_course.visualize.kit.asking import whole
 
 
 class GradientFlow(FlowView):
@@ -64,4 +65,4 @@ def gradient_flow(
 
     Raises :class:`TraceError`, a sentence, for what cannot be traced.
     """
-    return GradientFlow([scene(fn, inputs, names, sweep, depth)], step)
+    return GradientFlow([scene(fn, inputs, names, sweep, depth)], whole("step", step, 0))

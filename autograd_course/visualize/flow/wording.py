@@ -15,6 +15,7 @@ from autograd_course.visualize.flow.phrases import (
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.script import Card, Map, Phase, Row, Script, Step, When
 from autograd_course.visualize.flow.trace import Kind, Node, Source, Summaries, Trace
+from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.words import listed
 
 _MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
@@ -34,6 +35,11 @@ def script(trace: Trace) -> Script:
 
 def describe(trace: Trace) -> str:
     """Tell a trace step by step as plain text, numbers with at most four significant digits."""
+    if not isinstance(trace, Trace):
+        raise TraceError(
+            "describe tells a trace, such as trace_gradient_flow(loss, x), "
+            f"not what is of type {type(trace).__name__}."
+        )
     words = script(trace)
     lines = [words.title]
     for phase in ("start", "forward", "backward"):

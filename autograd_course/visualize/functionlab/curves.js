@@ -16,11 +16,7 @@ class Curves {
     this.range.addEventListener("change", onRest);
     for (const { element } of [this.upper, this.lower]) {
       element.addEventListener("pointerup", onRest);
-      // Keys go on from where the hand has let go, and none of them reaches the notebook.
-      element.addEventListener("mousedown", (event) => {
-        event.preventDefault();
-        this.range.focus({ preventScroll: true });
-      });
+      leadTo(this.range, element);
     }
     this.build();
   }

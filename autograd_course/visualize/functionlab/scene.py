@@ -56,7 +56,7 @@ def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
     """
     lines: dict[str, list[Pair]] = {"backward": [], "differences": [], "chosen": []}
     for place in sweep.positions:
-        x, broken = place.x, place.verdict not in ("agree", "differ")
+        x, broken = place.x, place.verdict not in ("agree", "differ", "surrogate")
         lines["backward"].append((x, None if broken else place.slope))
         if place.sides is None or place.verdict in ("jump", "steep"):
             lines["differences"].append((x, None))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.visualize.kit.asking import number, require_values, span
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, input_names
 
@@ -110,11 +111,12 @@ def subject(
             f"function_lab needs a Function class or a callable, not {fn!r}; write "
             "function_lab(Square) rather than function_lab(Square.apply(x))."
         )
+    require_values(parameters)
     arguments = (*parameters, *_defaults(name, fn, len(parameters)))
     called = tuple(input_names(fn, [x, *arguments], names))
     tensors = [value for value in (x, *arguments) if isinstance(value, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
-    found = Subject(name, fn, _number(x), device, arguments, called, _checked(ranges or {}))
+    found = Subject(name, fn, _number(x), device, arguments, called, _checked(ranges))
     if wrong := set(found.ranges) - {called[0], *found.values()}:
         known = ", ".join((called[0], *found.values()))
         raise TraceError(
@@ -124,23 +126,15 @@ def subject(
 
 
 def _number(x: Any) -> float:
-    alone = not isinstance(x, Tensor) or (x.numel() == 1 and not x.is_complex())
-    if not isinstance(x, Tensor | int | float) or not alone or not math.isfinite(value := float(x)):
-        raise TraceError("x is where the lab begins: pass one finite number such as x=2.0.")
-    return value
+    return number("x", x, 2.0)
 
 
-def _checked(ranges: Mapping[str, Range]) -> dict[str, Range]:
-    for name, pair in ranges.items():
-        try:
-            low, high = map(float, pair)
-        except (TypeError, ValueError):
-            low, high = 0.0, 0.0
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise TraceError(
-                f"The range of {name!r} is {pair!r}; pass two finite numbers, the lower one first."
-            )
-    return {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
+def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
+    if ranges is None:
+        return {}
+    if not isinstance(ranges, Mapping):
+        raise TraceError('ranges gives a range for each name: {"x": (-3.0, 3.0)}.')
+    return {name: span(name, pair) for name, pair in ranges.items()}
 
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:

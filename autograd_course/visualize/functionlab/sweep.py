@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -55,7 +56,8 @@ def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listi
                 return math.nan
 
         curve = _curve(forward, places, 1 if slow else _FINE)
-    return Sweep(subject.name, subject.names[0], grad_output, tuple(at.items()), found, curve)
+    told = tuple(_surrogates(found))
+    return Sweep(subject.name, subject.names[0], grad_output, tuple(at.items()), told, curve)
 
 
 @contextmanager
@@ -104,6 +106,18 @@ def _verdict(found: Run, slope: float | None, both: Sides | None) -> Verdict:
         return both.shape
     compared = Tangent("", 0.0, found.y, slope, both.left, both.right, ()).verdict
     return "differ" if compared == "disagree" else "kink" if compared == "kink" else "agree"
+
+
+def _surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
+    """Tell a backward that may be meant as a surrogate from a wrong one.
+
+    It may where forward has no other slope than 0 in the whole range: no derivative can be meant.
+    """
+    sloped = [place for place in found if place.verdict in ("agree", "differ", "kink")]
+    staircase = bool(sloped) and all(place.flat for place in sloped)
+    for place in found:
+        meant = staircase and place.verdict == "differ" and place.slope is not None
+        yield replace(place, verdict="surrogate") if meant else place
 
 
 def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve:

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.shown import first_line
 from autograd_course.visualize.functionlab.tangent_figure import Line, drawn
+from autograd_course.visualize.kit.asking import number as number_given
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, title
 from autograd_course.visualize.kit.summary import number
@@ -85,11 +87,12 @@ def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangen
     or any callable, called as ``fn(x, *args)`` in float64. The curve reaches from ``x - span`` to
     ``x + span``. In a notebook the result is a figure.
 
-    Raises :class:`TraceError` if ``fn`` raises or returns something of another shape.
+    Raises :class:`TraceError` if ``x`` is no finite number, ``fn`` raises, or it returns something
+    of another shape.
     """
-    at = float(x)
+    at, reach = number_given("x", x, 1.0), number_given("span", span, 3.0)
     call = as_callable(fn, "tangent")
-    grid = torch.linspace(at - span, at + span, _POINTS, dtype=torch.float64)
+    grid = torch.linspace(at - reach, at + reach, _POINTS, dtype=torch.float64)
     step = _STEP * max(1.0, abs(at))
     near = torch.tensor([at - step, at, at + step], dtype=torch.float64)
     name = title(fn)
@@ -111,8 +114,8 @@ def _forward(call: Callable[..., Any], x: Tensor, args: Sequence[Any], name: str
         with torch.no_grad():
             y = call(x, *args)
     except Exception as error:
-        raise TraceError(f"{name} raised {type(error).__name__}: {error}.") from error
-    if not isinstance(y, Tensor) or y.shape != x.shape:
+        raise TraceError(f"{name} raised {type(error).__name__}: {first_line(error)}.") from error
+    if not isinstance(y, Tensor) or y.is_nested or y.shape != x.shape:
         raise TraceError(f"tangent needs a function of each element; {name} changes the shape.")
     return y
 
@@ -125,7 +128,7 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
             (slope,) = torch.autograd.grad(y, x, torch.ones_like(y))
     except Exception as error:
         raise TraceError(
-            f"The backward of {name} raised {type(error).__name__}: {error}."
+            f"The backward of {name} raised {type(error).__name__}: {first_line(error)}."
         ) from error
     return float(slope)
 

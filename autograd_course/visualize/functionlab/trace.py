@@ -7,7 +7,7 @@ Phase = Literal["forward", "backward"]
 # What forward does near a place: there is a slope; or forward jumps, or is infinitely steep.
 Shape = Literal["smooth", "jump", "steep"]
 KINK = 1e-2  # relative: one-sided differences of a smooth function are much closer than this
-Verdict = Literal["agree", "differ", "kink", "jump", "steep", "open"]
+Verdict = Literal["agree", "differ", "surrogate", "kink", "jump", "steep", "open"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class Position:
 
     ``run`` is ``None`` where forward raised; then ``failure`` says so, and ``stopped`` has the
     lines that ran. ``sides`` is ``None`` where forward has no finite value on both sides. ``slope``
-    is ``gradient / grad_output``.
+    is ``gradient / grad_output``. ``surrogate`` is a difference where forward is a staircase: its
+    derivative says nothing, and a backward that is meant as a surrogate has another.
     """
 
     x: float
@@ -79,6 +80,11 @@ class Position:
     verdict: Verdict
     failure: str = ""
     stopped: tuple[Step, ...] = ()
+
+    @property
+    def flat(self) -> bool:
+        """Whether forward is level at both sides."""
+        return self.sides is not None and self.sides.left == self.sides.right == 0
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -9,6 +9,7 @@ from autograd_course.visualize.functionlab.trace import Kept, Position, Step, Sw
 from autograd_course.visualize.kit.summary import number
 
 _MOST_REGIONS = 3
+_IF_MEANT = "right if it is meant as a surrogate"
 _NOWHERE: dict[Verdict, str] = {"jump": "jumps", "steep": "is infinitely steep"}
 
 
@@ -53,8 +54,10 @@ def judged(position: Position, variable: str) -> str:
             f"◇ A kink at {at}: slope {left} on the left, {right} on the right. "
             f"Backward says {claim}."
         )
-    verb = "✓ They agree" if position.verdict == "agree" else "✗ They differ"
     found = by_differences(position)
+    if position.verdict == "surrogate":
+        return f"◇ Forward is flat at {at}, and backward says {claim}: {_IF_MEANT}."
+    verb = "✓ They agree" if position.verdict == "agree" else "✗ They differ"
     return f"{verb} at {at}: slope {claim} by backward, {found} by differences."
 
 
@@ -86,12 +89,15 @@ def overview(sweep: Sweep) -> str:
     first, last = sweep.positions[0].x, sweep.positions[-1].x
     told = [
         *_told(sweep, "differ", "✗ They differ"),
+        *_told(sweep, "surrogate", "◇ backward is not the derivative"),
         *_told(sweep, "kink", "◇ kink"),
         *_told(sweep, "jump", "◇ jump"),
         *_told(sweep, "steep", "◇ infinitely steep"),
         *_told(sweep, "open", "not comparable"),
     ]
-    if not any(position.verdict == "differ" for position in sweep.positions):
+    if any(position.verdict == "surrogate" for position in sweep.positions):
+        told.append(f"forward is a staircase: {_IF_MEANT}")
+    elif not any(position.verdict == "differ" for position in sweep.positions):
         some = any(position.verdict == "agree" for position in sweep.positions)
         told.insert(0, "✓ they agree" if some else "nothing to compare")
     return f"For {sweep.variable} from {number(first)} to {number(last)}: {'; '.join(told)}."

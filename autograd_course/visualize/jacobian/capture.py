@@ -19,13 +19,14 @@ from autograd_course.doctor.reports.both_jacobians import (
     jacobians,
 )
 from autograd_course.doctor.running.calls import attempt, is_float, passes_within
-from autograd_course.doctor.running.passes import custom_nodes
+from autograd_course.doctor.running.graph import custom_nodes
 from autograd_course.doctor.running.session import Run, Session
 from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.truth.differences import MOST_COLUMNS, as_real, flat, jacobian
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.randomness import generator
 from autograd_course.doctor.world.surroundings import Surroundings
+from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
 
 MOST = 512  # elements of an input or an output: every one costs a pass
@@ -68,6 +69,8 @@ def _session(fn: Any, inputs: Sequence[Any]) -> Session:
             "jacobian_view needs a function to run as its first argument, not "
             f"a {type(fn).__name__}; write jacobian_view(fn, x) rather than jacobian_view(fn(x))."
         )
+    require_values(inputs)
+    require_dense(inputs)
     subject = subject_of(fn, len(inputs))
     around = Surroundings((subject.name, subject.function or subject.call))
     subject = replace(subject, around=around, passed=around.passed(inputs))

@@ -97,6 +97,8 @@ class View:
         """How many entries are wrong, in a sentence."""
         entries = len(self.pair.off) * len(self.pair.off[0])
         blind = sum("?" in marks for line in self.shown.marks for marks in line)
+        if not any(d == d for line in self.pair.differences for d in line):
+            return "There is nothing to compare: no derivative is found anywhere."
         unjudged = " where differences find a derivative" if blind else ""
         if not self.wrong:
             each = f"all {entries} entries" if entries > 1 else "its one entry"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.running.calls import takes_ctx
 from autograd_course.measure import leaves
 from autograd_course.measure.leaves import differentiable
 from autograd_course.visualize.kit.errors import TraceError
@@ -17,14 +18,23 @@ def as_callable(fn: Any, shown_by: str) -> Callable[..., Any]:
 
     Raises :class:`TraceError`, which tells how ``shown_by`` is called.
     """
-    if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
-        return fn.apply
+    if _is_function(fn):
+        return fn.apply  # type: ignore[no-any-return]
+    if isinstance(fn, type) and issubclass(fn, torch.nn.Module):
+        raise TraceError(
+            f"{title(fn)} is the class of a module; make one and pass that: "
+            f"{shown_by}({title(fn)}(...), x)."
+        )
     if not callable(fn):
         raise TraceError(
             f"{shown_by} needs a function to run as its first argument, not {_kind(fn)}; "
             f"write {shown_by}(loss, x, y) rather than {shown_by}(loss(x, y))."
         )
     return fn  # type: ignore[no-any-return]
+
+
+def _is_function(fn: Any) -> bool:
+    return isinstance(fn, type) and issubclass(fn, torch.autograd.Function)
 
 
 def title(fn: Any) -> str:
@@ -50,6 +60,8 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
 def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> list[str]:
     """Return a name for each argument: the given ones, else the parameters' own."""
     if names is not None:
+        if not isinstance(names, Sequence):
+            raise TraceError('names is a list with one name an input, such as names=["x", "y"].')
         if len(names) != len(inputs):
             raise TraceError(
                 f"names has {len(names)} entries for {len(inputs)} inputs; give one name an input."
@@ -61,9 +73,8 @@ def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> 
 
 
 def _parameters(fn: Any) -> Iterator[str]:
-    if isinstance(fn, type):
-        old_style = "setup_context" not in vars(fn)
-        fn, skip = fn.forward, int(old_style)  # type: ignore[attr-defined]
+    if _is_function(fn):
+        fn, skip = fn.forward, int(takes_ctx(fn))
     else:
         fn, skip = getattr(fn, "forward", fn) if isinstance(fn, torch.nn.Module) else fn, 0
     try:

@@ -27,6 +27,15 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
+/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+function leadTo(control, drawing) {
+  drawing.addEventListener("mousedown", (event) => {
+    if (!event.target.closest("svg")) return;
+    event.preventDefault();
+    control.focus({ preventScroll: true });
+  });
+}
+
 function button(label, face, onClick) {
   const element = make("button", { type: "button", "aria-label": label, title: label }, face);
   element.addEventListener("click", onClick);

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from autograd_course.doctor.shown import said
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # What is shown may be a reference Function: its lines are told like the caller's own.
 _FUNCTIONS = Path(__file__).parents[2] / "functions"
@@ -34,7 +36,7 @@ def raised(error: BaseException) -> str:
         frame for frame in traceback.extract_tb(error.__traceback__) if _theirs(frame.filename)
     ]
     place = f" at `{frames[-1].line}`" if frames and frames[-1].line else ""
-    text = " ".join(str(error).split()).rstrip(".")
+    text = " ".join(said(error).split()).rstrip(".")
     return f"{type(error).__name__}{place}" + (f": {text}" if text else "")
 
 

@@ -21,11 +21,11 @@ from torch._C._autograd import (
 from torch.autograd.graph import saved_tensors_hooks
 
 from autograd_course.measure.storages import keyed, keys
+from autograd_course.visualize.memory import applying
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Owner
 from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.watch import Watch
 
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 _CHECKPOINTING = torch.utils.checkpoint.__file__
 CHECKPOINT = "checkpoint"  # it saves its inputs without a node of the graph
@@ -74,7 +74,8 @@ class SavedTensors:
         _push_saved_tensors_default_hooks(self._pack, lambda slot: slot.packed)
         saved_tensors_hooks.__enter__ = entered  # type: ignore[method-assign]
         try:
-            yield
+            with applying.in_python():
+                yield
         finally:
             saved_tensors_hooks.__enter__ = entering  # type: ignore[method-assign]
             _pop_saved_tensors_default_hooks()
@@ -149,14 +150,14 @@ class SavedTensors:
         if key not in self.owners:
             made = Owner(custom, number, self.modules.path, again, custom=bool(custom))
             self.owners[key] = made
-            if frame.f_code is _APPLY:
+            if frame.f_code is applying.CODE:
                 self.inputs[made] = keys(frame.f_locals.get("args", ()))
         return self.owners[key]
 
 
 def _custom(frame: FrameType) -> str:
     """Return what saves if it is not an operation: a custom Function, or checkpoint itself."""
-    if frame.f_code is _APPLY:
+    if frame.f_code is applying.CODE:
         name = str(frame.f_locals["cls"].__name__)
         return CHECKPOINT if name == "_NoopSaveInputs" else name
     saving = frame.f_code.co_name in ("save_inputs", "<listcomp>")

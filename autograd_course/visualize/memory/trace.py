@@ -1,6 +1,5 @@
 """What autograd kept during one forward and one backward pass, as plain data."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -121,11 +120,6 @@ class MemoryTrace:
     def anyway(self) -> int:
         """The bytes of what is saved but alive anyway: inputs and parameters."""
         return sum(item.bytes for item in self.kept if item.anyway)
-
-    def alive_at(self, event: int) -> Iterator[Kept]:
-        """Yield what is kept when an event is over, the largest first, then what costs nothing."""
-        there = (item for item in self.kept if item.lives(event))
-        yield from sorted(there, key=lambda item: (-item.extra, bool(item.anyway), item.id))
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.measure.storages import keyed, keys
+from autograd_course.visualize.kit.asking import require_dense
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, fresh_leaves, input_names, title
 from autograd_course.visualize.kit.words import raised
@@ -44,6 +45,7 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
             "memory_timeline needs a function to run as its first argument, or a dict of some; "
             "write memory_timeline(block, x) rather than memory_timeline(block(x))."
         )
+    require_dense(inputs)
     reach = Reach.of(fn)
     arguments = fresh_leaves(inputs)
     known = reach.storages()
@@ -147,6 +149,6 @@ def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
     devices = {it.device for it in arguments if isinstance(it, Tensor) and it.is_cuda}
     if len(devices) != 1:
         return lambda: None
-    (device,) = devices
-    start = torch.cuda.memory_allocated(device)
-    return lambda: torch.cuda.memory_allocated(device) - start
+    (device,) = devices  # pragma: no cover - a GPU
+    start = torch.cuda.memory_allocated(device)  # pragma: no cover
+    return lambda: torch.cuda.memory_allocated(device) - start  # pragma: no cover

@@ -122,6 +122,11 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
 
     Raises :class:`TraceError` for a lesson that has none.
     """
+    if not isinstance(lesson, str | int) or not isinstance(seed, str | int):
+        raise TraceError(
+            'knowledge_check takes a lesson such as "01", or "course" and a seed: '
+            'a number or a name, as in knowledge_check("course", seed=1).'
+        )
     try:
         return KnowledgeCheck(draw(seed) if lesson == COURSE else load_quiz(lesson))
     except QuizError as error:

@@ -8,6 +8,7 @@ from typing import Any
 from autograd_course.doctor.reports.card import WIDTH, as_text
 from autograd_course.grader.state import State
 from autograd_course.quizzes import Question, Quiz
+from autograd_course.visualize.quiz.marked import marked, plainly
 from autograd_course.visualize.quiz.markup import blocks
 
 WORDS: Mapping[str, str] = {
@@ -117,11 +118,11 @@ def plain(quiz: Quiz) -> str:
 
 def markdown(quiz: Quiz) -> str:
     """Return the same as Markdown, which GitHub, JupyterLab and nbconvert show."""
-    parts = [f"**{quiz.heading}**"]
+    parts = [f"**{plainly(quiz.heading)}**"]
     for number, question in enumerate(quiz.questions, 1):
         parts.append(f"**{number}.** `{question.id}` – *{WORDS[_kind(question)]}*")
-        parts.append(question.text)
-        options = [f"- **{letter}** {o.text}" for letter, o in question.lettered.items()]
+        parts.append(marked(question.text))
+        options = [f"- **{letter}** {marked(o.text)}" for letter, o in question.lettered.items()]
         parts += ["\n".join(options)] if options else []
     call, _, rest = _how(quiz).partition(": ")
     return "\n\n".join([*parts, f"*{call}:* `{rest}`"])

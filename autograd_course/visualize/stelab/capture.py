@@ -130,7 +130,8 @@ def checked_width(width: object) -> float:
 
     Raises :class:`TraceError` for another.
     """
-    if width not in WIDTHS:
+    if not isinstance(width, int | float) or width not in WIDTHS:
         known = ", ".join(f"{each:g}" for each in WIDTHS)
-        raise TraceError(f"width is {width!r}; the slope is taken over x ± one of {known}.")
+        told = width if isinstance(width, int | float | str) else type(width).__name__
+        raise TraceError(f"width is {told!r}; the slope is taken over x ± one of {known}.")
     return float(width)

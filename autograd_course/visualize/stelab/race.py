@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.estimators import Estimator
@@ -66,8 +67,7 @@ class Race:
                 try:
                     self._train(i)
                 except Exception as error:
-                    first = (str(error).splitlines() or [""])[0].rstrip(".")
-                    what = f"{type(error).__name__}: {first}"
+                    what = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
                     self.notice = f"Training with {estimator.name} raised {what}."
                     return
         self.step += EVERY

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor.shown import first_line
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.estimators import Estimator
 
@@ -77,5 +78,4 @@ def _finite(estimator: Estimator, way: str, result: Tensor) -> Tensor:
 
 
 def _told(error: Exception) -> str:
-    first = (str(error).splitlines() or [""])[0].rstrip(".")
-    return f"{type(error).__name__}: {first}."
+    return f"{type(error).__name__}: {first_line(error).rstrip('.')}."

@@ -126,6 +126,7 @@ class SteLab {
       make("div", { className: "ac-ste-sliders" }, this.x.element, this.width.element),
       this.status, this.race.element);
     this.curves.element.addEventListener("pointerup", () => this.rest());
+    leadTo(this.x.range, this.curves.element);
     keepKeys(this.root);
     element.append(this.root);
   }

@@ -34,7 +34,7 @@ def _one_head(name: str, x: Any) -> None:
         raise TraceError(
             f"{name} is of type {type(x).__name__}; pass a tensor of shape (tokens, features)."
         )
-    if x.dim() != 2:
+    if not x.is_nested and x.dim() != 2:
         raise TraceError(
             f"{name} has {x.dim()} axes, and one head has two, (tokens, features); "
             "pass one head, such as q[0, 0]."
@@ -43,6 +43,8 @@ def _one_head(name: str, x: Any) -> None:
         raise TraceError(
             f"{name} is {str(x.dtype)[6:]}; attention needs real floats: {name}.float()."
         )
+    if x.layout != torch.strided or x.is_nested or x.is_meta:
+        raise TraceError(f"{name} must be a dense tensor with values; convert it to one.")
     if not x.numel() or not x.isfinite().all():
         lack = "elements" if not x.numel() else "finite elements only"
         raise TraceError(f"{name} needs {lack}; check how it was made.")

@@ -57,6 +57,12 @@ class Canvas:
         xs, ys = zip(*points, strict=True)
         self.axes.plot(xs, ys, color=color, linewidth=width, linestyle=style)
 
+    def arrow(self, points: Sequence[tuple[float, float]], head: str) -> None:
+        """Draw a thin line through points, with a head at its end."""
+        self.line(points, SOFT, 0.9)
+        x, y = points[-1]
+        self.axes.plot([x], [y], color=SOFT, marker=head, markersize=3)
+
     def trail(self, points: Sequence[tuple[float, float]], axis: int) -> None:
         """Join the points that have the same coordinate on an axis; a lone one is a dot."""
         groups: dict[float, list[tuple[float, float]]] = {}

@@ -1,5 +1,6 @@
 """The static picture: the stage at one step, the order of the tiles, and the memory."""
 
+from itertools import groupby
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -10,7 +11,9 @@ from autograd_course.visualize.tiles.stage import Stage
 from autograd_course.visualize.tiles.story import Story, at
 
 _MAP, _GAP, _ASIDE = 108, 38, 272  # an order map's side, the room beside it, the right column
+_NUMBERED = 12  # pixels of a tile in an order map from which on it has a number
 _PIXELS, _SHARP = 72, 130
+Point = tuple[float, float]
 _NAMES = (("grad_q", "∂Q"), ("q", "Q"), ("out", "O"), ("grad_out", "∂O"))
 _ABOVE = (("grad_v", "∂Vᵀ"), ("grad_k", "∂Kᵀ"), ("v", "Vᵀ"), ("k", "Kᵀ"))
 
@@ -106,21 +109,37 @@ def _order(canvas: Canvas, told: Story, phase: str, x: float, now: dict[str, Any
     tiles = [f["tile"] for f in told["frames"] if f["phase"] == phase and f["tile"]]
     rows, columns = len(told["rows"]), len(told["columns"])
     side, top = _MAP / max(rows, columns), 30.0
-    for i in range(rows):
-        for j in range(columns):
-            box = (x + j * side + 0.5, top + i * side + 0.5, side - 1, side - 1)
-            hatch = "////" if [i, j] in told["skipped"] else None
-            canvas.rectangle(box, RIM, 0.6, fill="#ffffff" if hatch else "#f5f6f8", hatch=hatch)
-    size = min(9.0, 0.42 * side)
-    for number, (i, j) in enumerate(tiles, 1):
-        here = now["phase"] == phase and now["tile"] == [i, j]
-        color = (VALUE if phase == "forward" else BACK) if here else INK
-        if side >= 12:
-            middle = (x + (j + 0.5) * side, top + (i + 0.5) * side + 0.36 * size)
-            weight = "bold" if here else "normal"
-            canvas.text(*middle, str(number), color, size=size, weight=weight, anchor="center")
+    corners = {(i, j): (x + j * side, top + i * side) for i in range(rows) for j in range(columns)}
+    for (i, j), (left, high) in corners.items():
+        box = (left + 0.5, high + 0.5, side - 1, side - 1)
+        hatch = "////" if [i, j] in told["skipped"] else None
+        rim = RIM if side >= _NUMBERED else GRID
+        canvas.rectangle(box, rim, 0.6, fill="#ffffff" if hatch else "#f5f6f8", hatch=hatch)
+    order = [corners[i, j] for i, j in tiles]
+    if side >= _NUMBERED:
+        _numbers(canvas, order, side)
+    else:
+        _ways(canvas, order, side, phase)
+    if now["phase"] == phase and now["tile"]:
+        color = VALUE if phase == "forward" else BACK
+        canvas.rectangle((*corners[tuple(now["tile"])], side, side), color, 2.0)
     arrow = "→" if phase == "forward" else "↓"
     canvas.text(x, 20, f"{phase} {arrow}", weight="bold", anchor="left")
+
+
+def _numbers(canvas: Canvas, corners: list[Point], side: float) -> None:
+    """Number the tiles in their order."""
+    size = min(9.0, 0.42 * side)
+    for number, (x, y) in enumerate(corners, 1):
+        canvas.text(x + side / 2, y + side / 2 + 0.36 * size, str(number), size=size)
+
+
+def _ways(canvas: Canvas, corners: list[Point], side: float, phase: str) -> None:
+    """Lead through each row in forward, each column in backward: tiles too small for numbers."""
+    middles = [(x + side / 2, y + side / 2) for x, y in corners]
+    along, head = (1, ">") if phase == "forward" else (0, "v")
+    for _, way in groupby(middles, key=lambda point: point[along]):
+        canvas.arrow(list(way), head)
 
 
 def _memory(canvas: Canvas, told: Story, now: dict[str, Any], x: float, phase: str) -> None:

@@ -72,6 +72,7 @@ class AttentionView {
     const panes = make("div", { className: "ac-tiles-panes" },
       make("div", { className: "ac-tiles-pane" }, this.matrix.element, this.caption), this.memory.element);
     this.root = make("div", { className: "ac ac-tiles", role: "group" }, this.choices(), panes, this.player.element, this.status);
+    leadTo(this.player.scrubber, this.matrix.element);
     keepKeys(this.root, (event) => this.pressed(event));
     element.append(this.root);
   }

@@ -107,10 +107,12 @@ def attention_tiles(
 
     Raises :class:`TraceError`, a sentence, for what cannot be shown.
     """
+    if not isinstance(causal, bool):
+        raise TraceError(f"causal is True or False, not of type {type(causal).__name__}.")
     inputs = asked(q, k, v, mask)
     size = checked_block(block, inputs.size)
     traces = _runs(inputs, size)
-    return AttentionTiles(traces, _size(traces[_name(f"{size[0]}×{size[1]}", False)]), bool(causal))
+    return AttentionTiles(traces, _size(traces[_name(f"{size[0]}×{size[1]}", False)]), causal)
 
 
 def _runs(inputs: Inputs, block: tuple[int, int]) -> dict[str, TileTrace]:
