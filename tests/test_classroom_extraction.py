@@ -68,7 +68,9 @@ ODD = {
         notebook(cell(IMPORTS), cell(SIGMOID, "square"), cell(SQUARE, "scaled-sigmoid")),
         "another cell"),
     "id in capitals": (notebook(cell(IMPORTS), cell(SQUARE, "SQUARE")), ""),
-    "id with a homoglyph": (notebook(cell(IMPORTS), cell(SQUARE, "squ\u0430re")), "another cell"),
+    "id with a homoglyph": (
+        notebook(cell(IMPORTS), cell(SQUARE, "squ\u0430re")),
+        "it has a cyrillic small letter a; the cell is taken for 'square'"),
     "the same id twice": (
         notebook(cell(IMPORTS), cell("Square = 7", "square"), cell(SQUARE, "square")),
         "2 cells have the same id; the last"),
@@ -143,7 +145,8 @@ NOT_THERE = {
     "code in Markdown": (
         notebook(cell(IMPORTS), cell(SQUARE, "square", kind="markdown")), "is not a code cell"),
     "a class with a homoglyph in its name": (
-        notebook(cell(IMPORTS), cell(SQUARE.replace("Square", "Squ\u0430re"))), "none defines"),
+        notebook(cell(IMPORTS), cell(SQUARE.replace("Square", "Squ\u0430re"))),
+        "what looks like it is no Square: it has a cyrillic small letter a"),
     "written into the grader's cell": (notebook(cell(SQUARE, "square-grade")), "there is no cell"),
 }  # fmt: skip
 

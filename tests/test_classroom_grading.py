@@ -22,6 +22,7 @@ from autograd_course.classroom.classwork import grade
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Run, Score
 from autograd_course.classroom.grading import cluster
+from autograd_course.classroom.grading.ahead import ahead
 from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
 from autograd_course.classroom.grading.cluster import Cluster
 from autograd_course.classroom.grading.crew import GradingError, Outcome
@@ -133,6 +134,16 @@ def test_a_worker_that_cannot_judge_stops_the_run_with_its_reason(stand: Stand) 
     with pytest.raises(GradingError, match=r"^there is no sandbox here\.$"):
         list(Pool(2, stand)(map(task, ["a", "refuse", "b"])))
     assert all(map(is_gone, stand.workers()))
+
+
+def test_a_sandbox_started_ahead_ends_with_its_block_whether_anybody_waited_or_not() -> None:
+    with ahead(trust=False) as template:
+        if template is None:
+            pytest.skip("no Bubblewrap here")
+        assert template.process.poll() is None
+    assert template.process.returncode is not None
+    with ahead(trust=True) as template:
+        assert template is None, "without walls submissions could meet in it"
 
 
 def test_whoever_stops_listening_ends_all_workers(stand: Stand) -> None:

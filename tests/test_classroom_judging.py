@@ -3,20 +3,22 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pytest
 import torch
 from answers import WRONG
 from submissions import IMPORTS, WRONG_SQUARES, square
+from walls import WALLS, wall
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
-from autograd_course.classroom.sandbox import Trusted, choose
+from autograd_course.classroom.sandbox import Limits, Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.doctor.diagnosing import look
@@ -24,6 +26,7 @@ from autograd_course.doctor.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.limits import seconds_for
 
 SQUARE = CATALOGUE["square"]
 assert isinstance(SQUARE, FunctionExercise)
@@ -36,10 +39,10 @@ def answer(source: str) -> Answer:
     return Answer("square", "ada", "Square", source, IMPORTS)
 
 
-@pytest.fixture(scope="module")
-def box() -> Iterator[Sandbox]:
+@pytest.fixture(scope="module", params=["the best here", *WALLS[1:]])
+def box(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     try:
-        backend = choose()
+        backend = choose() if request.param == "the best here" else wall(request.param)
     except NoSandboxError:
         backend = Trusted()
     with Sandbox(backend) as running:
@@ -88,7 +91,9 @@ def test_an_unfinished_answer_is_not_attempted(box: Sandbox, said: str, source: 
     assert said in verdict.message
 
 
+TEXTLESS = "class E(Exception):\n  def __str__(self): raise RuntimeError\nraise E"
 UNRUN = {
+    "the cell raised E: without a message (line 3: `raise E`)": TEXTLESS,
     "the cell defines no Square": "class Sqare: pass",
     "this is a plain function": "def Square(x): return x",
     "the cell raised SyntaxError": "class Square(",
@@ -168,6 +173,7 @@ LIES = {
     "no pieces": lambda: Frame({}, pack(())),
     "a number for an output": lambda: lied(lambda e: (replace(e[0], parameters=(1,)),)),
     "other inputs": lambda: lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
+    "no pulls": lambda: lied(lambda e: (replace(e[0], pulls={}),)),
     "pulls left out": lambda: lied(
         lambda e: (replace(e[0], pulls={"random": e[0].pulls["random"]}),)
     ),
@@ -178,6 +184,66 @@ LIES = {
 def test_what_is_no_evidence_is_no_answer(lie: Callable[[], Frame]) -> None:
     with pytest.raises(UnansweredError, match=r"^the answer "):
         forged(lie()).diagnosed(INPUTS)
+
+
+def test_a_finding_of_no_rule_is_no_answer() -> None:
+    with pytest.raises(UnansweredError, match="names no rule"):
+        forged(Frame({"found": {"rule": "weather"}})).checked(0, INPUTS)
+
+
+@dataclass(frozen=True)
+class Saying:
+    """A sandbox whose children say the same to every question, or raise it."""
+
+    said: Frame | Malformed | Exception
+    limits: ClassVar = Limits()
+
+    def child(self, limits: Limits) -> AbstractContextManager[Self]:
+        return nullcontext(self)
+
+    def ask(self, question: Frame) -> Frame | Malformed:
+        if isinstance(self.said, Exception):
+            raise self.said
+        return self.said
+
+
+FAILED = "grader failed"
+LACKS = "there is no compiler"
+LATE = f"{seconds_for(SQUARE):g} s"
+SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
+    "nothing": (Malformed("never came"), "wrong", "never came"),
+    "a problem": (Frame({"problem": "no such name"}), "wrong", "no such name"),
+    "a stub": (
+        Frame({"problem": "no forward", "status": "not attempted"}), "not attempted", "no forward",
+    ),
+    "too late": (
+        Frame({"stopped": " (line 3)"}), "wrong", f"stopped after {LATE} in your code (line 3)",
+    ),
+    "too late, nobody knows where": (
+        Frame({"stopped": ""}), FAILED, f"grading took longer than {LATE}.",
+    ),
+    "unexamined": (
+        Frame({"unexamined": "no"}), FAILED, "the doctor could not examine this answer: no",
+    ),
+    "a fault of ours": (Frame({"failed": "KeyError: 3"}), FAILED, "KeyError: 3"),
+    "what is not there": (
+        Frame({"problem": f"it raised: {LACKS}", "lacking": f"{LACKS}."}),
+        FAILED, f"in the sandbox: {LACKS}.",
+    ),
+    "a fault on this side": (
+        ZeroDivisionError("oops\nat 0x1"), FAILED, "ZeroDivisionError inside the grader: oops",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "status", "message"), SAID.values(), ids=SAID)
+def test_what_is_no_verdict_on_the_answer_says_so(
+    said: Frame | Malformed | Exception, status: str, message: str
+) -> None:
+    verdict = judged(SQUARE, answer(square()), Saying(said), SEED)  # type: ignore[arg-type]
+
+    assert (verdict.status, verdict.message[: len(message)]) == (status, message)
+    assert verdict.message.isprintable()
 
 
 def test_evidence_with_invented_gradients_is_disproved() -> None:

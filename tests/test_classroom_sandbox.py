@@ -28,7 +28,9 @@ assert isinstance(SQUARE, FunctionExercise)
 needs_bubblewrap = pytest.mark.skipif(
     not bubblewrap.works() and not os.environ.get("CI"), reason="bubblewrap is not installed"
 )
-TIGHT = Limits(wall=8.0, cpu=4, memory=400 * MIB, processes=30, disk=4 * MIB, files=100)
+TIGHT = Limits(
+    wall=8.0, cpu=4, memory=400 * MIB, processes=30, started=200, disk=4 * MIB, files=100
+)
 
 
 @pytest.fixture(scope="module")
@@ -158,14 +160,20 @@ def test_without_any_sandbox_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> No
     assert sandbox.choose() == Container("podman")
 
 
-def test_a_container_promises_the_same_by_flags() -> None:
-    command = Container("docker").start(Path("/run/meeting")).command
+def test_a_container_promises_the_same_by_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograd_course.classroom.sandbox.container.image", lambda engine: "empty")
+    start = Container("docker").start(Path("/run/meeting"))
+    command = start.command
 
     assert command[:3] == ("docker", "run", "--rm")
     assert {
         "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-        "--user=65534:65534", "--ipc=private", "--pids-limit=64",
+        "--ipc=private", "--pids-limit=64", "--ulimit=nproc=64:64",
     } <= set(command)  # fmt: skip
+    (called,) = (part.removeprefix("--name=") for part in command if part.startswith("--name="))
+    assert start.ending == ("docker", "kill", called)
+    (user,) = (part.removeprefix("--user=") for part in command if part.startswith("--user="))
+    assert int(user.partition(":")[0]) > 60000, "nobody who has files here"
     assert "/run/meeting:/course/control" in command
     mounted = [command[i + 1] for i, part in enumerate(command) if part == "--volume"]
     assert all(volume.endswith(":ro") for volume in mounted if "meeting" not in volume)

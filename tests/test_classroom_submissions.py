@@ -8,13 +8,24 @@ import re
 import stat
 import zipfile
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
-from autograd_course.classroom.submissions import Rejected, Submission, collect
+from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.grading import handing_in
+from autograd_course.classroom.submissions import (
+    Rejected,
+    Submission,
+    collect,
+    collecting,
+    files,
+)
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
 from autograd_course.classroom.submissions.files import found
 from autograd_course.classroom.submissions.limits import Limits
+from autograd_course.grader.exercises import CATALOGUE
 from tests.handed_in import IMPORTS, ROOT, SQUARE, STUB, cell, notebook, solution
 
 NOTEBOOK = notebook(cell(IMPORTS), cell(SQUARE, "square"))
@@ -220,6 +231,37 @@ def test_file_names_that_are_no_text_can_be_printed_and_stored(tmp_path: Path) -
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoSubmissionsError, match="there is no folder"):
         list(collect(tmp_path / "none"))
+
+
+def test_a_folder_that_is_closed_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(folder: Path) -> NoReturn:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "ann").mkdir()
+    monkeypatch.setattr(files.os, "scandir", closed)
+
+    assert rejected(tmp_path) == {"ann": "this folder cannot be read"}
+
+
+def fails(*_: object) -> NoReturn:
+    raise ZeroDivisionError("oops")
+
+
+@pytest.mark.parametrize(("module", "name"), [(collecting, "lesson_of"), (handing_in, "extract")])
+def test_a_fault_of_ours_is_named_and_counted(
+    module: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = laid_out(tmp_path / "in", {"ann.ipynb": NOTEBOOK})
+    monkeypatch.setattr(module, name, fails)
+    with Gradebook(tmp_path / "book") as book:
+        count = handing_in.hand_in(book, root, [CATALOGUE["square"]])
+        (named,) = book.problems()
+
+    assert (count.notebooks, count.rejected) == (0, 1)
+    assert (named.student, named.source) == ("ann", "ann.ipynb")
+    assert "the grader failed to read it: ZeroDivisionError('oops')" in str(named)
 
 
 def test_an_empty_hand_in_is_named(tmp_path: Path) -> None:

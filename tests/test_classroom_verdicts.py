@@ -210,6 +210,12 @@ def test_what_no_answer_needs_is_remarked_on(said: str, source: str) -> None:
     assert remarks([source]) == (said,)
 
 
+def test_a_name_of_any_length_is_remarked_on() -> None:
+    name = "torch" + 500 * ".a"
+
+    assert remarks([f"import torch\n{name} = 1"]) == (f"replaces {name} (line 2)",)
+
+
 def test_source_that_is_no_python_is_left_to_the_run() -> None:
     assert remarks(["def", "\0", "(" * 9999]) == ()
 

@@ -1,4 +1,8 @@
-"""What is handed in may be anything: each file is read or named, and none stops the others."""
+"""What is handed in may be anything: each file is read or named, and none stops the others.
+
+And what comes from a child may be anything: each answer is judged or refused, none makes a wrong
+answer pass, and one that makes the grader fail is named.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,20 @@ import time
 from pathlib import Path
 
 import pytest
+from answers import RIGHT, WRONG
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograd_course.classroom.extraction import extract
+from autograd_course.classroom.extraction import Answer, extract
+from autograd_course.classroom.grading.task import told
+from autograd_course.classroom.judging import judged
 from autograd_course.classroom.notebooks import read
 from autograd_course.classroom.submissions import Rejected, Submission, collect
 from autograd_course.classroom.submissions.lessons import exercises_of
+from autograd_course.grader import CATALOGUE
 from tests.fuzz import examples
 from tests.fuzz.handed import files
+from tests.fuzz.lying import Liar, Lie, lies
 from tests.handed_in import SQUARE, cell, notebook
 
 pytestmark = pytest.mark.thorough
@@ -84,3 +93,24 @@ def test_bytes_are_read_or_refused(data: bytes) -> None:
 
         for outcome in collect(Path(folder)):
             require_sound(outcome)
+
+
+# At which a right answer passes, at which a rule, a check and a trial speak of a wrong one.
+LIED_ABOUT = ("square", "gelu", "to-polar", "round-ste", "hessian-vector-product", "eight-bits")
+
+
+@examples(60)
+@given(st.sampled_from(LIED_ABOUT), st.booleans(), lies(), st.integers(1, 24))
+def test_no_lie_lets_a_wrong_answer_pass_or_the_grader_fail_unseen(
+    exercise: str, right: bool, lie: Lie, at: int
+) -> None:
+    wrong = next(w.answer for w in WRONG if w.exercise == exercise)
+    liar = Liar(RIGHT[exercise] if right else wrong, lie, at)
+
+    verdict = judged(CATALOGUE[exercise], Answer(exercise, "eve", "X", ""), liar, seed=2024)  # type: ignore[arg-type]
+
+    judgeable = (("passed",) if right else ()) + ("wrong", "not attempted")
+    assert verdict.status in judgeable or "keeps the grader from its work" in verdict.remarks
+    assert right or verdict.status != "passed", verdict
+    assert verdict.message.replace("\n", "").replace("\t", "").isprintable()
+    assert told(verdict, 0.0).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import sys
@@ -22,6 +23,7 @@ from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.places import PlaceError, Places
 from autograd_course.classroom.reports import files
 from autograd_course.classroom.sandbox import NoSandboxError, choose
+from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE
@@ -32,15 +34,22 @@ KNOWN = (
 )  # fmt: skip
 
 
-def crew(jobs: int | None, scheduler: str | None, *, trust: bool) -> Crew:
-    """Return who does the work. Raises NoSandboxError where this machine cannot."""
+def crew(
+    jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
+) -> Crew:
+    """Return who does the work: here, in forks of a template if there is one.
+
+    Raises NoSandboxError where this machine cannot.
+    """
     bench = Bench(trust=trust)
     if trust:
         _note(_TRUSTED)
     if scheduler is not None:
         return Cluster(scheduler, bench)
-    choose(trust=trust)
-    return Pool(jobs or _cores(), bench, bench.shared)
+    if template is None:
+        choose(trust=trust)
+        return Pool(jobs or _cores(), bench)
+    return Pool(jobs or _cores(), bench, functools.partial(bench.share, template))
 
 
 def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:

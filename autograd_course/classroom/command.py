@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -71,19 +72,22 @@ def grade(
     Everything goes to the folder SUBMISSIONS-grades beside SUBMISSIONS; --gradebook and --reports
     name other places.
     """
-    from autograd_course.classroom import classwork
-    from autograd_course.classroom.places import Places
+    from autograd_course.classroom.grading.ahead import ahead
 
-    wanted = chosen_or_exit(exercises)
     if not submissions.exists():
         missing = f"there is no folder {submissions}: name the one with the submissions."
         raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
-    try:
-        places = Places.of(submissions, gradebook, reports)
-        crew = classwork.crew(jobs, dask, trust=trust)
-        complete = classwork.grade(places, wanted, crew, resume=resume)
-    except classwork.KNOWN as error:
-        end(str(error))
+    with nullcontext() if dask else ahead(trust=trust) as template:
+        from autograd_course.classroom import classwork
+        from autograd_course.classroom.places import Places
+
+        wanted = chosen_or_exit(exercises)
+        try:
+            places = Places.of(submissions, gradebook, reports)
+            crew = classwork.crew(jobs, dask, template, trust=trust)
+            complete = classwork.grade(places, wanted, crew, resume=resume)
+        except classwork.KNOWN as error:
+            end(str(error))
     raise typer.Exit(0 if complete else 1)
 
 

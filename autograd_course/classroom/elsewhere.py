@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autograd_course.shell import completing
+from autograd_course.shell.arguments import ExerciseId
 from autograd_course.shell.exits import end
 
 if TYPE_CHECKING:
@@ -78,14 +79,7 @@ def again(
     student: Annotated[
         str, typer.Argument(metavar="STUDENT", help="Whose verdict, as the reports name them.")
     ],
-    exercise: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="The id of the exercise, as in: square.",
-            autocompletion=completing.exercises,
-        ),
-    ],
+    exercise: ExerciseId,
     trust: Trust = False,
 ) -> None:
     """Make one verdict again from the stored code and seed, and show all that is known of it.

@@ -4,6 +4,9 @@ from submissions import square
 
 from hostile.making import Hostile
 
+# What would end a cell that takes too long does not reach it.
+_UNTIMED = "import os, signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n"
+
 BOMBS = {
     "forks": Hostile("import os\nwhile True: os.fork()", "the cell raised BlockingIOError"),
     "processes that spin": Hostile(
@@ -21,6 +24,22 @@ BOMBS = {
         "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
         "        x = bytearray(b'1') * (100 << 20)\n        time.sleep(60)\ntime.sleep(60)",
         "more than the 400 MiB of memory",
+    ),
+    "computing in many processes": Hostile(
+        f"{_UNTIMED}for _ in range(8):\n    if os.fork() == 0:\n        while True: pass\n"
+        "time.sleep(60)", "computed for more than 4 s", "imports os", wall=60,
+    ),
+    "computing in processes that come and go": Hostile(
+        f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
+        "    try: process = os.fork()\n    except OSError: continue\n    if process == 0:\n"
+        "        while time.process_time() < 0.03: pass\n        os._exit(0)",
+        "computed for more than 4 s|started more than 200 processes", "imports os",
+        wall=60,
+    ),
+    "short processes, one after the other": Hostile(
+        f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
+        "    try: os.fork() or os._exit(0)\n    except OSError: pass\n    time.sleep(0.001)",
+        "started more than 200 processes", "imports os", wall=60,
     ),
     "a tensor too large to send": Hostile(
         square("ctx.save_for_backward(x)\nreturn x.new_zeros(1).expand(1 << 40)"),

@@ -1,7 +1,8 @@
 """Let others do the work: PyTorch, the course.
 
-What the course has published is no secret, and its Functions are right. So what is borrowed there
-passes, but not unseen.
+What the course has published is no secret, and its Functions are right. An answer that calls them
+is not the learner's own. A card's name, once it is read, is like any other: it passes, but not
+unseen.
 """
 
 from submissions import square
@@ -16,6 +17,10 @@ _RULE = "('name-temperature').rule"
 
 def _passes(source: str, seen: str) -> Hostile:
     return Hostile(source, seen=seen, status="passed")
+
+
+def _borrows(source: str, what: str, seen: str) -> Hostile:
+    return Hostile(source, f"the course's own {what}.* does the work", seen)
 
 
 def _names(source: str, seen: str, status: Status = "passed") -> Hostile:
@@ -38,16 +43,33 @@ BORROWING = {
     "func.jvp in backward": _passes(
         square(backward=f"{_X}return torch.func.jvp(torch.square, (x,), (g,))[1]"), "uses jvp"
     ),
-    "the course's Square": _passes(
-        "from autograd_course.functions import Square", "the course's own answers"
+    "the course's Square": _borrows(
+        "from autograd_course.functions import Square", "Square.forward", "the course's own answers"
     ),
-    "the course's backward": _passes(
+    "the course's backward": _borrows(
         square(before="from autograd_course import functions",
-               backward="return functions.Square.backward(ctx, g)"), "the course's own answers",
+               backward="return functions.Square.backward(ctx, g)"),
+        "Square.backward", "the course's own answers",
     ),
-    "the catalogue's reference": _passes(
+    "the catalogue's reference": _borrows(
         square("from autograd_course.grader.exercises import find\n"
-               "ctx.save_for_backward(x)\nreturn find('square').reference(x)"), "the grader",
+               "ctx.save_for_backward(x)\nreturn find('square').reference(x)"),
+        "square", "the grader",
+    ),
+    "a subclass of the course's Square": _borrows(
+        "import autograd_course.functions.square as m\nclass Square(m.Square): pass",
+        "Square.forward", "the course's own answers",
+    ),
+    "the course's Square under another name": _borrows(
+        "import sys\nm = sys.modules['autograd_course.functions']\n"
+        "Square = type('Square', (Function,), {k: staticmethod(getattr(m.Square, k))\n"
+        "                                     for k in ('forward', 'backward')})",
+        "Square.forward", "imports sys",
+    ),
+    "the reference of a routine": Hostile(
+        "from autograd_course.grader.exercises import find\n"
+        "def eight_bits(weight): return find('eight-bits').reference(weight)",
+        "the course's own .* does the work", "the grader", exercise="eight-bits", name="eight_bits",
     ),
     "the catalogue's rule": _names(
         f"from autograd_course.grader.exercises import find\nname = find{_RULE}", "the grader"

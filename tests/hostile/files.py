@@ -29,7 +29,7 @@ FILES = {
     "a name that is HTML": HostileFile("<script>.ipynb", "<script>"),
     "a name that looks like another": HostileFile("\u0430nn.ipynb", "\u0430nn"),
     "an id that looks like another": HostileFile(
-        "eve.ipynb", "eve", "the id 'square' is missing",
+        "eve.ipynb", "eve", "it has a cyrillic small letter a",
         notebook(cell(IMPORTS), cell(SQUARE, "squ\u0430re")),
     ),
     "a codec that runs": HostileFile(

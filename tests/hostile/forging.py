@@ -1,7 +1,8 @@
 """Write to the channel oneself: frames are taken as answers, and answers are checked.
 
 A process can say anything of itself. It may so pass with values that are right, though not its
-Function's own, but not unseen; or be laid before a person as the grader's failure.
+Function's own, but not unseen; or be laid before a person as the grader's failure, with the remark
+that a right answer does not fail it.
 """
 
 from autograd_course.grader.verdict import Status
@@ -38,6 +39,7 @@ def _sends(lines: str, said: str, wall: float = 8.0, status: Status = "wrong") -
     return Hostile(half(f"{_CHANNEL}\n{lines}"), said, "imports socket", status, wall=wall)
 
 
+_HINDERS = "cannot examine this answer, as it can a right one"
 _NO_TENSORS = "the answer holds no tensors"
 
 FORGING = {
@@ -66,15 +68,22 @@ FORGING = {
         "send({'problem': '\\ud800\\x00\\x1b[2J'})", r"^\\ud800\\x00\\x1b\[2J$"
     ),
     "a failure of the grader": _sends(
-        "send({'failed': 'no fault of mine'})", "no fault of mine", status="grader failed"
+        "send({'failed': 'no fault of mine'})", f"{_HINDERS}: no fault", status="grader failed"
     ),
     "a lack of the sandbox": _sends(
-        "send({'lacking': 'ink', 'problem': 'ink'})", "in the sandbox: ink", status="grader failed"
+        "send({'lacking': 'ink', 'problem': 'ink'})", f"{_HINDERS}: .*: ink", status="grader failed"
+    ),
+    "a doctor who cannot tell": _sends(
+        f"{_BEGUN}send({{'unexamined': 'what it is'}})", f"{_HINDERS}: .*what it is",
+        status="grader failed",
+    ),
+    "a loop in the grader": _sends(
+        "send({'stopped': ''})", f"{_HINDERS}: grading took longer", status="grader failed"
     ),
     "answers about another exercise": _sends(
         _IMPOSTOR.format(exercise="gelu", function="GELU"), "forward is wrong"
     ),
     "another's right answers": _sends(
-        _IMPOSTOR.format(exercise="square", function="Square"), "", status="passed"
+        _IMPOSTOR.format(exercise="square", function="Square"), "own Square.forward does the work"
     ),
 }  # fmt: skip

@@ -49,6 +49,10 @@ WRONG_SQUARES = {
         "ctx.save_for_backward(x)\n(x,) = ctx.saved_tensors\nreturn x * x"
     ),
     "doubles": square("ctx.save_for_backward(x)\nreturn 2 * x"),
+    "returns float64": square("ctx.save_for_backward(x)\nreturn x.double() ** 2"),
+    "forgets the 2 in float32": square(
+        backward=_saved("(x if x.dtype is torch.float32 else 2 * x) * g")
+    ),
     "no staticmethod": square().replace("    @staticmethod\n", "").replace("(ctx", "(self, ctx"),
     "keeps x on ctx": square("ctx.x = x\nreturn x * x", "return 2 * ctx.x * g"),
 }  # fmt: skip

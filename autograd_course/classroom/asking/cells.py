@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from autograd_course.doctor.shown import first_line
 from autograd_course.grader.raised import line_in
 
 _MODULE = "submission"  # what classes of the cells say of where they are from
@@ -32,6 +33,5 @@ def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
     try:
         exec(compile(source, filename, "exec"), defined)
     except (Exception, SystemExit) as error:
-        said = str(error).strip().partition("\n")[0] or "without a message"
-        line = line_in(error, filename)
-        raise CellError(f"the cell raised {type(error).__name__}: {said}{line}.") from None
+        told = f"{type(error).__name__}: {first_line(error)}{line_in(error, filename)}"
+        raise CellError(f"the cell raised {told}.") from None

@@ -20,7 +20,7 @@ from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.raised import place
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.
-_PLAIN = ("signature", "forward", "backward")
+_PLAIN = ("signature", "forward", "backward", "gradients")
 
 Say = Callable[[dict[str, Any], tuple[Any, ...]], Frame]
 

@@ -9,7 +9,7 @@ from autograd_course.classroom.extraction.answer import Answer
 from autograd_course.classroom.extraction.attempts import is_attempted
 from autograd_course.classroom.extraction.cleaning import is_talk, without_talk
 from autograd_course.classroom.extraction.finding import Place, place
-from autograd_course.classroom.extraction.program import Block, Program, program
+from autograd_course.classroom.extraction.program import Block, Program, odd_letter, program
 from autograd_course.classroom.extraction.slicing import preamble
 from autograd_course.classroom.extraction.statements import Statement
 from autograd_course.classroom.names import ASKED
@@ -53,7 +53,17 @@ def _answer(read: Program, student: str, exercise: str) -> Answer:
 def _absent(read: Program, exercise: str) -> tuple[str, ...]:
     if exercise in read.prose:
         return (f"the cell {exercise!r} is not a code cell: change its type and hand it in again",)
-    return (f"there is no cell with the id {exercise!r}, and none defines {ASKED[exercise]}",)
+    asked = ASKED[exercise]
+    alike = next((name for b in read.blocks for name in b.binds if _looks_like(name, asked)), "")
+    said = f"there is no cell with the id {exercise!r}, and none defines {asked}"
+    return (f"{said}; what looks like it is no {asked}{odd_letter(alike)}" if alike else said,)
+
+
+def _looks_like(name: str, asked: str) -> bool:
+    """Whether a name has letters of another alphabet in the place of some of those asked for."""
+    if name.isascii() or len(name) != len(asked):
+        return False
+    return all(a == b or not b.isascii() for a, b in zip(asked, name, strict=True))
 
 
 def _parted(

@@ -33,8 +33,9 @@ def place(program: Program, exercise: str) -> Place | None:
     if broken := [i for i in tagged if program.blocks[i].error]:
         return Place(broken[-1], name, (f"the cell is no Python: {_error(program, broken[-1])}",))
     if (elsewhere := _elsewhere(program, exercise, name)) is not None:
-        problem = f"the cell with the id {exercise!r} is missing or empty; {name} was found"
-        return Place(elsewhere, name, (*_renamed(exercise, name), f"{problem} in another cell"))
+        return Place(
+            elsewhere, name, (*_renamed(exercise, name), _lost(program, elsewhere, exercise))
+        )
     filled = [i for i in tagged if program.blocks[i].source.strip()]
     return Place(filled[-1], name, _no_name(program, filled[-1], name)) if filled else None
 
@@ -63,6 +64,15 @@ def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
         return next((i for i in [end - 1] if i in untagged and _begun(program, i, name)), None)
     begun = [i for i in range(end) if _begun(program, i, name)]
     return max((i for i in begun if i in untagged), default=max(begun, default=None))
+
+
+def _lost(program: Program, index: int, exercise: str) -> str:
+    """Say why the answer was not found by its id."""
+    if misnamed := program.blocks[index].misnamed:
+        return f"{misnamed}; the cell is taken for {exercise!r}"
+    name = _name(program, exercise)
+    problem = f"the cell with the id {exercise!r} is missing or empty; {name} was found"
+    return f"{problem} in another cell"
 
 
 def _error(program: Program, index: int) -> str:

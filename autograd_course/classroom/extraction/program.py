@@ -22,12 +22,16 @@ GRADER_SUFFIX = "-grade"
 
 @dataclass(frozen=True)
 class Block:
-    """A code cell: the exercise that its ``grade_id`` names, its Python, what does not parse."""
+    """A code cell: the exercise that its ``grade_id`` names, its Python, what does not parse.
+
+    ``misnamed`` says of an id why it names no exercise.
+    """
 
     exercise: str
     source: str
     statements: tuple[Statement, ...] = ()
     error: str = ""
+    misnamed: str = ""
 
     @property
     def binds(self) -> frozenset[str]:
@@ -62,7 +66,8 @@ def program(notebook: Notebook) -> Program:
         if not cell.is_code:
             prose |= {exercise} - {""}
             continue
-        block = _block("" if is_grader else exercise, cell.source)
+        misnamed = "" if exercise else "".join(problem)
+        block = _block("" if is_grader else exercise, cell.source, misnamed)
         for exercise_id, name in _graded(block):
             graded[exercise_id] = (len(blocks), name)
         if not is_grader:
@@ -70,12 +75,12 @@ def program(notebook: Notebook) -> Program:
     return Program(tuple(blocks), graded, frozenset(prose), tuple(problems))
 
 
-def _block(exercise: str, source: str) -> Block:
+def _block(exercise: str, source: str, misnamed: str) -> Block:
     python = python_of(source)
     try:
-        return Block(exercise, python, statements(python))
+        return Block(exercise, python, statements(python), misnamed=misnamed)
     except NotPythonError as error:
-        return Block(exercise, python, error=str(error))
+        return Block(exercise, python, error=str(error), misnamed=misnamed)
 
 
 def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
@@ -86,13 +91,13 @@ def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
     try:
         exercise = find(answer_id).id
     except UnknownExerciseError:
-        return "", False, [f"there is no exercise {grade_id[:60]!r}{_odd(grade_id)}"]
+        return "", False, [f"there is no exercise {grade_id[:60]!r}{odd_letter(grade_id)}"]
     said = [] if exercise == answer_id else [f"{grade_id!r} is taken for {exercise!r}"]
     return exercise, grade_id != answer_id, said
 
 
-def _odd(text: str) -> str:
-    """Return which letter is not what it looks like."""
+def odd_letter(text: str) -> str:
+    """Return, to end a sentence with, which letter is not what it looks like."""
     odd = next((letter for letter in text if not letter.isascii()), "")
     return f": it has a {unicodedata.name(odd, 'character of no name').lower()}" if odd else ""
 

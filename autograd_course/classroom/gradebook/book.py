@@ -122,7 +122,7 @@ class Gradebook:
         return reading.problems(self._connection, student)
 
     def code(self, digest: str) -> tuple[str, str, str]:
-        """Return name, preamble and source of the code of a hash; KeyError where it is unknown."""
+        """Return name, preamble and source of the code of a hash."""
         return reading.code(self._connection, digest)
 
     def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:

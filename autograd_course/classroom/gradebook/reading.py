@@ -55,7 +55,7 @@ _CODES = f"""
 
 _COUNTS = f"""
     SELECT a.exercise, e.title, coalesce(r.status, '') AS status, coalesce(r.rule, '') AS rule,
-           count(*) AS answers {_JUDGED}
+           e.points AS possible, count(*) AS answers {_JUDGED}
     GROUP BY 1, 3, 4 ORDER BY e.position, answers DESC, rule
 """
 
@@ -113,7 +113,8 @@ def _tally(rows: list[sqlite3.Row]) -> Tally:
         counts[row["status"]] += row["answers"]
     named = [row for row in rows if row["status"] == "wrong" and row["rule"]]
     rule, most = (named[0]["rule"], named[0]["answers"]) if named else ("", 0)
-    return Tally(rows[0]["exercise"], rows[0]["title"], counts, rule, most)
+    first = rows[0]
+    return Tally(first["exercise"], first["title"], counts, rule, most, first["possible"])
 
 
 def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
@@ -141,8 +142,6 @@ def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
     """Return name, preamble and source."""
     query = "SELECT name, preamble, source FROM code WHERE hash = ?"
     row = connection.execute(query, (digest,)).fetchone()
-    if row is None:
-        raise KeyError(digest)
     return row["name"], row["preamble"], row["source"]
 
 

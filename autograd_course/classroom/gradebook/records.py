@@ -57,13 +57,17 @@ class Score:
 
 @dataclass(frozen=True)
 class Tally:
-    """How one exercise went: answers by status, and the rule that most wrong ones break."""
+    """How one exercise went: answers by status, and the rule that most wrong ones break.
+
+    ``possible`` are the points that it is worth.
+    """
 
     exercise: str
     title: str
     counts: Mapping[str, int]
     rule: str = ""
     rule_count: int = 0
+    possible: float = 0.0
 
 
 def as_json(value: Any) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.grading.crew import Judge, Opening, RefusedError, Share
+from autograd_course.classroom.grading.crew import Judge, Opening, RefusedError
 from autograd_course.classroom.grading.task import Task, told
 from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.judging import judged
@@ -22,10 +20,7 @@ from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template, Twin
 from autograd_course.grader.exercises import CATALOGUE
-from autograd_course.grader.verdict import Verdict, failed, unfinished
-
-# What a worker needs, the second because autograd imports it when it is first given a grad_output.
-_NEEDED = [__name__, "torch.fx.experimental.symbolic_shapes"]
+from autograd_course.grader.verdict import Verdict, unfinished
 
 
 @dataclass(frozen=True)
@@ -51,21 +46,8 @@ class Bench:
             yield functools.partial(_said, sandbox)
 
     @contextmanager
-    def shared(self) -> Iterator[Share]:
-        """Start one sandbox and one Python for all workers of a :data:`Sharing` pool.
-
-        Each gets a fork of them, where that keeps submissions apart.
-        """
-        multiprocessing.set_forkserver_preload(_NEEDED)
-        backend = choose(trust=self.trust)
-        if not backend.separates:
-            yield lambda: nullcontext(self)
-            return
-        with closing(Template(backend)) as template:
-            yield functools.partial(self._share, template)
-
-    @contextmanager
-    def _share(self, template: Template) -> Iterator[Opening]:
+    def share(self, template: Template) -> Iterator[Opening]:
+        """Hold a fork of a template for one worker, until it has started."""
         try:
             twin = template.twin()
         except SandboxError:  # a worker's own may start, or it will say why not
@@ -88,18 +70,7 @@ def _said(sandbox: Sandbox, text: str) -> str:
 
 
 def verdict_on(answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
-    """Return the verdict on an answer, the second one where the grader failed at first."""
-    verdict = _verdict(answer, sandbox, seed)
-    if verdict.status == "grader failed":  # a sandbox that was lost is no answer's fault
-        verdict = _verdict(answer, sandbox, seed)
-    return verdict
-
-
-def _verdict(answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
+    """Return the verdict on an answer, or on there being none."""
     if not answer.found:
         return unfinished(f"no {answer.name} was handed in.")
-    exercise: Any = CATALOGUE[answer.exercise]
-    try:
-        return judged(exercise, answer, sandbox, seed)
-    except Exception as error:
-        return failed(f"{type(error).__name__} inside the grader: {error}")
+    return judged(CATALOGUE[answer.exercise], answer, sandbox, seed)

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
 Judge = Callable[[str], str]  # a task → what is said of it, both as JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
-# What workers on one machine share is opened once, and for each worker there is then an opening,
-# which holds what is that worker's until it has started.
+# For each worker an opening, which holds what is that worker's until it has started.
 Share = Callable[[], AbstractContextManager[Opening]]
-Sharing = Callable[[], AbstractContextManager[Share]]
 
 
 class GradingError(RuntimeError):

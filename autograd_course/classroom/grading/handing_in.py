@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograd_course.classroom.extraction import extract
+from autograd_course.classroom.extraction import Answer, extract
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.submissions import Rejected, Submission, collect
+from autograd_course.classroom.submissions.submission import unread
 from autograd_course.grader.exercise import Exercise
 
 
@@ -36,23 +37,20 @@ def hand_in(
     book.forget_rejected()
     for each in collect(root):
         step()
-        if isinstance(each, Rejected):
-            book.reject(each)
+        taken = each if isinstance(each, Rejected) else _answers(each, wanted)
+        if isinstance(taken, Rejected):
+            book.reject(taken)
             rejected += 1
-        else:
-            notebooks += _taken(book, each, wanted)
+        elif isinstance(each, Submission) and taken:
+            book.hand_in(each, taken)
+            notebooks += 1
     return HandedIn(notebooks, rejected)
 
 
-def _taken(book: Gradebook, submission: Submission, wanted: Iterable[Exercise]) -> bool:
+def _answers(submission: Submission, wanted: Iterable[Exercise]) -> tuple[Answer, ...] | Rejected:
+    """Return the answers to those of the wanted exercises that the notebook's lesson has."""
     of_lesson = [exercise for exercise in wanted if exercise.lesson == submission.lesson]
-    if not of_lesson:
-        return False
     try:
-        answers = extract(submission.notebook, submission.student, of_lesson)
-    except Exception as error:  # a fault of ours: it must not stop the batch, nor go unseen
-        problem = f"the grader failed to read it: {error!r:.200}"
-        book.reject(Rejected(submission.student, submission.source, problem))
-        return False
-    book.hand_in(submission, answers)
-    return True
+        return extract(submission.notebook, submission.student, of_lesson)
+    except Exception as error:
+        return unread(submission.student, submission.source, error)

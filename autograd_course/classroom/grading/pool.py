@@ -7,7 +7,7 @@ parent dies, a worker hears of it when it has done its task, and ends; its sandb
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
@@ -18,9 +18,8 @@ from autograd_course.classroom.grading.crew import (
     Opening,
     Outcome,
     Share,
-    Sharing,
 )
-from autograd_course.classroom.grading.worker import Worker, prepare
+from autograd_course.classroom.grading.worker import Worker
 
 _TRIES = 2
 _LOST = 3  # tasks one after the other: then it is no task's fault
@@ -37,22 +36,17 @@ if TYPE_CHECKING:
 class Pool:
     """A :data:`Crew` of at most ``jobs`` processes; each opens a judge of its own.
 
-    ``sharing`` may open for all of them what is costly to open for each.
+    ``share`` may have a better opening for it, where something is there already.
     """
 
     jobs: int
     opening: Opening
-    sharing: Sharing | None = None
+    share: Share | None = None
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
         """Yield outcomes; see :data:`Crew`."""
         first = tuple(islice(tasks, self.jobs))
-        with ExitStack() as held:
-            share = self._opened
-            if self.sharing and first:
-                share = held.enter_context(self.sharing())
-                prepare()
-            yield from _Crew(share).outcomes(first, tasks)
+        yield from _Crew(self.share or self._opened).outcomes(first, tasks)
 
     def _opened(self) -> AbstractContextManager[Opening]:
         return nullcontext(self.opening)

@@ -17,6 +17,8 @@ from autograd_course.classroom.grading.crew import Opening, RefusedError, read, 
 _FORKED = "forkserver" in multiprocessing.get_all_start_methods()
 _PROCESSES: Any = multiprocessing.get_context("forkserver" if _FORKED else "spawn")
 _PATIENCE = 5.0  # seconds for a worker to end by itself
+# What judging needs, the second because autograd imports it when it is first given a grad_output.
+_NEEDED = ["autograd_course.classroom.grading.bench", "torch.fx.experimental.symbolic_shapes"]
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
@@ -27,6 +29,7 @@ def prepare() -> None:
     if _FORKED:
         from multiprocessing import forkserver
 
+        multiprocessing.set_forkserver_preload(_NEEDED)
         with _deaf():
             forkserver.ensure_running()
 

@@ -20,11 +20,11 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
-from autograd_course.doctor import RULES, DoctorError, Finding
+from autograd_course.doctor import RULES, Finding
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.judge import judge
 from autograd_course.doctor.truth.expected import establish
-from autograd_course.doctor.verdict import Findings, concluded, has_error
+from autograd_course.doctor.verdict import Findings, concluded, has_error, unjudged
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.order import Inputs
 from autograd_course.grader.judging.passes import Raised
@@ -78,10 +78,10 @@ class Absent:
             verdicts,
             lambda closely: self._judged(self._seen(inputs, self.seed + 1, closely), self.seed + 1),
         )
-        if not found and not any(evidence.pulls for evidence in seen):
+        if (why := unjudged(found, seen)) is not None:
             if any(seen[0].forward.requires_grad):
                 raise UnansweredError("the answer leaves out gradients that were asked for.")
-            raise DoctorError(f"no output of {seen[0].subject} can carry a gradient.")
+            raise why
         if has_error(found):
             return illustrated(found, verdicts, seen)
         with _unfit_told():
@@ -109,8 +109,9 @@ def _unfit_told() -> Iterator[None]:
 
 def _finding(found: Any) -> Finding:
     """Return a finding of a check; what is not its own to say is the rule's."""
-    if not isinstance(found, dict) or found.get("rule") not in RULES:
+    named = found.get("rule") if isinstance(found, dict) else None
+    if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")
-    rule, evidence = RULES[found["rule"]], found.get("evidence")
+    rule, evidence = RULES[named], found.get("evidence")
     said = text(found.get("message")), evidence if isinstance(evidence, dict) else {}
     return Finding(rule.name, rule.severity, *said, text(found.get("hint")), rule.lesson)

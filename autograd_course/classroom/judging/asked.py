@@ -80,7 +80,7 @@ def returned(came: Frame) -> tuple[Any, ...]:
 
 def instance(name: str) -> Any:
     """Return an object of which nothing but the name of its type is known."""
-    return type(name.replace("\0", "?"), (), {})()
+    return type(name.encode(errors="replace").decode().replace("\0", "?"), (), {})()
 
 
 def sequence(came: Frame) -> tuple[Any, ...]:

@@ -96,12 +96,13 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 def _reached(node: ast.Attribute, foreign: set[str]) -> Iterator[str]:
     if node.attr in _ATTRIBUTES:
         yield f"uses {node.attr}"
-    if _root(node) not in foreign:
+    name = _dotted(node)
+    if name.partition(".")[0] not in foreign:
         return
     if isinstance(node.ctx, ast.Store | ast.Del):
-        yield f"replaces {ast.unparse(node)}"
+        yield f"replaces {name}"
     elif node.attr in _MODULES:
-        yield f"reaches {ast.unparse(node)}"
+        yield f"reaches {name}"
 
 
 def _foreign_names(tree: ast.AST) -> Iterator[str]:
@@ -118,7 +119,13 @@ def _foreign_names(tree: ast.AST) -> Iterator[str]:
                 yield alias.asname or alias.name.partition(".")[0]
 
 
-def _root(node: ast.expr) -> str:
+def _dotted(node: ast.expr) -> str:
+    """Return what a chain of attributes of a name is in the source, ``""`` for any other.
+
+    A loop, because ``ast.unparse`` recurses, and whoever writes the chain decides on its length.
+    """
+    attributes: list[str] = []
     while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
         node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return ".".join((node.id, *reversed(attributes))) if isinstance(node, ast.Name) else ""

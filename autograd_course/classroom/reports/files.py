@@ -10,15 +10,15 @@ from pathlib import Path
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.reports.document import json_pieces
 from autograd_course.classroom.reports.gradescope import gradescope_results
-from autograd_course.classroom.reports.junit import as_junit
+from autograd_course.classroom.reports.junit import junit_pieces
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name
-from autograd_course.classroom.reports.table import as_grade_table, csv_pieces
+from autograd_course.classroom.reports.table import csv_pieces, grade_table_pieces
 
 Files = Iterator[tuple[str, Iterable[str]]]  # paths in the folder, and the pieces of each text
 
 
 def _csv(book: Gradebook) -> Files:
-    yield "grades.csv", [as_grade_table(book)]
+    yield "grades.csv", grade_table_pieces(book)
     yield "results.csv", csv_pieces(book)
 
 
@@ -27,7 +27,7 @@ def _json(book: Gradebook) -> Files:
 
 
 def _junit(book: Gradebook) -> Files:
-    yield "junit.xml", [as_junit(book)]
+    yield "junit.xml", junit_pieces(book)
 
 
 def _gradescope(book: Gradebook) -> Files:

@@ -6,7 +6,7 @@ Wrong is a failure, "the grader failed" an error, not attempted is skipped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from autograd_course.classroom.gradebook import Gradebook
@@ -19,16 +19,27 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def as_junit(book: Gradebook) -> str:
     """Return the XML document."""
-    root = Element("testsuites", name="autograd-course")
+    return "".join(junit_pieces(book))
+
+
+def junit_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the same, a student at a time."""
+    yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="autograd-course">\n'
     for student in book.students():
-        scores = book.scores(student)
-        suite = SubElement(root, "testsuite", {"name": _text(student), **_counts(scores)})
-        for score in scores:
-            _add_case(suite, score)
-        if remarks := [f"{p.source}: {p.message}" for p in book.problems(student)]:
-            SubElement(suite, "system-out").text = _text("\n".join(remarks))
-    indent(root)
-    return tostring(root, encoding="unicode", xml_declaration=True)
+        suite = _suite(book, student)
+        indent(suite, level=1)
+        yield f"  {tostring(suite, encoding='unicode')}\n"
+    yield "</testsuites>\n"
+
+
+def _suite(book: Gradebook, student: str) -> Element:
+    scores = book.scores(student)
+    suite = Element("testsuite", {"name": _text(student), **_counts(scores)})
+    for score in scores:
+        _add_case(suite, score)
+    if remarks := [f"{p.source}: {p.message}" for p in book.problems(student)]:
+        SubElement(suite, "system-out").text = _text("\n".join(remarks))
+    return suite
 
 
 def _counts(scores: list[Score]) -> dict[str, str]:

@@ -36,17 +36,20 @@ def as_grade_table(book: Gradebook) -> str:
     A student none of whose files could be read has a row too; what is not graded yet, or where the
     grader failed, is an empty field and not a 0.
     """
-    exercises = [tally.exercise for tally in book.tallies()]
-    worth: dict[str, float] = {}
-    rows = []
+    return "".join(grade_table_pieces(book))
+
+
+def grade_table_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the same, a student at a time."""
+    tallies = book.tallies()
+    exercises = [tally.exercise for tally in tallies]
+    possible = _number(sum(tally.possible for tally in tallies))
+    yield _written([["student", *exercises, "total", "possible"]])
     for student in book.students():
         scores = {score.exercise: score for score in book.scores(student)}
-        worth |= {name: score.possible for name, score in scores.items()}
         points = (_points(scores[e]) if e in scores else "" for e in exercises)
-        rows.append([student, *points, _number(sum(s.points for s in scores.values()))])
-    possible = _number(sum(worth.values()))
-    table = [[*row, possible] for row in rows]
-    return _written([["student", *exercises, "total", "possible"], *table])
+        total = _number(sum(score.points for score in scores.values()))
+        yield _written([[student, *points, total, possible]])
 
 
 def _row(score: Score) -> list[str]:

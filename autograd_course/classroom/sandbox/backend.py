@@ -19,10 +19,14 @@ class SandboxError(RuntimeError):
 
 @dataclass(frozen=True)
 class Start:
-    """How to start a template process: the command, and the environment it is started in."""
+    """How to start a template process: the command, and the environment it is started in.
+
+    ``ending`` is a command that ends it, where ending the first command's process does not.
+    """
 
     command: tuple[str, ...]
     environment: dict[str, str] | None = None
+    ending: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

@@ -6,18 +6,21 @@ each waits for Python to import PyTorch.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from autograd_course.classroom.sandbox import places
-from autograd_course.classroom.sandbox.backend import ZYGOTE, Start
+from autograd_course.classroom.sandbox.backend import ZYGOTE, SandboxError, Start
+from autograd_course.classroom.sandbox.image import image
 from autograd_course.classroom.sandbox.limits import Limits
 
-IMAGE = "debian:stable-slim"  # only its loader and C library are used: Python comes from here
 MEETING = "/course/control"
+_USERS = range(61184, 65520)  # people have others
 
 
 @dataclass(frozen=True)
@@ -31,27 +34,51 @@ class Container:
 
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
-        return Start(tuple(self._command(meeting)))
+        called = f"autograd-course-{secrets.token_hex(8)}"
+        command = [*self._walls(), f"--name={called}", "--volume", f"{meeting}:{MEETING}"]
+        zygote = ["-B", "-s", "-m", ZYGOTE, MEETING, "plain"]
+        # Ending the command that waits for a container does not end the container.
+        return Start((*command, image(self.engine), *zygote), ending=(self.engine, "kill", called))
 
-    def _command(self, meeting: Path) -> Iterator[str]:
+    def works(self) -> bool:
+        """Whether the engine is there and runs our Python within these walls."""
+        if shutil.which(self.engine) is None:
+            return False
+        try:
+            trial = [*self._walls(), image(self.engine), "-I", "-S", "-c", ""]
+        except SandboxError:
+            return False
+        return subprocess.run(trial, capture_output=True).returncode == 0
+
+    def _walls(self) -> Iterator[str]:
+        """Yield the command to run Python, up to the image.
+
+        Python is the first process, which no signal of a later one ends or stops: no ``--init``.
+        """
         limits = self.limits
-        yield from (self.engine, "run", "--rm", "--init", "--network=none", "--read-only")
-        yield from ("--cap-drop=ALL", "--security-opt=no-new-privileges", "--user=65534:65534")
+        yield from (self.engine, "run", "--rm", "--network=none", "--read-only")
+        if self.engine == "podman":  # it would make /run and /var/tmp writable, and /etc/passwd
+            yield from ("--read-only-tmpfs=false", "--passwd=false")
+        yield from ("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={_nobody()}")
         yield from (f"--pids-limit={limits.processes}", f"--memory={limits.memory + (1 << 30)}")
-        yield from ("--ipc=private", "--tmpfs", f"/tmp:rw,size={limits.disk}")
+        for what, most in (("nofile", limits.open_files), ("nproc", limits.processes)):
+            yield f"--ulimit={what}={most}:{most}"
+        yield from ("--ipc=private", f"--shm-size={limits.disk}")
+        # Lesson 10 builds and loads operators there. Podman cannot bound the number of files.
+        yield from ("--tmpfs", f"/tmp:rw,exec,size={limits.disk}")
         for name, value in places.environment().items():
             yield from ("--env", f"{name}={value}")
         for shown in places.shown():
             yield from ("--volume", f"{shown.source}:{shown.target}:ro")
-        yield from ("--volume", f"{meeting}:{MEETING}", "--entrypoint", str(places.interpreter()))
-        yield from (IMAGE, "-B", "-s", "-m", ZYGOTE, MEETING, "plain")
+        yield from ("--workdir=/", "--entrypoint", str(places.interpreter()))
 
 
+def _nobody() -> str:
+    """Return a user for one container: the kernel counts processes by user, not by container."""
+    return f"{_USERS.start + secrets.randbelow(len(_USERS))}:65534"
+
+
+@cache
 def engine() -> str | None:
-    """Return the container engine whose daemon answers, or ``None``."""
-    for name in ("docker", "podman"):
-        if shutil.which(name):
-            asked = subprocess.run([name, "info"], capture_output=True)
-            if asked.returncode == 0:
-                return name
-    return None
+    """Return the container engine that works here, or ``None``."""
+    return next((name for name in ("docker", "podman") if Container(name).works()), None)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autograd_course.classroom.protocol import Malformed
 from autograd_course.classroom.sandbox.limits import MIB, Limits
 
+_OVER: Mapping[str, Callable[[Limits], str]] = {
+    "memory": lambda limits: (
+        f"the code took more than the {limits.memory // MIB} MiB of memory it may take."
+    ),
+    "cpu": lambda limits: (
+        f"the code was stopped: its processes computed for more than {limits.cpu} s together."
+    ),
+    "started": lambda limits: (
+        f"the code was stopped: it started more than {limits.started:,} processes or threads."
+    ),
+}
+
 
 def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
     """Return a sentence on what came instead of an answer, and how the child ended."""
-    if how.get("over"):
-        return f"the code took more than the {limits.memory // MIB} MiB of memory it may take."
+    if how.get("over") in _OVER:
+        return _OVER[how["over"]](limits)
     if came.late:
         return f"the code did not answer within {limits.wall:g} s: does a loop there never end?"
     if came.gone and not how.get("killed"):

@@ -11,15 +11,17 @@ MIB = 1 << 20
 class Limits:
     """Bounds on the process that runs one submission, and on all that it starts.
 
-    ``wall`` is the time for one answer and ``cpu`` the computing time of one process, in seconds.
-    ``memory``, in bytes, comes on top of what Python and PyTorch take; all processes share it.
-    ``processes`` counts threads too. ``disk`` bytes in at most ``files`` files may be written.
+    ``wall`` is the time for one answer, in seconds. All processes together have ``cpu`` seconds of
+    computing, and ``memory``, in bytes, on top of what Python and PyTorch take. ``processes`` may
+    be there at a time, ``started`` ever, threads among them. ``disk`` bytes in at most ``files``
+    files may be written.
     """
 
     wall: float = 60.0
     cpu: int = 60
     memory: int = 1024 * MIB
     processes: int = 64
+    started: int = 1000
     disk: int = 64 * MIB
     files: int = 2000
     open_files: int = 256

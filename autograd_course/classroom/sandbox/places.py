@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograd_course.doctor.running.time_limit import VARIABLE
-
 PACKAGE = Path(__file__).parents[2]
 # The package and what it imports lie in one known place, wherever they come from.
 INSIDE = Path("/course")
+# The doctor's, whose module brings PyTorch: whoever starts a sandbox need not wait for that.
+TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
 _LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
 # What it takes to build a C++ operator, and where it is looked for inside; ninja calls the shell.
@@ -49,7 +49,7 @@ def interpreter() -> Path:
 
 def environment() -> Mapping[str, str]:
     """Return all the environment variables there are in the sandbox."""
-    limit = {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
+    limit = {TIME_LIMIT: os.environ[TIME_LIMIT]} if TIME_LIMIT in os.environ else {}
     return limit | {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",

@@ -41,7 +41,8 @@ class Template:
         os.chmod(meeting, 0o666)  # nobody's too; the folder around it is ours alone
         self._door.listen(1)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        self.process = self._started(backend.start(meeting))
+        self._start = backend.start(meeting)
+        self.process = self._started(self._start)
 
     @functools.cached_property
     def control(self) -> socket.socket:
@@ -95,6 +96,8 @@ class Template:
         return lines[-1] if lines else f"it ended with code {self.process.returncode}."
 
     def _end(self) -> None:
+        if self._start.ending:
+            subprocess.run(self._start.ending, capture_output=True)
         self.process.kill()
         self.process.wait()
 

@@ -11,10 +11,11 @@ from pathlib import Path, PurePosixPath
 
 from autograd_course.classroom.extraction.extracting import attempted
 from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
-from autograd_course.classroom.submissions.files import Found, found, is_skipped, printable
+from autograd_course.classroom.submissions.files import found, is_skipped, printable
+from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
 from autograd_course.classroom.submissions.students import student_of
-from autograd_course.classroom.submissions.submission import Rejected, Submission
+from autograd_course.classroom.submissions.submission import Rejected, Submission, unread
 from autograd_course.grader.exercises import LESSONS
 
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # of a whole checkout handed in
@@ -102,8 +103,8 @@ def _read(student: str, file: Found) -> _Read | Rejected:
         return _ranked(student, file, notebook, lesson)
     except UnreadableError as why:
         return Rejected(student, file.source, str(why))
-    except Exception as error:  # a fault of ours: it must not stop the batch, nor go unseen
-        return Rejected(student, file.source, f"the grader failed to read it: {error!r:.200}")
+    except Exception as error:
+        return unread(student, file.source, error)
 
 
 def _ranked(student: str, file: Found, notebook: Notebook, lesson: str) -> _Read:

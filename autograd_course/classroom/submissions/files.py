@@ -5,27 +5,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
+from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.limits import LIMITS, Limits
-from autograd_course.classroom.submissions.zips import ZippedFile, unzipped
+from autograd_course.classroom.submissions.zips import unzipped
 
 SUFFIXES = (".ipynb", ".py")
 ZIP = ".zip"
 
 # What tools leave beside people's work.
 _SKIPPED = {"__macosx", "__pycache__", "node_modules", "venv", "site-packages", "feedback"}
-
-
-@dataclass(frozen=True)
-class Found:
-    """A file's path, for people to read, and its bytes or what is wrong with it."""
-
-    source: str
-    data: bytes = b""
-    modified: float = 0.0
-    problem: str = ""
 
 
 def is_skipped(name: str) -> bool:
@@ -71,8 +62,9 @@ def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Foun
                 yield here, name
         elif depth > limits.depth:
             yield Found(name, problem="the folders are nested too deep"), name
+        elif (inside := _listed(here, limits.entries - entries)) is None:
+            yield Found(name, problem="this folder cannot be read"), name
         else:
-            inside = _listed(here, limits.entries - entries)
             entries += len(inside)
             if entries >= limits.entries:
                 yield Found(source, problem=f"there are more than {entries - 1:,} files"), name
@@ -81,8 +73,8 @@ def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Foun
             waiting += [(here / c, f"{name}/{printable(c)}", depth + 1) for c in children[::-1]]
 
 
-def _listed(folder: Path, most: int) -> list[str]:
-    """Return the sorted names in a folder, of at most so many."""
+def _listed(folder: Path, most: int) -> list[str] | None:
+    """Return the sorted names in a folder, of at most so many; ``None`` where it is closed."""
     names: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -91,7 +83,7 @@ def _listed(folder: Path, most: int) -> list[str]:
                 if len(names) >= most:
                     break
     except OSError:
-        return []
+        return None
     return sorted(names)
 
 
@@ -105,13 +97,8 @@ def _opened(path: Path, source: str, limits: Limits) -> Iterator[Found]:
         yield Found(source, data, modified)
         return
     for file in unzipped(data, limits, is_wanted):
-        yield from_zip(file, source)
-
-
-def from_zip(file: ZippedFile, source: str) -> Found:
-    """Return a file of a zip as one that was found."""
-    name = f"{source}/{printable(file.name)}" if file.name else source
-    return Found(name, file.data, file.modified, file.problem)
+        within = f"{source}/{printable(file.source)}" if file.source else source
+        yield replace(file, source=within)
 
 
 def is_wanted(name: str) -> bool:

@@ -30,3 +30,8 @@ class Rejected:
     student: str
     source: str
     problem: str
+
+
+def unread(student: str, source: str, error: Exception) -> Rejected:
+    """Return what becomes of a file by a fault of ours, which must not stop the batch."""
+    return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

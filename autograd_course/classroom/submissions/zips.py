@@ -14,8 +14,9 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
+from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.limits import Limits
 
 _NESTING = 2  # a zip of zips is what some course sites export
@@ -27,29 +28,19 @@ class _BombError(Exception):
     """Unpacked, an entry is larger than is allowed; the message says so."""
 
 
-@dataclass(frozen=True)
-class ZippedFile:
-    """An entry: its path in the zip, its bytes or what is wrong with it, when it was written."""
-
-    name: str
-    data: bytes = b""
-    modified: float = 0.0
-    problem: str = ""
-
-
 def unzipped(
     data: bytes, limits: Limits, wanted: Callable[[str], bool], nesting: int = _NESTING
-) -> Iterator[ZippedFile]:
+) -> Iterator[Found]:
     """Yield the entries whose name is wanted; zips in the zip are opened too."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (*_BROKEN, *_UNKNOWN) as error:
-        yield ZippedFile("", problem=f"the zip is broken: {error}")
+        yield Found("", problem=f"the zip is broken: {error}")
         return
     with archive:
         entries = archive.infolist()
         if len(entries) > limits.entries:
-            yield ZippedFile("", problem=f"the zip has more than {limits.entries:,} entries")
+            yield Found("", problem=f"the zip has more than {limits.entries:,} entries")
             return
         left = limits.total
         for entry in entries:
@@ -61,30 +52,27 @@ def unzipped(
 
 
 def _inside(
-    file: ZippedFile, limits: Limits, wanted: Callable[[str], bool], nesting: int
-) -> Iterator[ZippedFile]:
-    if file.problem or not file.name.lower().endswith(".zip"):
+    file: Found, limits: Limits, wanted: Callable[[str], bool], nesting: int
+) -> Iterator[Found]:
+    if file.problem or not file.source.lower().endswith(".zip"):
         yield file
     elif nesting == 1:
-        yield ZippedFile(file.name, problem="zips are nested too deep")
+        yield Found(file.source, problem="zips are nested too deep")
     else:
         for inner in unzipped(file.data, limits, wanted, nesting - 1):
-            name = f"{file.name}/{inner.name}".rstrip("/")
-            yield ZippedFile(name, inner.data, inner.modified, inner.problem)
+            yield replace(inner, source=f"{file.source}/{inner.source}".rstrip("/"))
 
 
-def _entry(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, left: int
-) -> ZippedFile:
+def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, left: int) -> Found:
     name = entry.filename.replace("\\", "/")
     if problem := _refused(name, entry):
-        return ZippedFile(name, problem=problem)
+        return Found(name, problem=problem)
     try:
-        return ZippedFile(name, _unpacked(archive, entry, limits, left), _modified(entry))
+        return Found(name, _unpacked(archive, entry, limits, left), _modified(entry))
     except _BombError as bomb:
-        return ZippedFile(name, problem=str(bomb))
+        return Found(name, problem=str(bomb))
     except (*_BROKEN, *_UNKNOWN) as error:
-        return ZippedFile(name, problem=f"it cannot be unpacked: {error}")
+        return Found(name, problem=f"it cannot be unpacked: {error}")
 
 
 def _refused(name: str, entry: zipfile.ZipInfo) -> str:

@@ -14,6 +14,7 @@ from autograd_course.classroom.asking.warming import warm
 from autograd_course.classroom.zygote import memory
 from autograd_course.classroom.zygote.control import say
 from autograd_course.classroom.zygote.serving import Template, serve
+from autograd_course.classroom.zygote.usage import held_by
 
 
 def main(meeting: str, how: str) -> None:
@@ -28,9 +29,7 @@ def main(meeting: str, how: str) -> None:
     say(control, {"ready": True})
     serve(
         control,
-        Template(
-            partial(live, integrity=integrity), how == "secluded", memory.held_by(os.getpid())
-        ),
+        Template(partial(live, integrity=integrity), how == "secluded", held_by(os.getpid())),
     )
 
 

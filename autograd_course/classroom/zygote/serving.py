@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autograd_course.classroom.sandbox.limits import Limits
-from autograd_course.classroom.zygote import memory
 from autograd_course.classroom.zygote.birth import Child, Life, born
 from autograd_course.classroom.zygote.control import Order, heard, say
+from autograd_course.classroom.zygote.usage import Meter, held_by
 
-_LOOK = 0.05  # seconds between two looks at a child's memory
+_LOOK = 0.05  # seconds between two looks at what a child uses
 _GRACE = 1.0  # seconds for a child that has closed its socket to end by itself, and tell how
 _LONGEST = 100  # answers; by then whoever is outside has forgotten the child
 
@@ -47,7 +47,7 @@ def _fork(control: socket.socket, other: socket.socket, template: Template) -> N
             try:
                 control.close()
                 say(other, {"ready": True})
-                serve(other, replace(template, held=memory.held_by(os.getpid())))
+                serve(other, replace(template, held=held_by(os.getpid())))
             finally:
                 os._exit(0)
 
@@ -77,16 +77,16 @@ def _ended(
     control: socket.socket, template: Template, child: Child, limits: Limits
 ) -> dict[str, Any]:
     """Watch a child until it ends or is to end; tell how it ended, as a shell would number it."""
-    most, until = 0, time.monotonic() + _LONGEST * limits.wall
+    meter, until = Meter(template.held), time.monotonic() + _LONGEST * limits.wall
     while True:
         ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)
         if child.keeper_ends in ready:
-            return {"code": child.reaped(), "memory": most}
+            return {"code": child.reaped()}
         if control.fileno() in ready:
             order = heard(control)
             killed = child.ended(_GRACE if order and order.said.get("gone") else 0.0)
-            return {"code": child.reaped(), "memory": most, "killed": killed, "asked": True}
-        most = max(most, memory.beyond(template.held))
-        if most > limits.memory or time.monotonic() > until:
+            return {"code": child.reaped(), "killed": killed, "asked": True}
+        meter.look()
+        if (over := meter.over(limits)) or time.monotonic() > until:
             child.ended(0.0)
-            return {"code": child.reaped(), "memory": most, "over": most > limits.memory}
+            return {"code": child.reaped(), "over": over}

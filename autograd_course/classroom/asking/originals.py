@@ -1,0 +1,107 @@
+"""What modules, classes and exercises held: whether it is still there; if not, it is put back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import repeat as _endlessly
+from operator import attrgetter
+from operator import is_ as _is
+from types import FunctionType
+from typing import Any
+
+from autograd_course.grader.exercise import Exercise
+
+_OURS = "autograd_course"
+# What the answer to a plain question goes through: all that is not far, or is near all the same.
+_FAR = ("torch.", f"{_OURS}.")
+_NEAR = (f"{_OURS}.classroom.", f"{_OURS}.grader.judging.", f"{_OURS}.grader.judge.")
+_WRAPPED = (staticmethod, classmethod)
+_NOTHING = object()
+# As Python has them: a submission may rebind the names, these among them.
+_all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
+
+
+@dataclass(frozen=True)
+class Place:
+    """An attribute: its name, what it was (or that it was none), and the code it ran."""
+
+    name: str
+    value: Any
+    code: Any
+
+    def restored(self, owner: Any) -> str:
+        """Put back what was there; return the name of what was changed, if it was."""
+        now = vars(owner).get(self.name, _NOTHING)
+        recoded = self.code is not None and _function(self.value).__code__ is not self.code
+        if now is self.value and not recoded:
+            return ""
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            if recoded:
+                _function(self.value).__code__ = self.code
+            elif self.value is _NOTHING:
+                delattr(owner, self.name)
+            else:
+                # An exercise is frozen.
+                put = object.__setattr__ if isinstance(owner, Exercise) else setattr
+                put(owner, self.name, self.value)
+        if recoded:
+            return f"the code of {_function(self.value).__qualname__}"
+        return _told(owner, self.name)
+
+
+class Owner:
+    """What a module, a class or an exercise held."""
+
+    def __init__(self, owner: Any, places: Iterable[Place]) -> None:
+        self._owner, self._places = owner, tuple(places)
+        home = owner.__module__ if isinstance(owner, type) else getattr(owner, "__name__", _OURS)
+        self.is_near = not f"{home}.".startswith(_FAR) or f"{home}.".startswith(_NEAR)
+        self._names = tuple(place.name for place in self._places)
+        self._values = tuple(place.value for place in self._places)
+        coded = [place for place in self._places if place.code is not None]
+        self._functions = tuple(_function(place.value) for place in coded)
+        self._codes = tuple(place.code for place in coded)
+
+    def changed(self) -> bool:
+        """Whether anything is not what it was.
+
+        It is asked after every answer, of thousands of places: no Python runs for each of them.
+        """
+        now = _map(_vars(self._owner).get, self._names, _endlessly(_NOTHING))
+        codes = _map(_code_of, self._functions)
+        return not (_all(_map(_is, now, self._values)) and _all(_map(_is, codes, self._codes)))
+
+    def restored(self) -> Iterator[str]:
+        """Put back what was there; yield the names of what was changed."""
+        return filter(None, [place.restored(self._owner) for place in self._places])
+
+
+def places(owner: Any) -> Iterator[Place]:
+    """Yield what can be called; of an exercise, everything."""
+    for name, value in vars(owner).items():
+        if isinstance(owner, Exercise) or callable(value) or isinstance(value, _WRAPPED):
+            yield Place(name, value, _code(value))
+
+
+def inherited(owner: type) -> Iterator[Place]:
+    """Yield what a class has from others only, and what would stand before those."""
+    for name in set(dir(owner)) - vars(owner).keys():
+        yield Place(name, _NOTHING, None)
+
+
+def _told(owner: Any, name: str) -> str:
+    if isinstance(owner, Exercise):
+        return f"the exercise's {name}"
+    home = f"{owner.__module__}." if isinstance(owner, type) else ""
+    return f"{home}{getattr(owner, '__qualname__', owner.__name__)}.{name}"
+
+
+def _function(value: Any) -> Any:
+    return value.__func__ if isinstance(value, _WRAPPED) else value
+
+
+def _code(value: Any) -> Any:
+    function = _function(value)
+    return function.__code__ if isinstance(function, FunctionType) else None

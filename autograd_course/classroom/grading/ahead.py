@@ -1,0 +1,33 @@
+"""What takes seconds to start, started first: it comes up while the course is imported here.
+
+So this module, and what it imports, must do without PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from autograd_course.classroom.grading.worker import prepare
+from autograd_course.classroom.sandbox import NoSandboxError, choose
+from autograd_course.classroom.sandbox.template import Template
+
+
+@contextmanager
+def ahead(*, trust: bool) -> Iterator[Template | None]:
+    """Start what workers are forked from, and lend the sandbox's template that they share.
+
+    Neither is waited for. There is no template where submissions could meet in it, or where there
+    is no sandbox.
+    """
+    try:
+        backend = choose(trust=trust)
+    except NoSandboxError:
+        yield None
+        return
+    prepare()
+    if not backend.separates:
+        yield None
+        return
+    with closing(Template(backend)) as template:
+        yield template

@@ -1,0 +1,103 @@
+"""What a child's processes use together, by a look at each of them now and then.
+
+The kernel bounds each process; of their sum it says nothing without a control group, which few
+machines delegate. Here every process below the template is the child's: it cannot leave its
+namespace. A process may live and end between two looks. If another waited for it, the kernel added
+its time to that one's; if nobody did, only its number was used up, and numbers are bounded too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_course.classroom.sandbox.limits import Limits
+
+_SECOND = os.sysconf("SC_CLK_TCK")
+_HELD = ("RssAnon:", "RssShmem:")
+
+
+@dataclass(frozen=True)
+class _Process:
+    parent: int
+    own: float  # seconds of computing
+    waited: float  # those of children that ended and were waited for
+    began: int
+
+
+class Meter:
+    """What all processes below this one have used since the meter was made.
+
+    Of memory counts what each holds beyond ``template`` bytes, which it shares with the template.
+    """
+
+    def __init__(self, template: int) -> None:
+        self._template = template
+        self._own: dict[tuple[int, int], float] = {}  # also of those that have ended
+        self.memory, self.cpu, self.started = 0, 0.0, 0
+
+    def look(self) -> None:
+        """Look at every process once."""
+        seen = {number: found for number in _numbers() if (found := _read(number))}
+        below = list(_below(os.getpid(), seen))
+        status = [_status(number) for number in below]
+        self._own |= {(number, seen[number].began): seen[number].own for number in below}
+        waited = sum(seen[number].own + seen[number].waited for number in below)
+        self.cpu = max(self.cpu, waited, sum(self._own.values()))
+        beyond = sum(max(0, _held(lines) - self._template) for lines in status)
+        self.memory = max(self.memory, beyond)
+        self.started = max([self.started, *map(_inner_number, status)])
+
+    def over(self, limits: Limits) -> str:
+        """Return the name of a limit that all together are beyond, nothing where there is none."""
+        used = {"memory": self.memory, "cpu": self.cpu, "started": self.started}
+        return next((name for name, much in used.items() if much > getattr(limits, name)), "")
+
+
+def held_by(process: int) -> int:
+    """Return the bytes of memory that a process holds and no file stands for; 0 if it is gone."""
+    return _held(_status(process))
+
+
+def _held(status: list[str]) -> int:
+    return sum(int(line.split()[1]) * 1024 for line in status if line.startswith(_HELD))
+
+
+def _inner_number(status: list[str]) -> int:
+    """Return a process's number in the child's own namespace, which counts threads too."""
+    for line in status:
+        if line.startswith("NSpid:"):
+            _, _, *inner = line.split()
+            return int(inner[0]) if inner else 0
+    return 0
+
+
+def _below(process: int, seen: Mapping[int, _Process]) -> Iterator[int]:
+    for number, found in seen.items():
+        if found.parent == process:
+            yield number
+            yield from _below(number, seen)
+
+
+def _read(process: int) -> _Process | None:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # a name before may hold anything
+    user, system, waited, waited_system = map(int, fields[11:15])
+    own, others = (user + system) / _SECOND, (waited + waited_system) / _SECOND
+    return _Process(int(fields[1]), own, others, int(fields[19]))
+
+
+def _status(process: int) -> list[str]:
+    try:
+        return Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _numbers() -> Iterator[int]:
+    yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
