@@ -127,6 +127,23 @@ def test_a_clean_report_says_what_was_examined() -> None:
     assert len(lines) == 1 + len(EXAMINED["standard"])
 
 
+def test_a_clean_report_names_the_numbers_at_which_a_mistake_does_not_show() -> None:
+    """The factor beta is missing from this backward."""
+    logistic = saving(lambda x, beta: (beta * x).sigmoid(), half_of_a_logistic)
+
+    assert "args[1] = 1 alone, where a factor args[1] that is forgotten" in words(logistic, 1.0)
+    assert "constant-factor" in words(logistic, 2.0)
+
+
+def half_of_a_logistic(x: Tensor, beta: float, g: Tensor) -> tuple[Tensor, None]:
+    y = (beta * x).sigmoid()
+    return g * y * (1 - y), None
+
+
+def words(function: Any, number: float) -> str:
+    return " ".join(str(diagnose(function, (X, number))).split())
+
+
 def test_raise_if_wrong_raises_the_report() -> None:
     with pytest.raises(WrongGradientError, match="constant-factor") as raised:
         diagnose(HalfSquare, (X,)).raise_if_wrong()
@@ -276,6 +293,8 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (Square, (X,), {"sampler": sys.exit}, "the sampler raised SystemExit"),
         (Square, (X,), {"intentional": None}, "holds names of rules, .* not NoneType"),
         (Square, (X,), {"intentional": [3]}, "holds names of rules, .* not 3"),
+        (Square, (X,), {"intentional": "fliped-sign"}, "no rule .* Did you mean 'flipped-sign'"),
+        (Square, (X,), {"intentional": "?"}, r"names no rule '\?'\.$"),
         (Square, (X,), {"seed": "x"}, "seed= is a whole number from 0 to"),
         (Square, (X,), {"seed": -1}, "seed= is a whole number from 0 to"),
         (Square, (X,), {"level": []}, "level= is one of 'standard', 'full'"),

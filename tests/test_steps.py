@@ -13,6 +13,7 @@ from autograd_course import diagnose
 from autograd_course.check.documents import as_page
 from autograd_course.doctor import (
     Diagnosis,
+    DoctorError,
     Step,
     Steps,
     check_element,
@@ -169,6 +170,30 @@ def test_the_callers_tensors_are_left_alone() -> None:
 
     assert torch.equal(x, before)
     assert x.grad is None
+
+
+class Named(torch.nn.Module):
+    def forward(self, signal: Tensor) -> Tensor:
+        return Square.apply(signal)
+
+
+def of_any_name(context: Any, signal: Tensor) -> Tensor:
+    context.save_for_backward(signal)
+    return signal**2
+
+
+def squared(context: Any, g: Tensor) -> Tensor:
+    return 2 * context.saved_tensors[0] * g
+
+
+@pytest.mark.parametrize("fn", [raw(of_any_name, squared), Named()], ids=["ctx renamed", "module"])
+def test_an_argument_has_the_name_that_forward_gives_it(fn: Any) -> None:
+    assert check_element(fn, (X,), (0, 0)).seen.startswith("signal[0, 0] = ")
+
+
+def test_what_cannot_be_called_is_refused_in_a_sentence() -> None:
+    with pytest.raises(DoctorError, match="Function subclass or a callable, got int 3"):
+        five_steps(3, (X,))
 
 
 def test_complex_inputs_are_refused_in_a_sentence() -> None:

@@ -97,6 +97,55 @@ def test_what_was_judged_beside_a_kink_is_said() -> None:
     assert "at 1 of 3 elements forward is not differentiable; judged beside them" in report
 
 
+def test_rounding_to_float32_is_no_kink() -> None:
+    square = saving(lambda x: (x.float() ** 2).double(), lambda x, g: 2 * x * g)
+
+    assert "differentiable" not in str(diagnose(square, (X,)))
+
+
+# Data
+
+
+def test_what_is_not_differentiated_stays_as_the_caller_gave_it() -> None:
+    """That the rows of a target sum to one is what makes this gradient right."""
+    cross_entropy = saving(
+        lambda x, target: -(target * x.log_softmax(-1)).sum(),
+        lambda x, target, g: (g * (x.softmax(-1) - target), None),
+    )
+    logits, target = X.clone().requires_grad_(), torch.eye(4)[:3]
+
+    assert diagnose(cross_entropy, (logits, target)).ok
+    assert "is data, call requires_grad_() on" in " ".join(
+        str(diagnose(cross_entropy, (X, target))).split()
+    )
+
+
+def test_running_statistics_are_a_warning_that_hides_nothing() -> None:
+    def centered(x: Tensor, running_mean: Tensor) -> Tensor:
+        running_mean.lerp_(x.mean(0), 0.1)
+        return x - x.mean(0)
+
+    wrong = saving(centered, lambda x, running_mean, g: (2 * (g - g.mean(0)), None))
+    found = diagnose(wrong, (X.clone().requires_grad_(), torch.zeros(4))).findings
+
+    assert [(f.rule, f.severity) for f in found[:2]] == [
+        ("constant-factor", "error"),
+        ("mutates-input", "warning"),
+    ]
+
+
+@pytest.mark.parametrize(("marked", "severity"), [((1,), "info"), ((0, 1), "warning")])
+def test_a_backward_that_no_gradient_reaches_is_a_warning(marked, severity) -> None:
+    def forward(ctx, x: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = 2 * x, 3 * x
+        ctx.mark_non_differentiable(*(outputs[k] for k in marked))
+        return outputs
+
+    (found,) = diagnose(raw(forward, lambda ctx, g, _: 2 * g), (X,)).findings
+
+    assert (found.rule, found.severity) == ("wrong-non-differentiable", severity)
+
+
 # Limits
 
 

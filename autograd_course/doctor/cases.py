@@ -64,20 +64,20 @@ def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[An
     """Multiply every floating element by its own random factor from 1/spread to spread.
 
     The largest element of each tensor grows by the whole spread: the example's range is left. A
-    symmetric matrix stays symmetric.
+    symmetric matrix stays symmetric. What is not differentiated stays as it is: targets that sum to
+    one, masks, a rotation's cosines may be what makes a backward right.
     """
-    return tuple(_varied(value, spread, rng) for value in case)
+    places = wanted(case)
+    return tuple(_varied(v, spread, rng) if i in places else v for i, v in enumerate(case))
 
 
-def _varied(value: Any, spread: float, rng: torch.Generator) -> Any:
-    if not is_float(value):
-        return value
+def _varied(value: Tensor, spread: float, rng: torch.Generator) -> Tensor:
     noise = 2 * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device) - 1
     if value.numel():
         noise.view(-1)[value.abs().argmax()] = 1.0
     if is_symmetric(value):
         noise = mirrored(noise)
-    moved = in_double(value) * spread**noise
+    moved: Tensor = in_double(value) * spread**noise
     if not bool(value.any()):  # a factor leaves zeros where they are
         moved = moved + noise
     return moved.requires_grad_(value.requires_grad)

@@ -15,14 +15,14 @@ from autograd_course.doctor.cases import require_dense
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.examination import Sampler, beside_kinks, examine
+from autograd_course.doctor.examination import Sampler, beside_kinks, examine, hiding
 from autograd_course.doctor.probes import Level, probes_for
 from autograd_course.doctor.reports.drawing import drawn
 from autograd_course.doctor.reports.five_steps import steps_of
-from autograd_course.doctor.running.calls import passes_within, prepare
+from autograd_course.doctor.running.calls import as_tuple, passes_within, prepare
 from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.shown import first_line
-from autograd_course.doctor.verdict import concluded
+from autograd_course.doctor.verdict import concluded, unjudged
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
 
@@ -61,7 +61,8 @@ def diagnose(
     autograd are the truth. Without it the truth comes from central differences of ``fn``'s forward.
     ``surrogate`` is a differentiable callable whose derivative ``fn``'s backward is declared to be
     (a straight-through estimator). ``intentional`` holds names of rules that are by design.
-    ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied.
+    ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied where it is
+    differentiated.
 
     ``double_backward=True`` says that second derivatives are meant to work: where they do not, that
     is an error. ``False`` says that they are not, and nothing is said of them.
@@ -74,7 +75,7 @@ def diagnose(
     random state, default dtype and grad mode are left as they were, and so is what ``fn`` reaches
     besides its arguments: modules with their buffers, captured tensors, attributes, containers.
     """
-    args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    args = as_tuple(inputs)
     designed = rules_named(intentional)
     require_callables(reference=reference, surrogate=surrogate, sampler=sampler)
     require_settings(level, seed, time_limit, double_backward)
@@ -87,9 +88,10 @@ def diagnose(
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
             found = concluded(verdicts, lambda closely: case.judged_anew(seed + 1, closely))
-        if not found and not any(evidence.pulls for evidence in seen):
-            raise DoctorError(f"no output of {case.subject.name} can carry a gradient.")
-        examined = (*EXAMINED[level], *beside_kinks(seen[0]))
+        if (why := unjudged(found, seen)) is not None:
+            raise why
+        alone = () if sampler else hiding(seen[0])
+        examined = (*EXAMINED[level], *beside_kinks(seen[0]), *alone)
         pair = drawn(found, verdicts, seen)
         return Diagnosis(case.subject.name, found, examined, pair, steps_of(seen[0]))
 

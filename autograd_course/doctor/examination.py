@@ -65,6 +65,15 @@ def beside_kinks(evidence: Evidence) -> Iterator[str]:
             )
 
 
+def hiding(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence for each number of the example at which a mistake does not show."""
+    for position, value in enumerate(evidence.inputs):
+        if type(value) is float and value in (0.0, 1.0):
+            name = evidence.name(position)
+            what = f"a term with {name}" if value == 0 else f"a factor {name}"
+            yield f"{name} = {value:g} alone, where {what} that is forgotten does not show"
+
+
 def on_example(
     subject: Subject,
     args: Sequence[Any],

@@ -12,15 +12,12 @@ from torch import Tensor
 from autograd_course.doctor.evidence import Evidence, Failure, Pull
 from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.running.calls import attempt, is_float
-from autograd_course.doctor.running.passes import (
-    direct_call,
-    drawn,
-    engine_pass,
-    forward_pass,
-    variants,
-)
+from autograd_course.doctor.running.direct import direct_call
+from autograd_course.doctor.running.forward import forward_pass
+from autograd_course.doctor.running.passes import drawn, engine_pass
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.subject import Subject
+from autograd_course.doctor.running.variants import variants
 from autograd_course.doctor.truth.differences import Values, flat, jacobian, slopes
 from autograd_course.doctor.truth.projection import settled
 from autograd_course.doctor.world.randomness import Stream, generator
@@ -47,38 +44,19 @@ def probe(
     """
     session = Session(subject, inputs, wanted, seed)
     rng = generator(seed)
-    forward = forward_pass(session)
-    found = Evidence(
-        subject=subject.name,
-        inputs=session.inputs,
-        parameters=subject.parameters,
-        wanted=session.wanted,
-        is_function=subject.function is not None,
-        instance_methods=subject.instance_methods,
-        backward_source=subject.backward_source,
-        forward=forward,
-        omitted=subject.omitted,
-    )
-    outputs = [output for output in forward.outputs if is_float(output)]
-    if forward.failure or not outputs:
+    found = _after_forward(session)
+    outputs = [output for output in found.forward.outputs if is_float(output)]
+    if found.forward.failure or not outputs:
         return found
     values = _values(session, flat(outputs))
     directions = generator(seed, Stream.DIRECTIONS)
     found = replace(found, slopes=slopes(values, session.inputs, session.wanted, directions))
-    if not any(forward.requires_grad):
+    if not any(found.forward.requires_grad):
         return found
     one, two = drawn(outputs, rng), drawn(outputs, rng)
-    if forward.whole:
-        raw = direct_call(session, one)
-        others = variants(session, one, raw) if in_other_dtypes else ()
-        found = replace(found, raw=raw, variants=others)
-    if found.raw and found.raw.failure:
+    found = _after_backward(session, found, one, two, in_other_dtypes)
+    if not found.pulls:
         return found
-    found = replace(
-        found,
-        pulls=_pulls(session, dict(cotangents(one, two))),
-        interleaved=engine_pass(session, tuple(one), interleaved=True),
-    )
     if differences and not settled(found):
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
@@ -87,6 +65,43 @@ def probe(
     for look in further:
         found = look(session, found)
     return found
+
+
+def _after_forward(session: Session) -> Evidence:
+    """Return what one forward pass shows, and what is known of the subject without running it."""
+    subject = session.subject
+    return Evidence(
+        subject=subject.name,
+        inputs=session.inputs,
+        parameters=subject.parameters,
+        wanted=session.wanted,
+        is_function=subject.function is not None,
+        instance_methods=subject.instance_methods,
+        backward_source=subject.backward_source,
+        forward=forward_pass(session),
+        omitted=subject.omitted,
+    )
+
+
+def _after_backward(
+    session: Session,
+    found: Evidence,
+    one: tuple[Tensor, ...],
+    two: tuple[Tensor, ...],
+    in_other_dtypes: bool,
+) -> Evidence:
+    """Add what backward returns, called directly, then by the engine: unless it fails before."""
+    if found.forward.whole:
+        raw = direct_call(session, one)
+        others = variants(session, one, raw) if in_other_dtypes else ()
+        found = replace(found, raw=raw, variants=others)
+    if found.raw and found.raw.failure:
+        return found
+    return replace(
+        found,
+        pulls=_pulls(session, dict(cotangents(one, two))),
+        interleaved=engine_pass(session, one, interleaved=True),
+    )
 
 
 def _values(session: Session, like: Tensor) -> Values:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from autograd_course.doctor.errors import DoctorError
+from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.judge import RANK
 from autograd_course.doctor.rules import RULES
@@ -49,6 +51,13 @@ def concluded(
     errors = {f.rule for findings in verdicts for f in findings if f.severity == "error"}
     second = again(any(RULES[name].family not in OF_VALUES for name in errors))
     return clearest([confirmed(findings, second) for findings in verdicts])
+
+
+def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
+    """Return why nothing found says nothing: no gradient was there to be asked for."""
+    if found or any(evidence.pulls for evidence in seen):
+        return None
+    return DoctorError(f"no output of {seen[0].subject} can carry a gradient.")
 
 
 def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:

@@ -3,10 +3,20 @@
 One table, in a module for each family of rules.
 """
 
-from cases import conventions, efficiency, first_order, layout, numerics, order, realistic, state
+from cases import (
+    conventions,
+    data,
+    efficiency,
+    first_order,
+    layout,
+    numerics,
+    order,
+    realistic,
+    state,
+)
 from cases.making import Case
 
-_FAMILIES = (first_order, layout, numerics, realistic, state, order, efficiency, conventions)
+_FAMILIES = (first_order, layout, numerics, realistic, state, order, efficiency, conventions, data)
 
 WITNESSES: list[Case] = [case for family in _FAMILIES for case in family.WITNESSES]
 LOOKALIKES: list[Case] = [case for family in _FAMILIES for case in family.LOOKALIKES]

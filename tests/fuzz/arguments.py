@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.fuzz.composed import SHAPES, tensors
+from tests.fuzz.tensors import SHAPES, tensors
 
 
 class Labeled(Tensor):

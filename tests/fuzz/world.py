@@ -42,11 +42,12 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 def _tensor(x: Tensor) -> tuple[Any, ...]:
     if is_lazy(x) or x.is_nested:
         return (id(x),)
-    about = (id(x), x.dtype, tuple(x.shape), x.layout, x.requires_grad, id(x.grad))
+    grad = x.grad if x.is_leaf else None  # to ask others for it is warned of
+    about = (id(x), x.dtype, tuple(x.shape), x.layout, x.requires_grad, id(grad))
     if x.is_meta or x.layout is not torch.strided or x.is_quantized:
         return about
     memory = (x.data_ptr(), x.stride(), -1 if x.is_inference() else x._version)
-    return (*about, *memory, _bytes(x), b"" if x.grad is None else _bytes(x.grad))
+    return (*about, *memory, _bytes(x), b"" if grad is None else _bytes(grad))
 
 
 def _bytes(x: Tensor) -> bytes:

@@ -12,8 +12,9 @@ from torch import Tensor
 from autograd_course.doctor.evidence import Evidence, Failure, OnCtx, Twin
 from autograd_course.doctor.probes.twins import output_names, twin
 from autograd_course.doctor.running.calls import attempt, is_float, same_bytes
+from autograd_course.doctor.running.graph import custom_nodes
 from autograd_course.doctor.running.operations import memory
-from autograd_course.doctor.running.passes import Pass, both_ways, custom_nodes
+from autograd_course.doctor.running.passes import Pass, both_ways
 from autograd_course.doctor.running.session import Run, Session
 from autograd_course.doctor.shown import shown
 

@@ -8,7 +8,7 @@ from torch.autograd import Function
 
 from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.running.calls import attempt, takes_ctx
-from autograd_course.doctor.running.passes import custom_nodes
+from autograd_course.doctor.running.graph import custom_nodes
 from autograd_course.doctor.running.session import Session
 
 

@@ -30,6 +30,10 @@ class Axis:
         """Move the named axis elsewhere; a tensor of another rank does not have it."""
         return tensor.movedim(self.home, axis).contiguous() if tensor.dim() == self.rank else tensor
 
+    def spread(self, tensor: Tensor) -> Tensor:
+        """Give a tensor of a lower rank the axes that broadcasting adds."""
+        return tensor[(None,) * (self.rank - tensor.dim())]
+
     def back(self, tensor: Tensor | None, axis: int) -> Tensor | None:
         """Move it back."""
         if tensor is None or tensor.dim() != self.rank:
@@ -68,19 +72,28 @@ def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
 def _called(
     session: Session, evidence: Evidence, plain: Plain, named: Axis, axis: int, dim: int
 ) -> Iterator[Twin]:
-    inputs: list[Any] = [
-        named.moved(value, axis) if isinstance(value, Tensor) else value for value in plain.inputs
-    ]
-    inputs[named.place] = dim
     gs = [named.moved(g, axis) for g in plain.grad_outputs]
-    done = both_ways(session, gs, inputs=inputs)
-    outputs = tuple(named.back(out, axis) for out in done.outputs)
-    if not all_alike(outputs, plain.done.outputs):  # none where forward refuses this call
+    for inputs in _readings(session, plain, named):
+        moved = [named.moved(v, axis) if isinstance(v, Tensor) else v for v in inputs]
+        moved[named.place] = dim
+        done = both_ways(session, gs, inputs=moved)
+        outputs = tuple(named.back(out, axis) for out in done.outputs)
+        if not all_alike(outputs, plain.done.outputs):  # none where forward refuses this call
+            continue
+        grads = tuple(named.back(grad, axis) for grad in done.grads)
+        came, should = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
+        how = _in_words(evidence.parameters[named.place], named.home, axis, dim)
+        yield twin(evidence, "dim-argument", how, came, should, tolerance=TOLERANCE)
         return
-    grads = tuple(named.back(grad, axis) for grad in done.grads)
-    came, should = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
-    how = _in_words(evidence.parameters[named.place], named.home, axis, dim)
-    yield twin(evidence, "dim-argument", how, came, should, tolerance=TOLERANCE)
+
+
+def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
+    """Yield the inputs as they are, then with what is broadcast, as a mask, at full rank."""
+    yield list(plain.inputs)
+    data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
+    lower = {i for i in data if 0 < plain.inputs[i].dim() < named.rank}
+    if lower:
+        yield [named.spread(v) if i in lower else v for i, v in enumerate(plain.inputs)]
 
 
 def _in_words(name: str, home: int, axis: int, dim: int) -> str:

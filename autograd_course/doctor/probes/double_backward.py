@@ -10,7 +10,8 @@ from torch import Tensor
 
 from autograd_course.doctor.evidence import Failure
 from autograd_course.doctor.running.calls import attempt
-from autograd_course.doctor.running.passes import gradients, graph_nodes
+from autograd_course.doctor.running.graph import graph_nodes
+from autograd_course.doctor.running.passes import gradients
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.truth.differences import as_real, flat
 

@@ -19,8 +19,9 @@ from torch.autograd import Function
 from autograd_course.doctor.evidence import Cost, Evidence, Failure, Twin
 from autograd_course.doctor.probes.twins import twin
 from autograd_course.doctor.running.calls import attempt, fresh, is_float, takes_ctx
+from autograd_course.doctor.running.graph import custom_nodes
 from autograd_course.doctor.running.operations import Recording, memory
-from autograd_course.doctor.running.passes import Pass, both_ways, copies, custom_nodes, gradients
+from autograd_course.doctor.running.passes import Pass, both_ways, copies, gradients
 from autograd_course.doctor.running.session import Move, Run, Session, stay
 from autograd_course.doctor.running.vault import Vault, derived_twice
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.running.calls import attempt
-from autograd_course.doctor.running.passes import copies, custom_nodes, gradients
+from autograd_course.doctor.running.graph import custom_nodes
+from autograd_course.doctor.running.passes import copies, gradients
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.vault import Vault
 

@@ -22,6 +22,7 @@ BY_DESIGN = {
     "intentional='nonlinear-in-grad-output'",
     "undeclared-surrogate": "declare what backward stands for: surrogate=differentiable_stand_in",
 }
+DATA = "where {} is data, call requires_grad_() on the inputs to differentiate, and on no others"
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -86,6 +87,8 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "hint", finding.hint
     if finding.rule in BY_DESIGN:
         yield "if meant", BY_DESIGN[finding.rule]
+    elif evidence.get("without_gradient"):
+        yield "if meant", DATA.format(*evidence["without_gradient"])
     if finding.lesson:
         yield "lesson", finding.lesson
 

@@ -50,6 +50,7 @@ WHAT_TO_DO = {
     "positional argument": "backward receives ctx, then one gradient for each output of forward.",
     "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
     "expected Variable or None": "Every gradient is a tensor, or None.",
+    "'_fwd_used_autocast'": "custom_bwd needs custom_fwd on forward.",
 }
 
 

@@ -119,8 +119,27 @@ def mutates_input(evidence: Evidence) -> Seen | None:
         hidden = [i for i in hidden if i not in returned]
     if not hidden:
         return None
-    name = evidence.name(hidden[0])
-    return Seen(f"forward changed its input {name} in place and did not say so.", {"input": name})
+    harmful = [i for i in hidden if not _may_be_statistics(evidence, i)]
+    name = evidence.name((harmful or hidden)[0])
+    if harmful:
+        message = f"forward changed its input {name} in place and did not say so."
+        return Seen(message, {"input": name})
+    message = f"forward changed {name} in place, which asks for no gradient, and did not say so."
+    return Seen(message, {"input": name}, "warning", _STATISTICS)
+
+
+_STATISTICS = (
+    "Running statistics may be updated so, as batch normalization's are; anything else is the "
+    "caller's: compute into a new tensor, or declare the change by ctx.mark_dirty."
+)
+
+
+def _may_be_statistics(evidence: Evidence, position: int) -> bool:
+    """Whether a changed input asks for no gradient, and autograd knows of the change."""
+    floating = is_float(evidence.inputs[position])
+    return (
+        floating and position not in evidence.wanted and position in evidence.forward.versions_moved
+    )
 
 
 @rule(
@@ -210,13 +229,14 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
     for place, depends in zip(floats, varies, strict=True):
         values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
-        # Worth knowing, no more: running statistics are marked as well, and rightly.
         if marked and depends:
+            # Worth knowing, no more: running statistics are marked as well, and rightly.
+            others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Seen(
                 f"output {place} is marked non-differentiable but changes smoothly with the "
-                "inputs: no gradient comes back through it.",
+                f"inputs: no gradient comes back through {'it' if others else 'any output'}.",
                 {"output": place},
-                "info",
+                "info" if others else "warning",
             )
         if not marked and not depends and any(varies) and _stepped(values):
             return Seen(

@@ -210,7 +210,11 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
 def _told(explained: list[tuple[Mismatch, str]]) -> Seen:
     sentences = dict.fromkeys(sentence for _, sentence in explained)
     inputs = [m.name for m, _ in explained]
-    return Seen("; ".join(sentences) + ".", {"inputs": inputs, **witness(explained[0][0])})
+    seen = {"inputs": inputs, **witness(explained[0][0])}
+    without = [m.name for m, _ in explained if not m.returned]
+    if without and len(without) < len(explained[0][0].evidence.wanted):
+        seen["without_gradient"] = without  # others have one: these may be data
+    return Seen("; ".join(sentences) + ".", seen)
 
 
 def _asked(hypothesis: Hypothesis) -> Decide:

@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.running.time_limit import TimeUp, many_limits, time_limit
+from autograd_course.doctor.running.time_limit import TimeUp, many_limits, time_limit, untimed
 from autograd_course.doctor.shown import first_line, said
 
 T = TypeVar("T")
@@ -43,11 +43,19 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Let PyTorch import what backward and its meta device need.
+    """Let PyTorch import what backward needs.
 
-    That takes seconds, once, which no time limit should count, or stop in the middle.
+    That takes a second, once, which no time limit should count, or stop in the middle.
     """
-    torch.empty(1, device="meta") * 2
+    with torch.inference_mode(False), torch.enable_grad():
+        one = torch.ones((), requires_grad=True)
+        torch.autograd.grad(one * 1, one, torch.ones(()))
+
+
+def prepare_meta() -> None:
+    """Let PyTorch import what its meta device needs, which is more, and mostly not needed."""
+    with untimed():
+        torch.empty(1, device="meta") * 2
 
 
 def attempt(call: Callable[[], T]) -> T | Failure:
@@ -163,3 +171,12 @@ def same_bytes(one: Tensor, other: Tensor) -> bool:
     if one.layout is not torch.strided:
         one, other = one.to_dense(), other.to_dense()
     return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
+    """Return the positions of the tensors that hold other values than before."""
+    return tuple(
+        i
+        for i, (was, now) in enumerate(zip(before, after, strict=True))
+        if isinstance(was, Tensor) and not was.is_meta and not same_bytes(was, now.detach())
+    )

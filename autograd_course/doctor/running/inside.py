@@ -17,7 +17,7 @@ from torch.autograd import Function
 
 from autograd_course.doctor.evidence import Failure
 from autograd_course.doctor.running.calls import attempt, is_float, takes_ctx
-from autograd_course.doctor.running.passes import custom_nodes
+from autograd_course.doctor.running.graph import custom_nodes
 from autograd_course.doctor.running.session import Run
 from autograd_course.doctor.world.held import Held
 from autograd_course.doctor.world.surroundings import Surroundings

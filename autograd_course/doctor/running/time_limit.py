@@ -88,6 +88,16 @@ def many_limits() -> Iterator[None]:
 
 
 @contextmanager
+def untimed() -> Iterator[None]:
+    """Leave a block out of the limit around it, if any: an import that is stopped is broken."""
+    if getattr(_running, "limited", False):
+        with _running.stopwatch.stopped():
+            yield
+    else:
+        yield
+
+
+@contextmanager
 def _listening() -> Iterator[None]:
     """Set the signal handler, unless it is set; put back what was there, with its timer."""
     if getattr(_running, "listening", False):
@@ -114,15 +124,27 @@ class _Stopwatch:
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
-        self.begun = time.monotonic(), time.process_time()
+        self._stopped = False
+        self._waiting, self._computing = time.monotonic(), time.process_time()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Count no time in the block, and let it not be up there."""
+        self._stopped = True
+        waiting, computing = time.monotonic(), time.process_time()
+        try:
+            yield
+        finally:
+            self._waiting += time.monotonic() - waiting
+            self._computing += time.process_time() - computing
+            self._stopped = False
 
     @property
     def is_up(self) -> bool:
-        waited, computed = (
-            now - then
-            for now, then in zip((time.monotonic(), time.process_time()), self.begun, strict=True)
-        )
-        return computed >= _NEARLY * self.limit or waited >= _PATIENCE * self.limit
+        computed = time.process_time() - self._computing
+        waited = time.monotonic() - self._waiting
+        enough = computed >= _NEARLY * self.limit or waited >= _PATIENCE * self.limit
+        return enough and not self._stopped
 
 
 def _has_signal() -> bool:
@@ -133,7 +155,7 @@ def _has_signal() -> bool:
 @contextmanager
 def _by_watchdog(seconds: float) -> Iterator[None]:
     thread, done = ctypes.c_ulong(threading.get_ident()), threading.Event()
-    stopwatch = _Stopwatch(seconds)
+    stopwatch = _running.stopwatch = _Stopwatch(seconds)
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
     def watch() -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_course.doctor.running.passes import copies, custom_nodes, gradients
+from autograd_course.doctor.running.graph import custom_nodes
+from autograd_course.doctor.running.passes import copies, gradients
 from autograd_course.doctor.running.session import Run, Session
 
 Exchange = Callable[[Tensor], Tensor]

@@ -1,7 +1,8 @@
 """The five steps by hand: forward, contract, magnitudes, one element, gradcheck.
 
-Each is one small function of plain PyTorch; none of them needs the rest of the doctor. What they
-saw is a :class:`Step`; :func:`five_steps` takes all five in order.
+Each is one small function of plain PyTorch; of the rest of the doctor none needs more than what
+a Function's arguments are called. What they saw is a :class:`Step`; :func:`five_steps` takes all
+five in order.
 """
 
 from autograd_course.doctor.steps.step import Step, Steps

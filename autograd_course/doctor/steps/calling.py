@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
+
+from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.doctor.running.subject import subject_of
 
 EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 1e-10 of either
 
@@ -21,21 +22,18 @@ class Call:
     """
 
     def __init__(self, fn: Any, inputs: Any) -> None:
-        given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-        self.function = fn if isinstance(fn, type) and issubclass(fn, Function) else None
-        self.name = getattr(fn, "__name__", type(fn).__name__)
-        self.call: Callable[..., Any] = fn.apply if self.function else fn
-        self.names = _names(self.function.forward if self.function else fn, len(given))
+        given = as_tuple(inputs)
+        subject = subject_of(fn, len(given))
+        self.name, self.names = subject.name, subject.parameters
+        self.function, self.call = subject.function, subject.call
         asking = [i for i, v in enumerate(given) if isinstance(v, Tensor) and v.requires_grad]
-        self.wanted = asking or [i for i, value in enumerate(given) if is_float(value)]
+        self.wanted = asking or [i for i, value in enumerate(given) if is_real(value)]
         self.args = [_copy(value, i in self.wanted) for i, value in enumerate(given)]
 
     def outputs(self, args: Sequence[Any] | None = None) -> tuple[Tensor, ...]:
         """Call ``fn``; in-place Functions may write into what they get."""
         passed = [a.clone() if isinstance(a, Tensor) else a for a in args or self.args]
-        returned = self.call(*passed)
-        many = returned if isinstance(returned, tuple | list) else (returned,)
-        return tuple(value for value in many if isinstance(value, Tensor))
+        return tuple(out for out in as_tuple(self.call(*passed)) if isinstance(out, Tensor))
 
     def cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         """Return a random g for each output, zeros where that cannot carry a gradient."""
@@ -43,18 +41,18 @@ class Call:
         shapes = [
             (out, torch.randn(out.shape, generator=rng, dtype=torch.float64)) for out in outputs
         ]
-        return [g.to(out.device) if is_float(out) else torch.zeros_like(out) for out, g in shapes]
+        return [g.to(out.device) if is_real(out) else torch.zeros_like(out) for out, g in shapes]
 
     def loss(self, args: Sequence[Any]) -> float:
         """Return L without a graph."""
         with torch.no_grad():
             outputs = self.outputs(args)
         pairs = zip(outputs, self.cotangents(outputs), strict=True)
-        return sum(float((out * g).sum()) for out, g in pairs if is_float(out))
+        return sum(float((out * g).sum()) for out, g in pairs if is_real(out))
 
     def gradients(self) -> list[Tensor]:
         """Return ∂L/∂x as backward has it, for each input that is asked for; zeros for None."""
-        outputs = [out for out in self.outputs() if is_float(out) and out.requires_grad]
+        outputs = [out for out in self.outputs() if is_real(out) and out.requires_grad]
         leaves = [self.args[i] for i in self.wanted]
         if not outputs:
             return [torch.zeros_like(leaf) for leaf in leaves]
@@ -92,7 +90,7 @@ class Call:
             yield (above - below) / (2 * eps)
 
 
-def is_float(value: object) -> bool:
+def is_real(value: object) -> bool:
     """Whether a value is a tensor of real numbers."""
     return isinstance(value, Tensor) and value.is_floating_point()
 
@@ -104,18 +102,3 @@ def _copy(value: Any, wanted: bool) -> Any:
         raise TypeError("the five steps are for real tensors; diagnose takes complex ones too")
     copy = value.detach().clone()
     return copy.double().requires_grad_(wanted) if value.is_floating_point() else copy
-
-
-def _names(forward: Callable[..., Any], count: int) -> list[str]:
-    """Return what the arguments are called: forward's parameters without its ctx."""
-    try:
-        parameters = inspect.signature(forward).parameters.values()
-    except (TypeError, ValueError):  # a builtin does not tell
-        return [f"input {k}" for k in range(count)]
-    names: list[str] = []
-    for parameter in parameters:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}[{k}]" for k in range(count - len(names))]
-        elif parameter.name != "ctx":
-            names.append(parameter.name)
-    return names[:count] + [f"input {k}" for k in range(len(names), count)]

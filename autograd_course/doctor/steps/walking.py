@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import gradcheck
 
+from autograd_course.doctor.shown import said
 from autograd_course.doctor.steps.calling import EPS, Call
 from autograd_course.doctor.steps.step import TITLES, Step, Steps
 from autograd_course.doctor.steps.telling import (
@@ -123,4 +124,4 @@ def _attempt(title: str, take: Callable[[], Step]) -> Step:
         return take()
     except Exception as error:  # whatever the user's code raises is what there is to tell
         stage = "forward" if title == "forward" else "backward"
-        return told_raised(title, stage, type(error).__name__, str(error))
+        return told_raised(title, stage, type(error).__name__, said(error))

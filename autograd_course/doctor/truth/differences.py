@@ -161,14 +161,15 @@ def derivatives(
     # A jump or a kink beside the point moves the difference as the step halves; what is small
     # against the function's usual slope is left to the error estimate …
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
-    moved = (wide - narrow).abs() > 1e-2 * slope + 1e3 * rounding
+    chance = 1e3 * rounding + 8 * noise / h
+    moved = (wide - narrow).abs() > 1e-2 * slope + chance
     # … a kink at the point leaves it, but its second difference does not shrink with the step.
     bend, near_bend = (
         (above - 2 * center + below) / h,
         2 * (near_above - 2 * center + near_below) / h,
     )
     kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
-        near_bend.abs() > 1e-4 * narrow.abs() + 1e3 * rounding
+        near_bend.abs() > 1e-4 * narrow.abs() + chance
     )
     smooth = (torch.isfinite(value) & ~moved & ~kinked).all(1)
     return value, error, smooth.cpu()

@@ -1,0 +1,103 @@
+"""The direct call once more, in other dtypes and on a pretended device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Failure, Raw, Variant
+from autograd_course.doctor.running.calls import (
+    attempt,
+    is_float,
+    is_plain,
+    prepare_meta,
+)
+from autograd_course.doctor.running.direct import direct_call, handed_over, own_node
+from autograd_course.doctor.running.operations import OneDevice
+from autograd_course.doctor.running.placing import DevicesNamed, Strangers
+from autograd_course.doctor.running.session import Move, Session
+
+
+def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tuple[Variant, ...]:
+    """Repeat the direct call in other dtypes, and on the ``meta`` device without data.
+
+    What an argument holds, as a module does its weights, would not come along: then do neither.
+    """
+    if not all(map(is_plain, session.inputs)):
+        return (_variant("float64", session, session.inputs, raw, _dtype),)
+    dtypes: dict[str, Move] = {
+        "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32)
+    }
+    # No complex numbers go with bfloat16: beside others, a real gradient takes their precision.
+    if not any(value.is_complex() for value in (*session.inputs, *grad_outputs) if is_float(value)):
+        dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
+    found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
+    found += [_moved(name, session, grad_outputs, move, _dtype) for name, move in dtypes.items()]
+    floats = all(is_float(value) for value in session.inputs if isinstance(value, Tensor))
+    if floats and _may_place(session, grad_outputs):
+        prepare_meta()
+        found.append(_moved("meta", session, grad_outputs, lambda t: t.to("meta"), _device))
+    return tuple(variant for variant in found if variant is not None)
+
+
+def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
+    """Whether forward or backward might put a tensor elsewhere than its inputs lie."""
+
+    def both() -> Any:
+        run = session.run(watched=False)
+        gs = tuple(handed_over(run.returned, grad_outputs))
+        with torch.no_grad():
+            return own_node(run).apply(*gs)
+
+    strangers, devices = Strangers([*session.inputs, *grad_outputs]), DevicesNamed()
+    with strangers, devices:
+        grads = attempt(both)
+    strangers.meet([grads])
+    return isinstance(grads, Failure) or strangers.found or devices.found
+
+
+def _moved(
+    name: str,
+    session: Session,
+    grad_outputs: Sequence[Tensor],
+    move: Move,
+    describe: Callable[[Tensor], str],
+) -> Variant | None:
+    """Return what the raw gradients were, or ``None`` where forward does not run this way."""
+    run = attempt(lambda: session.run(move))
+    if isinstance(run, Failure):
+        return None
+    with OneDevice() if name == "meta" else nullcontext():
+        raw = attempt(lambda: direct_call(session, grad_outputs, move, run))
+    return _variant(name, session, run.args, raw, describe)
+
+
+def _variant(
+    name: str,
+    session: Session,
+    args: Sequence[Any],
+    raw: Raw | Failure,
+    describe: Callable[[Tensor], str],
+) -> Variant:
+    if isinstance(raw, Failure) or raw.failure:
+        return Variant(name, failure=raw if isinstance(raw, Failure) else raw.failure)
+    kept = [
+        (arg, grad)
+        for i, (arg, grad) in enumerate(zip(args, raw.grads, strict=False))
+        if i in session.wanted and grad is not None
+    ]
+    return Variant(
+        name, tuple(describe(arg) for arg, _ in kept), tuple(describe(grad) for _, grad in kept)
+    )
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _device(tensor: Tensor) -> str:
+    return tensor.device.type

@@ -1,0 +1,96 @@
+"""A second device is only pretended where code could tell it from the first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.diagnosing import look
+from autograd_course.doctor.running.time_limit import TimeUp, time_limit, untimed
+
+TWO = torch.tensor(2.0, dtype=torch.float64)
+Backward = Callable[[Tensor, Tensor], Tensor]
+
+INHERITED: dict[str, Backward] = {
+    "arithmetic": lambda x, g: 2 * x * g,
+    "zeros like the input": lambda x, g: torch.zeros_like(x) + 2 * x * g,
+    "new zeros": lambda x, g: x.new_zeros(x.shape) + 2 * x * g,
+    "another dtype": lambda x, g: (2 * x * g).to(torch.float32).to(g.dtype),
+    "in place": lambda x, g: g.clone().mul_(x).mul_(2),
+    "a list of parts": lambda x, g: torch.cat([2 * x[:2] * g[:2], 2 * x[2:] * g[2:]]),
+}
+CHOSEN: dict[str, Backward] = {
+    "a factory": lambda x, g: torch.full((3,), 2.0, dtype=g.dtype) * x * g,
+    "a factory that is told where": lambda x, g: torch.full((3,), 2.0, device=x.device) * x * g,
+    "a captured tensor": lambda x, g: TWO * x * g,
+    "by way of NumPy": lambda x, g: torch.from_numpy((2 * x * g).numpy()),
+    "to a device": lambda x, g: (2 * x * g).to("cpu"),
+    "to where another is": lambda x, g: (2 * x * g).to(x),
+    "cpu()": lambda x, g: (2 * x * g).cpu(),
+    "a path for each device": lambda x, g: 2 * x * g if x.is_cpu else x * g * 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("passed", "asked"),
+    [(f, False) for f in INHERITED.values()] + [(f, True) for f in CHOSEN.values()],
+    ids=[*INHERITED, *CHOSEN],
+)
+def test_the_meta_device_is_asked_where_code_may_choose_a_device(
+    passed: Backward, asked: bool
+) -> None:
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return passed(x, grad_output)
+
+    seen, *_ = look(Square, (torch.randn(3, dtype=torch.float64),))
+
+    assert ("meta" in {variant.name for variant in seen.variants}) == asked
+
+
+FIRST = """
+import sys, torch
+from autograd_course import diagnose
+from autograd_course.functions import Square
+assert diagnose(Square, torch.randn(3)).ok
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def test_the_first_diagnosis_does_not_wait_for_the_compiler_to_be_imported() -> None:
+    subprocess.run([sys.executable, "-c", FIRST], check=True)
+
+
+def compute(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def test_what_is_untimed_is_left_out_of_the_limit_around_it() -> None:
+    def both() -> None:
+        with untimed():
+            compute(0.5)
+        compute(1.0)
+
+    with time_limit(0.3), untimed():
+        compute(0.5)
+    begun = time.process_time()
+    with pytest.raises(TimeUp), time_limit(0.3):
+        both()
+    assert 0.5 < time.process_time() - begun < 1.4
+    with untimed():
+        compute(0.01)
