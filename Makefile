@@ -3,7 +3,9 @@
 # make thorough   what `make test` leaves out: long tables to their ends, others' packages, fuzzing
 # make quick    a minute: some rows of each table of tests, no processes, no browser
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
+# make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13)
 # make fuzz     the random tests, longer and with new examples     (TIMES=20)
+# make coverage   which branches of the package the tests take: 95 of 100 at least  (TESTS=…)
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
@@ -21,12 +23,14 @@ COLABS := build/colab
 NBGRADER := build/nbgrader
 BOOK_ENV := build/book-env
 BOOK_PINS := docs/book/requirements.txt
+VERSIONS := build/versions
 NOTEBOOKS := notebooks solutions exercises
 
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test thorough quick check notebooks pictures book book-pins constraints clean colab fuzz
+.PHONY: lab test thorough quick coverage check notebooks pictures book book-pins constraints clean colab \
+    fuzz versions
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -44,8 +48,22 @@ thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
 
+# Not what fails, but what is run: that tests pass is for `make test` to say. Here those of
+# torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end.
+coverage: export TORCHDYNAMO_DISABLE = 1
+coverage: $(INSTALLED) $(NBGRADER)
+	rm -rf build/coverage && mkdir -p build/coverage
+	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),tests) -m "not thorough and not browser" \
+	    --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report $(if $(TESTS),,--fail-under=95)
+
 colab: $(INSTALLED) $(COLABS)/.installed
 	$(BIN)/python -m pytest tests/colab/test_colab.py tests/colab/every_notebook.py
+
+# Hours, and 6 GB for each version: noxfile.py tells what. With ONLY, some of them.
+versions: $(VERSIONS)/.installed
+	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)")
 
 # An hour or more: as many times the examples that `make test` runs.
 fuzz: $(INSTALLED)
@@ -97,6 +115,12 @@ $(COLABS)/.installed: tests/colab/requirements.txt $(INSTALLED)
 $(NBGRADER): $(INSTALLED)
 	$(BIN)/python $(PIP) install --no-deps --target $@ nbgrader==0.9.6 notebook==7.6.5 \
 	    alembic==1.20.1 Mako==1.4.3 RapidFuzz==3.14.6 SQLAlchemy==2.1.9
+	@touch $@
+
+# Apart: nox and uv make the environments of `make versions`.
+$(VERSIONS)/.installed:
+	$(PYTHON) -m venv $(VERSIONS)/tool
+	$(VERSIONS)/tool/bin/python $(PIP) install nox==2026.10.20 uv==0.13.9
 	@touch $@
 
 # Apart: Sphinx and its theme are nobody's who takes the course.

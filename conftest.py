@@ -108,9 +108,11 @@ LONG = (
 )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what must have a process in which nothing is compiled yet, then the longest files.
 
+    Last, so that of what -m and -k leave a quick run takes its rows.
     Workers take files in this order where pytest-xdist is told not to reorder them.
     """
     from autograd_course.external import compiler_missing  # brings PyTorch, which only workers need

@@ -19,6 +19,7 @@ from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, 
 from autograd_course.practice import command as practice
 from autograd_course.practice.reset_command import reset
 from autograd_course.shell import completing
+from autograd_course.shell.arguments import ExerciseId, Json
 from autograd_course.shell.exits import end, epilog
 
 app = typer.Typer(
@@ -102,16 +103,7 @@ app.command(epilog=epilog("watch exercises/03_gradient_patterns.py"))(practice.w
 
 
 @app.command(epilog=epilog("hint gelu"))
-def hint(
-    exercise: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="The id of an exercise, as in: square.",
-            autocompletion=completing.exercises,
-        ),
-    ],
-) -> None:
+def hint(exercise: ExerciseId) -> None:
     """Give the next hint for an exercise."""
     from autograd_course.grader.exercises import UnknownExerciseError, find
     from autograd_course.grader.hints import hint as next_hint
@@ -164,7 +156,7 @@ app.add_typer(classroom.app, name="classroom")
 
 @app.command(epilog=epilog("doctor-self", "Exit codes: 0 all set; 1 something is to be repaired."))
 def doctor_self(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Json = False,
 ) -> None:
     """Look whether this machine has what the course needs, and say what to do."""
     from autograd_course.doctor_self import code, document, examine, report

@@ -40,7 +40,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 
 import numpy as np
@@ -267,9 +267,10 @@ print("in plain autograd: ", *operations(export(plain_net)))
 # it cut here.
 #
 # A hook is Python beside the operations, as `backward` is, and is dropped as silently: one that
-# forward puts on a tensor (`y.register_hook`) at the export, with `strict=True` too. One on a
-# parameter goes later. `program.module()` holds the model's own parameters, so there it still
-# fires, and a test in the same process passes; the file holds the numbers alone.
+# forward puts on a tensor (`y.register_hook`) at the export, with `strict=True` too. (Of PyTorch
+# 2.11's strict export there, `backward` raises.) One on a parameter goes later. `program.module()`
+# holds the model's own parameters, so there it still fires, and a test in the same process passes;
+# the file holds the numbers alone.
 #
 # See it flow. The loss is $(\text{levels}(x) \cdot w)^2$, as it is and exported. Step with → and ←.
 
@@ -715,17 +716,19 @@ class Scaled(nn.Module):
 
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    traced = torch.jit.trace(Scaled(), torch.tensor([0.2, 0.6]))  # an example without the branch
-    scripted = torch.jit.script(Scaled())
-kinds = {warning.category: first_sentence(warning.message) for warning in reversed(said)}
-for category in (DeprecationWarning, torch.jit.TracerWarning):
-    print(f"{category.__name__}: {kinds.get(category, 'nothing')}")
+    example = torch.tensor([0.2, 0.6])  # without the branch
+    modules = {"eager": Scaled(), "traced": torch.jit.trace(Scaled(), example)}
+    with suppress(RuntimeError):  # PyTorch 2.15 cannot script a Function any more
+        modules["scripted"] = torch.jit.script(Scaled())
+deprecated = (DeprecationWarning, FutureWarning)  # the latter from PyTorch 2.15 on
+for kind in (deprecated, torch.jit.TracerWarning):
+    print(next(first_sentence(w.message) for w in said if issubclass(w.category, kind)))
 
 
 # %%
 def saving(module):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the same once more
+        warnings.simplefilter("ignore")  # the same once more
         try:
             module.save(folder / "script.pt")
         except RuntimeError as error:
@@ -734,10 +737,10 @@ def saving(module):
 
 
 bright = torch.tensor([51.0, 102.0, 255.0])
-for name, module in (("eager", Scaled()), ("traced", traced), ("scripted", scripted)):
+for name, module in modules.items():
     print(f"{name:9}", [round(v, 2) for v in module(bright).tolist()])
-for name, module in (("traced", traced), ("scripted", scripted)):
-    print(f"{name:9} save: {saving(module)}")
+for name in list(modules)[1:]:
+    print(f"{name:9} save: {saving(modules[name])}")
 
 # %% [markdown]
 # The trace has taken the example's side of the branch and left out the other: everything bright is

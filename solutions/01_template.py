@@ -151,7 +151,7 @@ grade("weighted-sum", WeightedSum)
 #
 # At $x = 0$ and $x = \text{ceiling}$ no derivative exists, and the author of a Function has to choose. The lesson's ClippedReLU chose 0 at both.
 #
-# **Bound:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it.
+# **Bound:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it in PyTorch 2.13.
 #
 # **Write** both methods; `ceiling` is a positive Python number.
 

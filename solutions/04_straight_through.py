@@ -89,7 +89,7 @@ grade("sign-ste", SignSTE)
 #
 # **Write** both methods.
 #
-# **Bound:** at exactly $x = -1$ and $x = 1$ the gradient still passes, as for `torch.clamp`.
+# **Bound:** at exactly $x = -1$ and $x = 1$ the gradient still passes, as for `torch.clamp` in PyTorch 2.13.
 
 
 # %% nbgrader={"grade": false, "grade_id": "clipped-sign", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -6,21 +6,8 @@ import re
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-LESSON = "01_template"
+from handed_in import LESSON, ROOT, SQUARE
 
-SQUARE = """\
-class Square(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return 2 * x * grad_output
-"""
 HALF = SQUARE.replace("2 * x", "x")
 UNFINISHED = SQUARE.replace("(x,) = ctx", "(x,) = (ctx")
 ENDLESS = SQUARE.replace("return 2", "while True:\n            pass\n        return 2")

@@ -148,6 +148,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "package/helper.py": OPERATIONS,
         "random.py": "x = 1",
         "raises.py": "table = {}\ntable['key']",
+        "textless.py": "class E(Exception):\n  def __str__(self): raise RuntimeError\nraise E",
         "unread.py": "def f(:\n    pass",
         "leaves.py": "import sys\nsys.exit('bye')",
         "needs.py": "import nothing_of_this_name",
@@ -306,6 +307,7 @@ def test_nothing_spoils_json_in_a_process_of_its_own(folder: Path) -> None:
 IMPORTED = """
 import sys
 import autograd_course.cli
+import autograd_course.classroom.grading.ahead
 assert "torch" not in sys.modules
 import autograd_course.check.running, autograd_course.check.documents
 assert not {"IPython", "ipywidgets", "jupyterlab", "matplotlib"} & {*sys.modules}
@@ -353,6 +355,7 @@ def test_strict_lets_a_warning_fail(folder: Path) -> None:
         ("operations:Square.aply", "There is no aply in operations:Square; did you mean apply?"),
         ("random.py:x", "random.py cannot be imported, because another module is named random as "
          "well: rename the file."),
+        ("textless:F", "Importing textless raised E: without a message (textless.py:3: raise E)."),
         ("raises:F", "Importing raises raised KeyError: 'key' (raises.py:2: table['key'])."),
         ("unread.py:F", "Importing unread.py raised SyntaxError: invalid syntax (unread.py:1: "
          "def f(:)."),

@@ -190,7 +190,8 @@ def test_none_may_be_saved() -> None:
         ctx.save_for_backward(x, None)
         return x * x
 
-    assert make(forward, lambda ctx, g: g).apply(leaf(1.0)).grad_fn.saved_tensors[1] is None
+    y = make(forward, lambda ctx, g: g).apply(leaf(1.0))  # PyTorch 2.11 frees None with the output
+    assert y.grad_fn.saved_tensors[1] is None
 
 
 def test_saved_tensors_in_forward_is_an_empty_tuple() -> None:
@@ -379,7 +380,9 @@ def test_a_returned_input_is_a_view_and_cannot_be_written_to() -> None:
     y = make(lambda ctx, x: x, lambda ctx, g: -g).apply(hidden)
     assert y is not hidden
     assert y._is_view()
-    with pytest.raises(RuntimeError, match="Output 0 of Made is a view and is being modified"):
+    with pytest.raises(
+        RuntimeError, match=r"Output 0 of Made(Backward)? is a view and is being modified"
+    ):
         y.relu_()
     copy = make(lambda ctx, x: x.clone(), lambda ctx, g: -g).apply(hidden)
     assert torch.autograd.grad(copy.relu_(), hidden)[0].item() == -1

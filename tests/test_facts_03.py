@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from made import leaf, make
+from made import CLAMP_AT_BOUNDS, leaf, make
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.functional import leaky_relu, max_pool2d
@@ -42,7 +42,7 @@ def keeping(f: Callable[..., Tensor], backward: Callable[..., Any]) -> Any:
     ("f", "slope"),
     [
         pytest.param(torch.relu, 0.0, id="relu has 0"),
-        pytest.param(lambda x: x.clamp(min=0), 1.0, id="clamp has 1"),
+        pytest.param(lambda x: x.clamp(min=0), CLAMP_AT_BOUNDS, id="clamp"),
         pytest.param(lambda x: torch.maximum(x, torch.zeros_like(x)), 0.5, id="maximum has a half"),
         pytest.param(lambda x: leaky_relu(x, 0.25), 0.25, id="leaky_relu has the lower slope"),
         pytest.param(torch.abs, 0.0, id="abs has 0"),

@@ -241,6 +241,7 @@ def test_backward_costs_two_forwards_and_a_checkpoint_a_third(
     assert counter.get_total_flops() == forwards * forward
 
 
+@pytest.mark.filterwarnings("ignore:A saved_tensors_hooks context:FutureWarning")  # PyTorch 2.15
 def test_a_selective_checkpoint_keeps_what_its_policy_says() -> None:
     keep, again = (
         torch_checkpoint.CheckpointPolicy.MUST_SAVE,

@@ -233,6 +233,7 @@ def operator(name: str, function: Any = negated, fake: Any = torch.empty_like) -
     return made
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_an_operator_is_one_node_and_opcheck_does_not_see_a_wrong_gradient() -> None:
     f = operator("opaque")
     f.register_autograd(lambda ctx, g: -2 * g)

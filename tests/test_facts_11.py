@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from packaging.version import Version
 from torch import Tensor, nn
 from torch.autograd import Function, grad
 
@@ -75,8 +76,13 @@ def test_export_drops_a_hook_on_a_tensor_in_silence(strict: bool) -> None:
         warnings.simplefilter("error")
         program = exported(hooked, x, strict=strict)
 
-    assert names(program) == ["mul"]
-    assert (grad(hooked(x), x)[0], grad(program.module()(x), x)[0]) == (-3, 3)
+    assert grad(hooked(x), x)[0] == -3
+    if strict and torch.__version__.startswith("2.11."):  # the hook's place is under no_grad
+        with pytest.raises(RuntimeError, match="does not have a grad_fn"):
+            grad(program.module()(x), x)
+    else:
+        assert names(program) == ["mul"]
+        assert grad(program.module()(x), x)[0] == 3
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -188,7 +194,7 @@ def test_an_example_promises_its_shape() -> None:
 # TorchScript
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_a_trace_freezes_a_branch_and_a_script_keeps_it_and_neither_can_be_saved(
     tmp_path: Path,
 ) -> None:
@@ -200,6 +206,10 @@ def test_a_trace_freezes_a_branch_and_a_script_keeps_it_and_neither_can_be_saved
 
     with pytest.warns(torch.jit.TracerWarning, match="Python boolean"):
         traced = torch.jit.trace(Module(), torch.rand(3))
+    if Version(torch.__version__) >= Version("2.15"):  # it cannot read its own class Function
+        with pytest.raises(RuntimeError, match="cannot be used in a type expression"):
+            torch.jit.script(Module())
+        return
     scripted = torch.jit.script(Module())
     bright = torch.tensor([200.0])
 
@@ -209,9 +219,10 @@ def test_a_trace_freezes_a_branch_and_a_script_keeps_it_and_neither_can_be_saved
             module.save(str(tmp_path / "m.pt"))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_torch_jit_says_that_it_is_deprecated() -> None:
-    with pytest.warns(DeprecationWarning, match="torch.jit.trace` is deprecated"):
+    kinds = (DeprecationWarning, FutureWarning)  # the latter in PyTorch 2.15
+    with pytest.warns(kinds, match="torch.jit.trace` is deprecated"):
         torch.jit.trace(nn.Identity(), torch.rand(1))
 
 

@@ -394,5 +394,6 @@ def one_scale_for_all() -> None:
 
 @pytest.mark.parametrize("name", CLAIMS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_what_a_question_says_of_pytorch_is_so(name: str) -> None:
     CLAIMS[name]()

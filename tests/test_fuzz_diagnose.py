@@ -12,9 +12,10 @@ from torch import Tensor
 
 from tests.fuzz import examples
 from tests.fuzz.arguments import INPUTS, ODD, Odd, argument
-from tests.fuzz.composed import SHAPES, Recipe, recipes, tensors
+from tests.fuzz.composed import Recipe, recipes
 from tests.fuzz.examined import examined
 from tests.fuzz.odd_functions import BACKWARDS, FORWARDS, ODDITIES, made, without_ctx
+from tests.fuzz.tensors import SHAPES, tensors
 
 pytestmark = pytest.mark.thorough
 

@@ -201,6 +201,15 @@ def exits(ctx: Any, x: Any) -> Any:
     sys.exit(3)
 
 
+class TextlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises_without_text(ctx: Any, x: Any) -> Any:
+    raise TextlessError
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -222,6 +231,7 @@ def exits(ctx: Any, x: Any) -> Any:
         (forward(raises), "forward raised NameError: name 'undefined' is not defined"),
         (forward(raises), "raises: return x * undefined"),
         (forward(not_implemented_by_torch), "raised NotImplementedError: Cannot copy out of meta"),
+        (forward(raises_without_text), "forward raised TextlessError: without a message"),
         (forward(exits), "exit()"),
     ],
 )

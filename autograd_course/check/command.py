@@ -1,16 +1,30 @@
-"""The command ``check``: its options, its output and its exit codes."""
+"""The command ``check``: its output and its exit codes."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from rich.console import Console
 
+from autograd_course.check.options import (
+    DoubleBackward,
+    Html,
+    Inputs,
+    Intentional,
+    Level,
+    Look,
+    Reference,
+    Sampler,
+    Seed,
+    Strict,
+    Surrogate,
+    Target,
+    TimeLimit,
+)
 from autograd_course.check.stdout import own_stdout
-from autograd_course.shell import completing
+from autograd_course.shell.arguments import Json
 from autograd_course.shell.exits import Exit, end, epilog
 
 if TYPE_CHECKING:
@@ -40,58 +54,20 @@ What your code prints goes to stderr: stdout holds the report alone.
 """
 
 
-class Level(StrEnum):
-    """How far ``diagnose`` looks."""
-
-    standard = "standard"
-    full = "full"
-
-
 def check(
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A Function, or a callable built on some.")
-    ],
-    inputs: Annotated[
-        str | None, typer.Option(metavar="INPUTS", help="An example call, as 'f64[3,4] 0.5'.")
-    ] = None,
-    sampler: Annotated[
-        str | None,
-        typer.Option(metavar="TARGET", help="Draws further inputs with a torch.Generator."),
-    ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(metavar="TARGET", help="The same in operations that PyTorch differentiates."),
-    ] = None,
-    surrogate: Annotated[
-        str | None, typer.Option(metavar="TARGET", help="What backward is the derivative of.")
-    ] = None,
-    intentional: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help="A rule that is by design; repeatable.",
-            autocompletion=completing.rules,
-        ),
-    ] = None,
-    double_backward: Annotated[
-        bool | None,
-        typer.Option(
-            "--double-backward/--no-double-backward",
-            help="Whether second derivatives must be right.",
-        ),
-    ] = None,
-    level: Annotated[
-        Level, typer.Option(help="full: also what is slow to find out or only worth knowing.")
-    ] = Level.standard,
-    seed: Annotated[int, typer.Option(min=0, help="Draws the inputs and all else.")] = 0,
-    time_limit: Annotated[
-        float, typer.Option(min=0, help="Seconds for one pass; 0: as long as it takes.")
-    ] = 30.0,
-    strict: Annotated[bool, typer.Option("--strict", help="A warning fails as well.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the report as a web page.")
-    ] = None,
+    target: Target,
+    inputs: Inputs = None,
+    sampler: Sampler = None,
+    reference: Reference = None,
+    surrogate: Surrogate = None,
+    intentional: Intentional = None,
+    double_backward: DoubleBackward = None,
+    level: Look = Level.standard,
+    seed: Seed = 0,
+    time_limit: TimeLimit = 30.0,
+    strict: Strict = False,
+    json: Json = False,
+    html: Html = None,
 ) -> None:
     """Examine an autograd Function of your own, and say what is wrong with it."""
     out = own_stdout()

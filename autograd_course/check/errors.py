@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
+from autograd_course.doctor.shown import first_line
+
 _PATHS = sysconfig.get_paths()
 _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
 
@@ -24,10 +26,8 @@ def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
     """Say that the user's own code raised, and at which line of it."""
-    first_line = next(iter(str(error).strip().splitlines()), "without a message")
-    if isinstance(error, SyntaxError):
-        first_line = error.msg
-    did = f"raised {type(error).__name__}: {first_line}"
+    said = error.msg if isinstance(error, SyntaxError) else first_line(error)
+    did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
         did = "called exit()"
     line = _users_line(error)

@@ -13,7 +13,7 @@ class ClippedReLU(torch.autograd.Function):
     ``0 < x < ceiling``, else 0.
 
     At the kinks ``x = 0`` and ``x = ceiling`` the derivative does not exist; the gradient there is
-    0, as in ``torch.nn.functional.relu6``. (``torch.clamp`` takes 1 at both bounds.)
+    0, as in ``torch.nn.functional.relu6``. (``torch.clamp`` takes 1 there in PyTorch 2.13.)
     Shapes: ``x`` and ``y`` alike, any shape. ``ceiling`` is a positive Python number and receives
     no gradient. Real floating dtypes; the gradient has the dtype of ``x``. Saves one boolean mask,
     a byte an element. Twice differentiable (the second derivative is 0).

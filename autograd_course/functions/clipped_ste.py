@@ -12,8 +12,8 @@ class ClippedSTE(torch.autograd.Function):
     Forward: ``y = +1`` where ``x ≥ 0``, else ``-1``. Declared surrogate: ``h(x) = min(max(x,
     -bound), bound)``, so ``∂L/∂x := ∂L/∂y`` where ``|x| ≤ bound``, else 0.
 
-    At the bounds the gradient passes, as ``torch.clamp`` has it (``hardtanh`` stops it there): a
-    weight that was clamped to ``±bound`` must be able to come back.
+    At the bounds the gradient passes (``hardtanh`` stops it there, and so does ``torch.clamp`` from
+    PyTorch 2.15 on): a weight that was clamped to ``±bound`` must be able to come back.
     Shapes: ``x`` and ``y`` alike, any shape. ``bound`` is a positive Python number and receives no
     gradient. Real floating dtypes; the gradient has the dtype of ``x``. Saves one boolean mask, a
     byte an element. Twice differentiable (the second derivative is 0).

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
+from autograd_course.doctor.shown import first_line
 from autograd_course.external import BuildError
 
 
@@ -45,7 +46,7 @@ def told(method: str, error: BaseException, answer: Any) -> str:
 
 def said(error: BaseException) -> str:
     """Return the first line of what an exception says, without the paths that torch tells."""
-    line = str(error).strip().partition("\n")[0] or "without a message"
+    line = first_line(error)
     line = re.sub(r" \(with implementation in <.*?>\)", "", line)
     return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
 

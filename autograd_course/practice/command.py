@@ -7,13 +7,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from autograd_course.practice.options import Exercises, TargetWord, target_or_exit
 from autograd_course.practice.targets import Target, TargetError
+from autograd_course.shell.arguments import Json
 from autograd_course.shell.exits import Exit, end
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ GRADED = "Exit codes: 0 all passed; 1 one is not; 2 not understood; 3 the grader
 def grade(
     what: TargetWord,
     exercises: Exercises = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: Json = False,
 ) -> None:
     """Grade the answers in an exercise file, as its grader cells do in a notebook.
 

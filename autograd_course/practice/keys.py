@@ -51,7 +51,7 @@ class _Terminal:
         return _ARROWS.get(typed, typed.lower()) or "q"
 
 
-class _Console:
+class _Console:  # pragma: no cover - Windows alone
     """The keyboard of a Windows console."""
 
     waits_on: tuple[int, ...] = ()
@@ -72,7 +72,7 @@ def keyboard() -> Iterator[Keys]:
     """Read single keys for a while; the terminal is put back as it was."""
     if not sys.stdin.isatty():
         yield NoKeys()
-    elif sys.platform == "win32":
+    elif sys.platform == "win32":  # pragma: no cover
         yield _Console()
     else:
         import termios

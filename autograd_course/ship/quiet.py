@@ -9,8 +9,13 @@ from contextlib import contextmanager
 _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # torch.export and torch.onnx, about a comparison in their own code
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
-    # torch's own helpers are compiled by its deprecated torch.jit, at the first import of them
-    (r"`torch\.jit\.script(_method)?` is deprecated", DeprecationWarning),
+    # torch's own helpers are compiled by its deprecated torch.jit, at the first import of them; it
+    # is a DeprecationWarning, or from PyTorch 2.15 on a FutureWarning
+    (r"`torch\.jit\.script(_method)?` is deprecated", Warning),
+    # torch.export.load of PyTorch 2.11, about the bytes that it has just read from the file
+    ("The given buffer is not writable", UserWarning),
+    # the compiler's front end, about a cache that Python 3.13.0 alone lacks
+    (r"Guards may run slower on Python 3\.13\.0", RuntimeWarning),
     # the compiler's front end makes one to read a Function's code (strict=True)
     (r"<class 'torch\.autograd\.function\.Function'> should not be inst", DeprecationWarning),
 )

@@ -186,6 +186,11 @@ class SigmoidOfIntermediate(Function):
         return ctx.gain * ctx.slope * s * (1 - s) * g, None, None
 
 
+def returns_float64(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x)
+    return x.double() ** 2
+
+
 def saves_a_number(ctx: Any, x: Any) -> Any:
     ctx.save_for_backward(x, 2)
     return x * x
@@ -240,6 +245,13 @@ WRONG = [
     forward("square", "saves a number", "non-tensor-saved", saves_a_number),
     forward("square", "reads saved_tensors", "saved-tensors-in-forward", reads_saved_tensors),
     forward("square", "doubles", "forward-mismatch", lambda ctx, x: 2 * x),
+    forward("square", "returns float64", "forward-mismatch", returns_float64),
+    backward(
+        "square",
+        "forgets the 2 in float32",
+        "gradient-mismatch",
+        lambda ctx, x, g: (x if x.dtype is torch.float32 else 2 * x) * g,
+    ),
     Wrong("square", "no staticmethod", "missing-staticmethod", InstanceMethods),
     Wrong("square", "keeps x on ctx", "tensor-on-ctx", TensorOnCtx),
     backward(

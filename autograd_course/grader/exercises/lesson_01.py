@@ -36,7 +36,8 @@ def weighted_sum(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
 
 def clipped_relu(x: Tensor, ceiling: float) -> Tensor:
     """Return ``min(max(x, 0), ceiling)``, with gradient 1 at both bounds."""
-    return x.clamp(0, ceiling)
+    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.15 has 0.
+    return torch.where((x < 0) | (x > ceiling), x.detach().clamp(0, ceiling), x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

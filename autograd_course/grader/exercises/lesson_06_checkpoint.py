@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from autograd_course.doctor.shown import first_line
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.verdict import Verdict, wrong
 from autograd_course.measure import kept_bytes
@@ -175,10 +176,9 @@ def works_in_part(routine: Routine) -> Verdict | None:
         try:
             _, gradients = run(routine, block, x)
         except Exception as error:
-            said = str(error).strip().partition("\n")[0]
             return wrong(
-                f"where {told}, backward raises: {said}. Ask only for the gradients that "
-                "ctx.needs_input_grad wants, and return None in the other places."
+                f"where {told}, backward raises: {first_line(error)}. Ask only for the gradients "
+                "that ctx.needs_input_grad wants, and return None in the other places."
             )
         if any(map(differs, gradients, run(plain, block, x)[1])):
             return wrong(f"where {told}, the other gradients are not those of block(x).")

@@ -8,6 +8,7 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
+from autograd_course.doctor.shown import first_line
 from autograd_course.grader.checks.calling import applied, backward, found
 
 
@@ -22,7 +23,7 @@ def needs_no_output(function: type[Function], inputs: tuple[Any, ...]) -> Findin
         return found(
             "backward-raises",
             "The gradient is right as long as somebody holds the output. After apply(x).sum() "
-            f"nobody does, and backward raises {type(error).__name__}: {error}",
+            f"nobody does, and backward raises {type(error).__name__}: {first_line(error)}",
             {},
             "A weak reference holds nothing, and backward needs a tensor that is held: by the "
             "engine, in the place that PyTorch has for outputs.",

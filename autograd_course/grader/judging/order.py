@@ -21,6 +21,7 @@ from autograd_course.grader.judging.passes import (
     forward_verdict,
     recognized_gradients,
 )
+from autograd_course.grader.judging.single import single_verdict
 from autograd_course.grader.verdict import Verdict, fault, unfinished
 
 Inputs = tuple[Any, ...]
@@ -71,6 +72,7 @@ class Order:
             or first_fault(self._plainest(), self.witness.method)
             or self._diagnosed()
             or self._checked()
+            or first_fault(self._plainest(), self._in_single)
             or passed(self.exercise)
         )
 
@@ -109,6 +111,9 @@ class Order:
         findings = self.witness.diagnosed(inputs)
         found = next((f for f in findings if f.severity == "error" or f.rule in asked), None)
         return fault(found and self._recognized(found, inputs))
+
+    def _in_single(self, inputs: Inputs) -> Verdict | None:
+        return single_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
         """Ask for gradients where a formula may be to blame: a broken contract keeps its hint."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
+from autograd_course.doctor.cases import wanted
 from autograd_course.doctor.running.calls import as_tuple, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
@@ -92,12 +93,17 @@ def backward_verdict(came: Raised | None) -> Verdict | None:
 
 
 def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs for a fixed random ``grad_output``, none if it raises."""
-    given = differentiable(inputs)
-    leaves = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
+    """Return the gradients of the inputs for a fixed random ``grad_output``, none if it raises.
+
+    Which inputs: those that ask for a gradient, or all where none does, as in ``diagnose``.
+    """
+    given = [value.detach().clone() if is_float(value) else value for value in inputs]
+    leaves = [given[place].requires_grad_() for place in wanted(inputs)]
     rng = torch.Generator().manual_seed(0)
     try:
-        outputs = [out for out in as_tuple(call(*given)) if out.requires_grad]
+        # A Function that works in place overwrites what it is given: never the leaf itself.
+        came = call(*(value.clone() if is_float(value) else value for value in given))
+        outputs = [out for out in as_tuple(came) if out.requires_grad]
         arriving = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
         return torch.autograd.grad(outputs, leaves, arriving, materialize_grads=True)
     except Exception:
