@@ -71,6 +71,12 @@ BORROWING = {
         "def eight_bits(weight): return find('eight-bits').reference(weight)",
         "the course's own .* does the work", "the grader", exercise="eight-bits", name="eight_bits",
     ),
+    "the reference of a routine that is given models": Hostile(
+        "from autograd_course.grader.exercises import find\n"
+        "def per_sample_gradients(*given): return find('per-sample-gradients').reference(*given)",
+        "the course's own per_sample_gradients does the work", "the grader",
+        exercise="per-sample-gradients", name="per_sample_gradients",
+    ),
     "the catalogue's rule": _names(
         f"from autograd_course.grader.exercises import find\nname = find{_RULE}", "the grader"
     ),
