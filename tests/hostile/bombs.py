@@ -53,7 +53,7 @@ BOMBS = {
         seen="imports os", status="passed",
     ),
     "100 MB of message": Hostile(
-        "raise ValueError('x' * 10**8)", "the answer is longer than 1 MiB"
+        "raise ValueError('x' * 10**8)", r"^the cell raised ValueError: x{1,2000} … \(line 1"
     ),
     "a million files": Hostile(
         "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",

@@ -36,6 +36,6 @@ DETECTING = {
     ),
     "grad_output of ones": Hostile(_right_if("(g == 1).all()"), _MISMATCH),
     "a grader among the callers": Hostile(
-        _right_if("graded()", _FRAMES), "", "uses _getframe", "passed"
+        _right_if("graded()", _FRAMES), _MISMATCH, "uses _getframe"
     ),
 }

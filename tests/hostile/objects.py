@@ -87,6 +87,7 @@ OBJECTS = {
         r"ValueError: \\x1b\[2J\\x07\\u202e\\ud800",
     ),
     "an error that cannot be told": Hostile(
-        "class Mute(Exception):\n    def __str__(self): raise self\nraise Mute", "ended the process"
+        "class Mute(Exception):\n    def __str__(self): raise self\nraise Mute",
+        "the cell raised Mute: without a message",
     ),
 }  # fmt: skip
