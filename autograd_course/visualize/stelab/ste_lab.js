@@ -81,7 +81,7 @@ class Curves {
 class Places {
   constructor(label, onMove, onRest) {
     this.range = make("input", { type: "range", min: 0, step: 1, "aria-label": label });
-    this.output = make("output");
+    this.output = shownValue();
     this.range.addEventListener("input", () => onMove(Number(this.range.value)));
     this.range.addEventListener("change", onRest);
     this.element = make("label", { className: "ac-slider" }, this.output, this.range);

@@ -67,7 +67,7 @@ class AttentionView {
   build(element) {
     this.phase = make("span", { className: "ac-tiles-phase" });
     this.sentence = make("span");
-    this.status = make("div", { className: "ac-status ac-tiles-status", role: "status" }, this.phase, this.sentence);
+    this.status = make("div", { className: "ac-status ac-tiles-status", role: "status" }, this.phase, " ", this.sentence);
     this.caption = make("p", { className: "ac-tiles-note" });
     const panes = make("div", { className: "ac-tiles-panes" },
       make("div", { className: "ac-tiles-pane" }, this.matrix.element, this.caption), this.memory.element);
