@@ -84,9 +84,9 @@ class Scene {
   paint(step) {
     const current = this.story.steps[step];
     this.stage.paint(step, this.fill);
-    this.phase.textContent = { start: "Start", forward: "Forward", backward: "Backward" }[current.phase];
+    write(this.phase, { start: "Start", forward: "Forward", backward: "Backward" }[current.phase]);
     this.phase.dataset.phase = current.phase;
-    this.sentence.textContent = this.fill(current.text);
+    write(this.sentence, this.fill(current.text));
     this.open(this.details.node);
   }
 

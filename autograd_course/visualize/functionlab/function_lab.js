@@ -116,11 +116,11 @@ class Lab {
   paint() {
     const { index, frame, step, last } = this;
     this.curves.place(index);
-    this.verdict.textContent = frame.sentence;
+    write(this.verdict, frame.sentence);
     this.verdict.dataset.verdict = frame.verdict;
     this.player.place(step, last);
     this.player.element.hidden = frame.steps.length === 0;
-    this.status.textContent = this.source.paint(frame, step);
+    write(this.status, this.source.paint(frame, step));
     this.status.dataset.phase = frame.steps[step]?.[1] ?? "";
   }
 

@@ -14,6 +14,11 @@ function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
+/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** Make an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);

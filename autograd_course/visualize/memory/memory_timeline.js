@@ -207,11 +207,11 @@ class MemoryTimeline {
   paint() {
     const { variant } = this, step = this.hovered ?? this.step, phase = variant.phases[step];
     this.chart.point(step);
-    this.phase.textContent = PHASES[phase];
+    write(this.phase, PHASES[phase]);
     this.phase.dataset.phase = phase;
-    this.sentence.textContent = variant.texts[step];
+    write(this.sentence, variant.texts[step]);
     const also = this.line === "alive" ? `, of ${variant.aliveTexts[step]} alive at most` : "";
-    this.amount.textContent = `${variant.keptTexts[step]} kept${also}`;
+    write(this.amount, `${variant.keptTexts[step]} kept${also}`);
     this.chart.element.setAttribute("aria-label",
       `${variant.name}: ${variant.peakText}. At event ${step} of ${this.last}, ${variant.keptTexts[step]} kept`);
     this.list.show(this.story, variant, step);

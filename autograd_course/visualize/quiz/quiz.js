@@ -208,7 +208,7 @@ class KnowledgeCheck {
 
   heard() {
     const { summary, note } = this.model.get("kept");
-    this.summary.textContent = summary;
+    write(this.summary, summary);
     this.tell(note);
     this.mark();
     const waiting = this.replies.answered();
@@ -216,7 +216,7 @@ class KnowledgeCheck {
   }
 
   tell(note) {
-    this.notice.textContent = note;
+    write(this.notice, note);
   }
 }
 

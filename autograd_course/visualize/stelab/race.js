@@ -95,9 +95,9 @@ class RaceView {
     this.train.textContent = training ? "Stop" : idle;
     // A running count would be read aloud fifty times: only its ends are told.
     this.told.setAttribute("aria-live", training && step < steps ? "off" : "polite");
-    this.told.textContent = told;
+    write(this.told, told);
     this.rest.textContent = step ? rest : "Which of these will learn? They start alike, see the same points, and differ in backward alone.";
-    this.notice.textContent = notice;
+    write(this.notice, notice);
     this.place.choice.value = progress.place;
     this.seed.choice.value = String(progress.seed);
   }

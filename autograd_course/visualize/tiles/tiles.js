@@ -113,9 +113,9 @@ class AttentionView {
     this.matrix.paint(now);
     this.memory.show(now, this.story);
     this.caption.textContent = this.story.captions[sideOf(now)];
-    this.phase.textContent = PHASES[now.phase];
+    write(this.phase, PHASES[now.phase]);
     this.phase.dataset.phase = now.phase;
-    this.sentence.textContent = now.text;
+    write(this.sentence, now.text);
     this.player.place(this.step, this.last);
   }
 
