@@ -55,19 +55,21 @@ def pictured(page: Page, name: str) -> None:
     page.locator("iframe").screenshot(path=REPOSITORY / "artifacts" / f"{name}.png")
 
 
-# Each text with its color and the first ground below it that is opaque.
+# Each text with its color, and with all that is painted below it laid over each other.
 TEXTS = """() => {
-  const clear = e => /, 0\\)|transparent/.test(getComputedStyle(e).backgroundColor);
+  const read = color => color.match(/[\\d.]+/g).map(Number);
+  const below = e => {
+    const [r, g, b, a = 1] = read(getComputedStyle(e).backgroundColor);
+    if (a === 1) return [r, g, b];
+    return below(e.parentElement).map((under, i) => (1 - a) * under + a * [r, g, b][i]);
+  };
   const walk = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
   const found = [];
   for (let node; (node = walk.nextNode());) {
-    const e = node.parentElement, look = getComputedStyle(e);
+    const e = node.parentElement;
     const shown = e.checkVisibility({opacityProperty: true, visibilityProperty: true});
-    if (!node.data.trim() || e.closest('svg, [aria-disabled=true], option') || !shown) continue;
-    let ground = e;
-    while (clear(ground)) ground = ground.parentElement;
-    const text = node.data.trim().slice(0, 40);
-    found.push([text, look.color, getComputedStyle(ground).backgroundColor]);
+    if (!node.data.trim() || !shown || e.closest('svg, [aria-disabled=true], option')) continue;
+    found.push([node.data.trim(), getComputedStyle(e).color, `rgb(${below(e)})`]);
   }
   return found;
 }"""

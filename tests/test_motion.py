@@ -36,7 +36,7 @@ def test_nothing_moves_for_who_wants_it_still(browser: Browser, name: str, still
             if not control.is_visible():
                 continue
             control.focus()
-            for key in ("Home", "ArrowRight", "Enter", "ArrowRight", "End"):
+            for key in ("Home", "ArrowRight", "Enter"):
                 page.keyboard.press(key)
         page.wait_for_timeout(150)
         moved = page.evaluate("moved")
