@@ -196,7 +196,7 @@ def test_saving_stays_the_notebooks(lab: Lab) -> None:
     lab.page.evaluate(f"() => {{ {dirty} = true; }}")
     lab.page.keyboard.press("ControlOrMeta+s")
 
-    lab.page.wait_for_function(f"!{dirty}")
+    lab.page.wait_for_function(f"!{dirty}", timeout=5000)
 
 
 # --- the mouse, and colors ----------------------------------------------------------------------

@@ -27,7 +27,7 @@ _PIXELS = 72  # a pixel of the layout is a point
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
 HEADING, _INDENT = 24.0, 20.0  # of a picture's name
 KEY_WIDTH = 420.0  # from which on there is room for the key
-_SMALL = 7.5  # pixels of the key's text, where one column leaves little room
+_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the key's text, a saved page, and text on it
 
 
 class Page:
@@ -49,7 +49,7 @@ class Page:
         for x in sheet.turns:
             self._turn(left + x, top, sheet.height)
         if sheet.width >= KEY_WIDTH:
-            size = TURN_SIZE if sheet.turns else _SMALL
+            size = max(TURN_SIZE if sheet.turns else _SMALL, _READ * sheet.width / _PAGE)
             self.text(left + sheet.width - 8, top + sheet.height - 6, KEY, SOFT, size, ha="right")
 
     def _turn(self, x: float, top: float, height: float) -> None:
