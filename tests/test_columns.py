@@ -1,6 +1,7 @@
 """A tall drawing is cut into columns that a page shows; nothing in it is cut."""
 
 import io
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 from autograd_course.visualize import gradient_flow
 from autograd_course.visualize.flow.columns import Sheet
 from autograd_course.visualize.flow.picture import Picture
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def picture(layers: int) -> Picture:
@@ -53,6 +56,28 @@ def test_a_drawing_that_is_not_tall_stays_as_it_is() -> None:
     (column,) = Sheet(drawn).columns
 
     assert (column.width, column.height) == (drawn.width, drawn.height)
+
+
+def test_the_svg_has_the_columns_beside_each_other_and_every_card_once() -> None:
+    drawn = picture(50)
+    sheet, root = Sheet(drawn.layout), ElementTree.fromstring(drawn.svg)
+    windows = root.findall(f"{SVG}svg")
+    cards = [g.get("data-node") for g in root.iter(f"{SVG}g") if g.get("data-node")]
+
+    assert root.get("viewBox") == f"0 0 {sheet.width:g} {sheet.height:g}"
+    assert [window.get("x") for window in windows] == [f"{x:g}" for x, _ in sheet.placed]
+    assert cards == [str(node) for node in drawn.layout.reading]
+    turns = [text for text in root.iter(f"{SVG}text") if text.get("class") == "agf-turn"]
+    assert len(turns) == len(windows) - 1
+
+
+def test_an_edge_that_goes_on_is_in_both_columns() -> None:
+    drawn = picture(14)
+    root = ElementTree.fromstring(drawn.svg)
+    edges = [g.get("data-edge") for g in root.iter(f"{SVG}g") if "agf-link" in g.get("class", "")]
+
+    assert set(edges) == {str(edge) for edge in range(len(drawn.layout.curves))}
+    assert len(edges) > len(drawn.layout.curves)
 
 
 def test_the_png_has_the_columns_beside_each_other() -> None:

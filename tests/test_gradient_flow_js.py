@@ -324,6 +324,27 @@ def test_a_menu_goes_to_a_node_and_opens_it(page: Page) -> None:
     expect(menu).to_have_value("")
 
 
+def test_arrows_walk_through_a_closed_menu_and_enter_goes(page: Page) -> None:
+    menu, details = page.get_by_label("Go to a node"), page.get_by_role("region", name="Details")
+    menu.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    expect(details).to_be_hidden()
+    page.keyboard.press("Enter")
+
+    expect(details).to_contain_text("Square, custom Function")
+    expect(menu).to_be_focused()
+    expect(menu).to_have_value("")
+
+
+@pytest.mark.parametrize("key", ["Enter", "Escape"])
+def test_who_closes_the_details_is_back_at_the_node(page: Page, key: str) -> None:
+    card(page, "Square").press("Enter")
+    page.get_by_role("button", name="Close details").press(key)
+
+    expect(card(page, "Square")).to_be_focused()
+
+
 def test_a_menu_goes_to_a_node_that_is_out_of_sight(deep: Page) -> None:
     expect(card(deep, "Gelu")).not_to_be_in_viewport()
     deep.get_by_label("Go to a node").select_option(label="Gelu, operation")
@@ -379,8 +400,7 @@ def test_an_unfolded_module_folds_again(modules: Page, folded: GradientFlow, by:
     unfolded(modules, folded)
 
     assert folded.opened == [[]]
-    if by == "key":
-        expect(card(modules, "1")).to_be_focused()
+    expect(card(modules, "1")).to_be_focused()
     expect(card(modules, "1")).to_have_count(1)
     expect(modules.get_by_label("Fold a module")).to_be_hidden()
 
@@ -491,6 +511,15 @@ def test_a_pulse_travels_only_where_motion_is_wanted(browser: Browser, flow: Gra
         with showing(browser, flow, still=still) as page:
             page.get_by_role("button", name="Step forward").click()
             assert page.locator(".agf-pulse").count() == count
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_key_has_the_pictures_colors(browser: Browser, dark: bool) -> None:
+    color = "element => getComputedStyle(element).getPropertyValue('--agf-minus')"
+    with showing(browser, gradient_flow(loss, *two_and_three()), dark=dark) as page:
+        picture, swatch = page.locator(".agf-picture"), page.locator(".agf-swatch").first
+
+        assert swatch.evaluate(color) == picture.evaluate(color)
 
 
 @pytest.mark.parametrize("dark", [False, True])

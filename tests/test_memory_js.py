@@ -67,7 +67,7 @@ def test_backward_is_told_by_a_sign_too(page: Page, timeline: MemoryTimeline) ->
     ("keys", "arrived"), [(["Home", "ArrowRight", "ArrowRight", "ArrowLeft"], 1), (["Home"], 0)]
 )
 def test_keys_step(page: Page, keys: list[str], arrived: int) -> None:
-    chart(page).focus()
+    chart(page).click()
     for key in keys:
         page.keyboard.press(key)
 
@@ -75,7 +75,7 @@ def test_keys_step(page: Page, keys: list[str], arrived: int) -> None:
 
 
 def test_no_key_leaves_the_widget(page: Page) -> None:
-    chart(page).focus()
+    chart(page).click()
     for key in ("d", "d", "ArrowLeft", "Enter", "Escape", " ", " "):
         page.keyboard.press(key)
 

@@ -51,7 +51,7 @@ def told(widget: AttentionTiles, name: str, number: int) -> str:
 
 
 def test_at_first_no_tile_is_done(page: Page, widget: AttentionTiles) -> None:
-    expect(status(page)).to_have_text(f"Start{told(widget, '2×2', 0)}")
+    expect(status(page)).to_have_text(f"Start {told(widget, '2×2', 0)}")
     expect(page.locator(".ac-tiles-tile")).to_have_count(4)
     expect(page.locator(".ac-tiles-tile.ac-tiles-done, .ac-tiles-tile.ac-tiles-now")).to_have_count(
         0

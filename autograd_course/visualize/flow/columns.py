@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from autograd_course.visualize.flow.layout import MARGIN, Layout
-from autograd_course.visualize.flow.routes import LABEL_WIDTH
+from autograd_course.visualize.flow.layout import MARGIN, Box, Layout
+from autograd_course.visualize.flow.routes import LABEL_WIDTH, Curve
 
 BETWEEN, FOOT = 24.0, 36.0  # pixels between columns, and below them
-_WIDEST = 1200.0  # what a page shows without shrinking the text
+TURN, TURN_SIZE = "continued →", 9.0  # at the foot of a column; pixels of its text
+TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its place, from the foot and from the next column
+RULE_TOP = 8.0  # from the head of the columns to the line between them
+WIDEST = 1200.0  # what a page shows without shrinking the text
 _TALL, _COLUMN = 1400.0, 1000.0  # a drawing taller than this is cut; a column's height
 _RISE, _FALL = 13.0, 6.0  # a card with its badge and arrowhead above it, and the card behind it
 _HALF_LABEL = 9.0
@@ -34,6 +37,19 @@ class Column:
         """Its height in pixels."""
         return self.bottom - self.top
 
+    def holds(self, box: Box) -> bool:
+        """Whether a card stands in it."""
+        return self.top <= box.y < self.bottom
+
+    def labels(self, curve: Curve) -> bool:
+        """Whether an edge's label stands in it."""
+        return self.top <= curve.label[1] < self.bottom
+
+    def meets(self, curve: Curve) -> bool:
+        """Whether an edge begins, ends, or passes in it."""
+        heights = [y for _, y in (*curve.points, *curve.arrow)]
+        return min(heights) < self.bottom and max(heights) > self.top
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -49,9 +65,22 @@ class Sheet:
         asked = math.ceil(drawn.height / _COLUMN) if tall else 1
         for count in range(asked, 1, -1):
             columns = tuple(_cropped(drawn, *part) for part in _parts(drawn, count))
-            if _together(columns) <= _WIDEST:
+            if _together(columns) <= WIDEST:
                 return columns
         return (Column(0.0, 0.0, drawn.width, drawn.height),)
+
+    @property
+    def placed(self) -> Iterator[tuple[float, Column]]:
+        """Each column, and where its left side stands."""
+        left = 0.0
+        for column in self.columns:
+            yield left, column
+            left += column.width + BETWEEN
+
+    @property
+    def turns(self) -> list[float]:
+        """Where the middle between a column and the next one stands."""
+        return [left - BETWEEN / 2 for left, _ in self.placed][1:]
 
     @property
     def width(self) -> float:

@@ -33,7 +33,7 @@ class Flow {
     const each = (call) => () => this.scenes.forEach(({ stage }) => call(stage));
     this.player.element.append(
       make("span", { className: "ac-gap" }),
-      make("span", { className: "ac-together" },
+      make("span", { className: "ac-together", role: "group", "aria-label": "Zoom" },
         button("Zoom out", "−", each((stage) => stage.zoom(1 / SCALE.factor))),
         button("Fit to width", "fit", each((stage) => stage.whole())),
         button("Zoom in", "+", each((stage) => stage.zoom(SCALE.factor)))));

@@ -6,7 +6,8 @@ const EDGE = { thin: 1, thick: 4 }; // pixels
 const DEPTH = 6; // levels of a heat map's cells on each side of zero
 
 const KEYS = "▸ is a folded module: click or Enter unfolds it, Backspace folds it again. Left and right " +
-  "arrows step, up and down go from node to node, Enter opens one, Escape closes it, Space plays.";
+  "arrows step, up and down go from node to node, Enter opens one, Escape closes it, Space plays. In " +
+  "the menus arrows choose, Enter goes there.";
 
 const lengthOf = (mark) => Number(mark.slice(1) || 0) / 100;
 

@@ -7,7 +7,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from autograd_course.visualize.flow.canvas import EDGE, FONT, INK, KEY, PAPER, SOFT, Canvas
-from autograd_course.visualize.flow.columns import BETWEEN, FOOT, Column, Sheet
+from autograd_course.visualize.flow.columns import (
+    BETWEEN,
+    FOOT,
+    RULE_TOP,
+    TURN,
+    TURN_ASIDE,
+    TURN_RISE,
+    TURN_SIZE,
+    WIDEST,
+    Column,
+    Sheet,
+)
 from autograd_course.visualize.flow.layout import TITLE, Layout
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.kit.raster import small_png
@@ -16,7 +27,7 @@ _PIXELS = 72  # a pixel of the layout is a point
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
 HEADING, _INDENT = 24.0, 20.0  # of a picture's name
 KEY_WIDTH = 420.0  # from which on there is room for the key
-_SMALL, _LEGIBLE = 7.5, 9.0  # of the key: tall drawings have room for it
+_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the key's text, a saved page, and text on it
 
 
 class Page:
@@ -30,25 +41,24 @@ class Page:
 
     def paint(self, sheet: Sheet, words: Script, left: float = 0.0, top: float = 0.0) -> None:
         """Draw a picture, its upper left corner at a place."""
-        x, columns = left, sheet.columns
-        for column in columns:
+        for x, column in sheet.placed:
             lower = self.height - top - column.height
-            corner = (x / self.width, lower / self.height)
+            corner = ((left + x) / self.width, lower / self.height)
             extent = (column.width / self.width, column.height / self.height)
             _column(Canvas(self.figure, (*corner, *extent), column), words, sheet.drawn, column)
-            x += column.width + BETWEEN
-            if column is not columns[-1]:
-                self._turn(x - BETWEEN / 2, top, sheet.height)
+        for x in sheet.turns:
+            self._turn(left + x, top, sheet.height)
         if sheet.width >= KEY_WIDTH:
-            size = _SMALL if len(columns) == 1 else _LEGIBLE
+            size = max(TURN_SIZE if sheet.turns else _SMALL, _READ * sheet.width / _PAGE)
             self.text(left + sheet.width - 8, top + sheet.height - 6, KEY, SOFT, size, ha="right")
 
     def _turn(self, x: float, top: float, height: float) -> None:
         """Lead from the foot of one column to the head of the next."""
-        ends = [1 - (top + 8) / self.height, 1 - (top + height - FOOT) / self.height]
+        ends = [1 - (top + RULE_TOP) / self.height, 1 - (top + height - FOOT) / self.height]
         rule = Line2D([x / self.width] * 2, ends, color=EDGE, linewidth=0.6)
         self.figure.add_artist(rule)
-        self.text(x - BETWEEN / 2 - 4, top + height - 22, "continued →", SOFT, _LEGIBLE, ha="right")
+        at = x - BETWEEN / 2 - TURN_ASIDE
+        self.text(at, top + height - TURN_RISE, TURN, SOFT, TURN_SIZE, ha="right")
 
     def text(self, x: float, y: float, text: str, color: str, size: float, **look: Any) -> None:
         """Write a line, its baseline at a height."""
@@ -65,11 +75,11 @@ def png(words: Script, drawn: Layout) -> bytes:
 
 
 def png_of_several(named: Sequence[tuple[str, Script, Layout]]) -> bytes:
-    """Draw pictures under their names: wide ones below each other, tall ones side by side."""
+    """Draw pictures under their names: tall ones side by side, if a page has room for them."""
     sheets = [Sheet(drawn) for _, _, drawn in named]
-    wide = max(sheet.width for sheet in sheets) > max(sheet.height for sheet in sheets)
     sizes = [(sheet.width, sheet.height + HEADING) for sheet in sheets]
     widths, heights = zip(*sizes, strict=True)
+    wide = max(widths) > max(heights) - HEADING or sum(widths) > WIDEST
     page = Page(max(widths) if wide else sum(widths), sum(heights) if wide else max(heights))
     left = top = 0.0
     for (name, words, _), sheet, (w, h) in zip(named, sheets, sizes, strict=True):
@@ -81,17 +91,15 @@ def png_of_several(named: Sequence[tuple[str, Script, Layout]]) -> bytes:
 
 def _column(canvas: Canvas, words: Script, drawn: Layout, column: Column) -> None:
     """Draw what a column shows of the picture."""
-    top, bottom = column.top, column.bottom
     for curve, mark in zip(drawn.curves, words.marks, strict=True):
-        heights = [y for _, y in (*curve.points, *curve.arrow)]
-        if min(heights) < bottom and max(heights) > top:
+        if column.meets(curve):
             canvas.edge(curve, words.fill(mark))
     for box, badge, card in zip(drawn.boxes, drawn.badges, words.cards, strict=True):
-        if top <= box.y < bottom:
+        if column.holds(box):
             canvas.card(box, card, words)
             if card.badge:
                 canvas.badge(badge, card)
     for curve, factor in zip(drawn.curves, words.factors, strict=True):
-        if top <= curve.label[1] < bottom and (text := words.fill(factor)):
+        if column.labels(curve) and (text := words.fill(factor)):
             canvas.factor(curve, text)
     canvas.cells()

@@ -16,8 +16,8 @@ class Scene {
     this.sentence = make("span", { className: "agf-sentence" });
     this.of = make("span", { className: "agf-of" });
     this.status = make("div", { className: "agf-status", role: "status" }, this.of, this.phase, this.sentence);
-    this.jump = chooser("Go to a node", (node) => this.goTo(node));
-    this.folder = chooser("Fold a module", (group) => this.onFold(group));
+    this.jump = chooser((node) => this.goTo(node));
+    this.folder = chooser((group) => this.onFold(group));
     this.find = make("div", { className: "ac-controls agf-find" }, this.jump, this.folder);
     this.element = make("div", { className: "agf-scene" }, this.heading, this.stage.view);
     this.below = make("div", { className: "agf-scene" }, this.status, this.find, this.details.element);
@@ -31,11 +31,19 @@ class Scene {
     this.heading.textContent = story.name ?? "";
     this.heading.hidden = !story.name;
     this.of.textContent = story.name ?? "";
+    this.name(story.name ? ` of ${story.name}` : "");
     if (rebuilt) this.restage(reshaped);
   }
 
+  name(of) {
+    this.jump.ariaLabel = `Go to a node${of}: choose one, then Enter`;
+    this.folder.ariaLabel = `Fold a module${of}: choose one, then Enter`;
+    this.details.element.ariaLabel = `Details${of}`;
+  }
+
   restage(reshaped) {
-    const focused = this.stage.cards?.indexOf(document.activeElement) ?? -1;
+    const { activeElement } = document, focused = this.stage.cards?.indexOf(activeElement) ?? -1;
+    const closing = reshaped && activeElement !== this.jump && this.below.contains(activeElement);
     if (reshaped) this.details.node = null;
     this.stage.show(this.story);
     // Beside each other where both are legible, else below each other.
@@ -43,7 +51,7 @@ class Scene {
       part.style.setProperty("--agf-wanted", `${this.stage.width * SCALE.wide}px`);
     }
     if (reshaped) this.list();
-    if (reshaped) this.land(focused >= 0);
+    if (reshaped) this.land(focused >= 0 || closing);
     else if (focused >= 0) this.stage.focus(focused);
   }
 
@@ -76,9 +84,9 @@ class Scene {
   paint(step) {
     const current = this.story.steps[step];
     this.stage.paint(step, this.fill);
-    this.phase.textContent = { start: "Start", forward: "Forward", backward: "Backward" }[current.phase];
+    write(this.phase, { start: "Start", forward: "Forward", backward: "Backward" }[current.phase]);
     this.phase.dataset.phase = current.phase;
-    this.sentence.textContent = this.fill(current.text);
+    write(this.sentence, this.fill(current.text));
     this.open(this.details.node);
   }
 
@@ -90,8 +98,10 @@ class Scene {
   }
 
   open(node) {
+    const left = this.details.element.contains(document.activeElement) ? this.details.node : null;
     this.details.show(node, this.story, this.stage.known, this.fill);
     this.stage.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
+    if (node === null && left !== null) this.stage.focus(left);
   }
 
   goTo(node) {
@@ -126,14 +136,26 @@ class Scene {
   }
 }
 
-/** A menu that does something at once and forgets it. */
-function chooser(label, onChoice) {
-  const select = make("select", { "aria-label": label });
-  select.addEventListener("change", () => {
-    const chosen = Number(select.value);
+/** A menu that does something and forgets it: at once, or at Enter where keys walk through it closed. */
+function chooser(onChoice) {
+  const select = make("select");
+  let walking = false;
+  const choose = () => {
+    const chosen = select.value;
     select.value = "";
-    onChoice(chosen);
+    if (chosen) onChoice(Number(chosen));
+  };
+  select.addEventListener("keydown", (event) => {
+    const opens = event.key === " " || event.key === "F4" || event.altKey;
+    if (event.key !== "Enter") walking = !opens;
+    else if (select.value) {
+      event.preventDefault();
+      choose();
+    }
   });
+  select.addEventListener("pointerdown", () => { walking = false; });
+  select.addEventListener("change", () => walking || choose());
+  select.addEventListener("blur", () => { select.value = ""; });
   return select;
 }
 

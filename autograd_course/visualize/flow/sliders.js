@@ -56,7 +56,7 @@ class Sliders {
 
   row({ name }, i) {
     const range = make("input", { type: "range", min: 0, step: 1, "aria-label": `input ${name}` });
-    const output = make("output", { role: "none" }); // the slider itself says its value
+    const output = shownValue();
     range.addEventListener("input", () => this.moved(i));
     range.addEventListener("change", () => this.settle());
     const row = make("label", { className: "ac-slider" }, output, range);

@@ -4,6 +4,16 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from autograd_course.visualize.flow.columns import (
+    BETWEEN,
+    FOOT,
+    RULE_TOP,
+    TURN,
+    TURN_ASIDE,
+    TURN_RISE,
+    Column,
+    Sheet,
+)
 from autograd_course.visualize.flow.layout import Layout, text_width
 from autograd_course.visualize.flow.marks import look, thickness
 from autograd_course.visualize.flow.routes import LABEL_HEIGHT, Curve
@@ -19,27 +29,58 @@ def stage(words: Script, drawn: Layout) -> str:
     Each element that shows a number keeps its template in ``data-text``; cards carry
     ``data-node`` and edges ``data-edge``.
     """
-    return _document(words, drawn, head="")
+    whole = Column(0.0, 0.0, drawn.width, drawn.height)
+    return _document(words, whole.width, whole.height, _column(words, drawn, whole, still=False))
 
 
 def svg(words: Script, drawn: Layout, account: str) -> str:
-    """Return the picture as an SVG file that needs nothing else; ``account`` is its description."""
-    style = (HERE / "picture.css").read_text(encoding="utf-8")
-    ground = f'<rect class="agf-ground" width="{drawn.width:g}" height="{drawn.height:g}"/>'
+    """Return the picture as an SVG file that needs nothing else; ``account`` is its description.
+
+    A tall one stands in columns, as the PNG does.
+    """
+    sheet, style = Sheet(drawn), (HERE / "picture.css").read_text(encoding="utf-8")
+    ground = f'<rect class="agf-ground" width="{sheet.width:g}" height="{sheet.height:g}"/>'
     head = f"<desc>{escape(account)}</desc><style>{style}</style>{ground}"
-    return _document(words, drawn, head)
+    columns = [_column(words, drawn, column, still=True) for column in sheet.columns]
+    if sheet.turns:
+        placed = zip(sheet.placed, columns, strict=True)
+        columns = [_window(left, column, shown) for (left, column), shown in placed]
+    turns = [_turn(x, sheet.height) for x in sheet.turns]
+    return _document(words, sheet.width, sheet.height, "".join([head, *columns, *turns]))
 
 
-def _document(words: Script, drawn: Layout, head: str) -> str:
-    edges = [_edge(number, curve, words) for number, curve in enumerate(drawn.curves)]
-    cards = [svg_card(node, drawn, words, filled=bool(head)) for node in drawn.reading]
-    factors = [_factor(number, curve, words) for number, curve in enumerate(drawn.curves)]
-    size = f'width="{drawn.width:g}" height="{drawn.height:g}"'
+def _document(words: Script, width: float, height: float, content: str) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="agf-picture" role="group" {size} '
-        f'viewBox="0 0 {drawn.width:g} {drawn.height:g}" aria-label="{escape(words.title)}">'
-        f"<title>{escape(words.title)}</title>"
-        f"{head}{''.join([*edges, *cards, *factors])}</svg>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="agf-picture" role="group" '
+        f'width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}" aria-label="{escape(words.title)}">'
+        f"<title>{escape(words.title)}</title>{content}</svg>"
+    )
+
+
+def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
+    """Return what a column shows; ``still`` is the picture in a file, where nothing is pressed."""
+    curves = list(enumerate(drawn.curves))
+    edges = [_edge(number, curve, words) for number, curve in curves if column.meets(curve)]
+    here = [node for node in drawn.reading if column.holds(drawn.boxes[node])]
+    cards = [svg_card(node, drawn, words, still) for node in here]
+    factors = [_factor(number, curve, words) for number, curve in curves if column.labels(curve)]
+    return "".join([*edges, *cards, *factors])
+
+
+def _window(left: float, column: Column, shown: str) -> str:
+    """Return a part of the drawing at the place of its column."""
+    size = f'width="{column.width:g}" height="{column.height:g}"'
+    part = f"{column.left:g} {column.top:g} {column.width:g} {column.height:g}"
+    return f'<svg x="{left:g}" {size} viewBox="{part}">{shown}</svg>'
+
+
+def _turn(x: float, height: float) -> str:
+    """Lead from the foot of one column to the head of the next."""
+    at = x - BETWEEN / 2 - TURN_ASIDE
+    return (
+        f'<path class="agf-rim" d="M{x:g} {RULE_TOP:g}V{height - FOOT:g}"/>'
+        f'<text class="agf-turn" x="{at:g}" y="{height - TURN_RISE:g}">{TURN}</text>'
     )
 
 

@@ -18,8 +18,8 @@ from autograd_course.visualize.flow.marks import length, look
 from autograd_course.visualize.flow.script import Card, Map, Script
 
 
-def svg_card(node: int, drawn: Layout, words: Script, filled: bool) -> str:
-    """Return one card; ``filled`` draws its heat maps' cells, which the widget does itself."""
+def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
+    """Return one card; a ``still`` one has its heat maps' cells, and cannot be pressed."""
     card, box = words.cards[node], drawn.boxes[node]
     spoken = f"{card.label}: value {card.value}, gradient {card.gradient}"
     middle = box.x + box.width / 2
@@ -29,11 +29,12 @@ def svg_card(node: int, drawn: Layout, words: Script, filled: bool) -> str:
         f'data-text="{escape(line)}">{escape(words.fill(line))}</text>'
         for kind, line, base in lines
     ]
-    parts = [*texts, _gauge(box, card, words), *_maps(box, card, words, filled)]
+    parts = [*texts, _gauge(box, card, words), *_maps(box, card, words, still)]
     parts += [_badge(drawn.badges[node], card.badge)] if card.badge else []
     second = _rectangle(behind(box), 8, "agf-behind") if card.kind == "module" else ""
+    role = "img" if still else "button"
     return (
-        f'<g class="agf-card agf-{card.kind}" data-node="{node}" role="button" '
+        f'<g class="agf-card agf-{card.kind}" data-node="{node}" role="{role}" '
         f'aria-label="{escape(words.fill(spoken))}">{second}'
         f"{_rectangle(box, radius(box, card))}{''.join(parts)}</g>"
     )
@@ -50,12 +51,12 @@ def _gauge(box: Box, card: Card, words: Script) -> str:
     )
 
 
-def _maps(box: Box, card: Card, words: Script, filled: bool) -> list[str]:
+def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
     """Return the heat maps; the widget fills its own, which saves sending every cell."""
     return [
         f'<g class="agf-map agf-{m.when}" data-map="{m.code}" data-columns="{m.columns}" '
         f'data-cell="{cell_size(m.columns):g}" transform="translate({x:g} {y:g})">'
-        f"{_cells(words.fill(m.code), m.columns) if filled else ''}</g>{_partial(m, x, y)}"
+        f"{_cells(words.fill(m.code), m.columns) if still else ''}</g>{_partial(m, x, y)}"
         for m, x, y in map_corners(box, card)
     ]
 

@@ -37,7 +37,7 @@ class Choice {
   row(slider, i) {
     const label = slider.name === "grad_output" ? "∂ grad_output" : slider.name;
     const range = make("input", { type: "range", min: 0, max: slider.values.length - 1, step: 1, "aria-label": slider.name });
-    const output = make("output");
+    const output = shownValue();
     range.addEventListener("input", () => {
       this.set(i, Number(range.value));
       this.onAsk(this.asked());
@@ -103,6 +103,7 @@ class Lab {
     this.choice.show(scene, wanted);
     this.curves.show(scene);
     if (JSON.stringify(before) !== JSON.stringify(scene.source)) this.source.show(scene.source);
+    this.speak(true);
     this.paint();
   }
 
@@ -115,15 +116,21 @@ class Lab {
   paint() {
     const { index, frame, step, last } = this;
     this.curves.place(index);
-    this.verdict.textContent = frame.sentence;
+    write(this.verdict, frame.sentence);
     this.verdict.dataset.verdict = frame.verdict;
     this.player.place(step, last);
     this.player.element.hidden = frame.steps.length === 0;
-    this.status.textContent = this.source.paint(frame, step);
+    write(this.status, this.source.paint(frame, step));
     this.status.dataset.phase = frame.steps[step]?.[1] ?? "";
   }
 
+  /** What a move of x changes is said by x's slider; said here, too, it would be heard twice. */
+  speak(aloud) {
+    for (const part of [this.verdict, this.status]) part.ariaLive = aloud ? "polite" : "off";
+  }
+
   move(index) {
+    this.speak(false);
     this.model.set("x", this.scene.positions[index]);
   }
 
@@ -132,6 +139,7 @@ class Lab {
   }
 
   go(step) {
+    this.speak(true);
     this.model.set("step", step >= this.last ? -1 : step);
     this.model.save_changes();
     this.source.follow(this.frame.steps[this.step]?.[0]);

@@ -14,6 +14,11 @@ function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
+/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** Make an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
@@ -38,14 +43,26 @@ function leadTo(control, drawing) {
 
 function button(label, face, onClick) {
   const element = make("button", { type: "button", "aria-label": label, title: label }, face);
-  element.addEventListener("click", onClick);
+  element.addEventListener("click", () => element.ariaDisabled === "true" || onClick());
   return element;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. */
+/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
+    every further key, onto the notebook. */
+function resting(element, now) {
+  element.setAttribute("aria-disabled", now);
+}
+
+/** Beside a slider, its value for the eye: the slider itself says it. */
+function shownValue() {
+  return make("output", { role: "none" });
+}
+
+/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
-    event.stopPropagation();
+    const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
+    if (!saves) event.stopPropagation();
     if (!event.ctrlKey && !event.metaKey && !event.altKey) onKey(event);
   });
 }

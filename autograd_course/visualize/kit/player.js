@@ -30,6 +30,11 @@ class Player {
     this.toEnd = button("Last step (End)", icon("end"), () => this.go(this.last));
     this.scrubber = make("input", { type: "range", min: 0, step: 1, "aria-label": "step" });
     this.scrubber.addEventListener("input", () => this.go(Number(this.scrubber.value)));
+    this.scrubber.addEventListener("keydown", (event) => {
+      if (event.key !== " ") return;
+      event.preventDefault();
+      this.toggle();
+    });
     this.count = make("span", { className: "ac-count" });
     this.element = make("div", { className: "ac-controls", role: "group", "aria-label": "Playback" },
       this.toStart, this.previous, this.player, this.next, this.toEnd, this.scrubber, this.count);
@@ -41,8 +46,8 @@ class Player {
     this.scrubber.value = step;
     this.scrubber.setAttribute("aria-valuetext", `step ${step} of ${last}`);
     this.count.textContent = `${step} / ${last}`;
-    this.toStart.disabled = this.previous.disabled = step === 0;
-    this.next.disabled = this.toEnd.disabled = step === last;
+    for (const back of [this.toStart, this.previous]) resting(back, step === 0);
+    for (const on of [this.next, this.toEnd]) resting(on, step === last);
   }
 
   /** The reader goes somewhere: what plays, stops. */

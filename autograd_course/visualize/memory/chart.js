@@ -12,7 +12,7 @@ class TimelineChart {
     this.overlay = draw("g");
     this.cursor = draw("rect", { class: "ac-memory-cursor" });
     this.dot = draw("circle", { class: "ac-memory-dot", r: 5 });
-    this.element = draw("svg", { class: "ac-memory-chart", role: "img", tabindex: 0, height: STAGE.height },
+    this.element = draw("svg", { class: "ac-memory-chart", role: "img", height: STAGE.height },
       this.patterns(), this.ground, this.areas, this.overlay, this.cursor, this.dot);
     const at = (event) => onMove(this.eventAt(event.clientX), event.buttons > 0);
     this.element.addEventListener("pointerdown", (event) => {

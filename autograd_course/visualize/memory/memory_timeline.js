@@ -7,7 +7,8 @@ const LINES = { alive: "all tensors that the call made", allocated: "what the CU
 class Variants {
   constructor(onChoose) {
     this.onChoose = onChoose;
-    this.element = make("div", { className: "ac-memory-compare" });
+    this.element = make("div", {
+      className: "ac-memory-compare", role: "radiogroup", "aria-label": "Variant in front" });
     this.group = `variant-${Math.random().toString(36).slice(2)}`;
   }
 
@@ -127,6 +128,7 @@ class MemoryTimeline {
     this.options = make("div", { className: "ac-memory-options" });
     this.root = make("div", { className: "ac ac-memory", role: "group" },
       this.variants.element, this.stage, this.legend, this.player.element, this.status, this.options, this.list.element);
+    leadTo(this.player.scrubber, this.stage);
     keepKeys(this.root, (event) => this.pressed(event));
     element.append(this.root);
   }
@@ -169,7 +171,7 @@ class MemoryTimeline {
       this.model.set("budget", values[Number(this.range.value)]);
       this.model.save_changes();
     });
-    this.told = make("output");
+    this.told = shownValue();
     return make("label", { className: "ac-slider" }, make("span", { text: "budget" }), this.range, this.told);
   }
 
@@ -205,13 +207,13 @@ class MemoryTimeline {
   paint() {
     const { variant } = this, step = this.hovered ?? this.step, phase = variant.phases[step];
     this.chart.point(step);
-    this.phase.textContent = PHASES[phase];
+    write(this.phase, PHASES[phase]);
     this.phase.dataset.phase = phase;
-    this.sentence.textContent = variant.texts[step];
+    write(this.sentence, variant.texts[step]);
     const also = this.line === "alive" ? `, of ${variant.aliveTexts[step]} alive at most` : "";
-    this.amount.textContent = `${variant.keptTexts[step]} kept${also}`;
+    write(this.amount, `${variant.keptTexts[step]} kept${also}`);
     this.chart.element.setAttribute("aria-label",
-      `${variant.name}: ${variant.peakText}. Arrow keys step: event ${step} of ${this.last}, ${variant.keptTexts[step]} kept`);
+      `${variant.name}: ${variant.peakText}. At event ${step} of ${this.last}, ${variant.keptTexts[step]} kept`);
     this.list.show(this.story, variant, step);
     this.player.place(this.step, this.last);
   }

@@ -14,7 +14,7 @@ class Option {
   constructor(option, type, name, words) {
     this.option = option;
     this.input = make("input", { type, name, value: option.letter });
-    this.why = make("div", { className: "ac-quiz-why", "data-right": option.right }, make("b", {
+    this.why = make("div", { className: "ac-quiz-why", id: `${name}-${option.letter}`, "data-right": option.right }, make("b", {
       text: option.right ? words.isRight : words.isWrong }), ...told(option.explanation));
     const label = make("label", {}, this.input, make("span", { className: "ac-quiz-letter", text: option.letter }),
       make("span", { className: "ac-quiz-text" }, ...told(option.text)));
@@ -24,6 +24,8 @@ class Option {
 
   explain(visible) {
     this.why.hidden = !visible;
+    if (visible) this.input.setAttribute("aria-describedby", this.why.id);
+    else this.input.removeAttribute("aria-describedby");
   }
 }
 
@@ -41,8 +43,8 @@ class Question {
     this.reveal = make("button", { type: "button", text: "Explain every option", hidden: "" });
     this.reveal.addEventListener("click", () => this.explain(() => true));
     this.verdict = make("span", { className: "ac-quiz-verdict", role: "status" });
-    this.element = make("fieldset", { className: "ac-quiz-question", "aria-labelledby": `${name}-text` },
-      make("legend", {}, make("b", { text: `Question ${number}` }), ` ${words[question.kind]}`),
+    this.element = make("fieldset", { className: "ac-quiz-question", "aria-labelledby": `${name}-kind ${name}-text` },
+      make("legend", { id: `${name}-kind` }, make("b", { text: `Question ${number}` }), ` ${words[question.kind]}`),
       make("div", { className: "ac-quiz-ask", id: `${name}-text` }, ...told(question.text)),
       ...(this.essay ? [this.area] : this.options.map(({ element }) => element)),
       make("div", { className: "ac-controls" }, this.check, this.reveal, this.verdict), this.rubric);
@@ -115,15 +117,19 @@ class KnowledgeCheck {
     this.notice = make("p", { className: "ac-notice", role: "status" });
     this.tabs = this.quiz.questions.map((_, k) => {
       const tab = make("button", { type: "button" });
-      tab.addEventListener("click", () => this.go(k));
+      tab.addEventListener("click", () => this.call(k));
       return tab;
     });
-    this.previous = button("Previous question", "‹", () => this.go(this.at - 1));
-    this.next = button("Next question", "›", () => this.go(this.at + 1));
-    this.all = make("button", { type: "button", text: "Show all", "aria-pressed": false });
+    const face = (text) => make("span", { text });
+    this.previous = button("Previous question", face("‹"), () => this.call(this.at - 1));
+    this.next = button("Next question", face("›"), () => this.call(this.at + 1));
+    this.all = make("button", { type: "button", text: "Show all" });
     this.all.addEventListener("click", () => this.unroll());
-    this.pages = make("div", { className: "ac-controls ac-quiz-tabs", role: "group", "aria-label": "Questions" },
-      this.previous, ...this.tabs, this.next, make("span", { className: "ac-gap" }), this.all);
+    const bar = make("span", { className: "ac-quiz-bar", role: "toolbar", "aria-label": "Questions" }, ...this.tabs);
+    bar.addEventListener("keydown", (event) => this.walk(event));
+    this.called = make("span", { className: "ac-heard", role: "status" });
+    this.pages = make("div", { className: "ac-controls ac-quiz-tabs" },
+      this.previous, bar, this.next, make("span", { className: "ac-gap" }), this.all, this.called);
     this.root = make("div", { className: "ac ac-quiz", role: "group", "aria-label": this.quiz.title },
       make("div", { className: "ac-quiz-head" }, make("b", { text: this.quiz.title }), this.summary),
       this.pages, ...this.questions.map(({ element: shown }) => shown), this.notice);
@@ -137,17 +143,32 @@ class KnowledgeCheck {
     if (this.whole) this.questions[this.at].element.scrollIntoView({ block: "nearest" });
   }
 
+  /** Go to a question, and say so: the focus stays on the button. */
+  call(k) {
+    this.go(k);
+    const tab = this.tabs[this.at].ariaLabel;
+    this.called.textContent = tab.replace(",", ` of ${this.tabs.length},`);
+  }
+
+  /** Arrow keys go from question to question; all their buttons are one stop of Tab. */
+  walk(event) {
+    const to = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, Home: 0, End: this.tabs.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    this.go(to);
+    this.tabs[this.at].focus();
+  }
+
   unroll() {
     this.whole = !this.whole;
     this.all.textContent = this.whole ? "One at a time" : "Show all";
-    this.all.setAttribute("aria-pressed", this.whole);
     this.show();
   }
 
   show() {
     this.questions.forEach(({ element }, k) => { element.hidden = !this.whole && k !== this.at; });
-    this.previous.disabled = this.at === 0;
-    this.next.disabled = this.at === this.questions.length - 1;
+    resting(this.previous, this.at === 0);
+    resting(this.next, this.at === this.questions.length - 1);
     this.mark();
   }
 
@@ -161,6 +182,7 @@ class KnowledgeCheck {
       tab.textContent = `${k + 1}${done ? " ✓" : tried ? " ✗" : ""}`;
       tab.setAttribute("aria-label", `Question ${k + 1}, ${state}`);
       tab.setAttribute("aria-current", k === this.at ? "true" : "false");
+      tab.tabIndex = k === this.at ? 0 : -1;
       tab.dataset.state = done ? "right" : tried ? "wrong" : "";
     });
   }
@@ -186,7 +208,7 @@ class KnowledgeCheck {
 
   heard() {
     const { summary, note } = this.model.get("kept");
-    this.summary.textContent = summary;
+    write(this.summary, summary);
     this.tell(note);
     this.mark();
     const waiting = this.replies.answered();
@@ -194,7 +216,7 @@ class KnowledgeCheck {
   }
 
   tell(note) {
-    this.notice.textContent = note;
+    write(this.notice, note);
   }
 }
 

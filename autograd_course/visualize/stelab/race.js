@@ -10,7 +10,7 @@ class NetCard {
     Object.assign(this, { cells, name, shades: "" });
     this.canvas = make("canvas", { width: cells, height: cells, "aria-hidden": "true" });
     this.ground = this.canvas.getContext("2d");
-    const key = draw("svg", { class: "ac-ste-key", viewBox: "0 0 100 6", preserveAspectRatio: "none" },
+    const key = draw("svg", { class: "ac-ste-key", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("line", { class: lookOf(i), x1: 0, x2: 100, y1: 3, y2: 3 }));
     const marks = points.map(([x, y, label]) => draw("path", { class: "ac-ste-mark", d: label
       ? `M${x} ${-y - 0.07}l.06 .11h-.12z` : `M${x - 0.05} ${-y}a.05 .05 0 1 0 .1 0a.05 .05 0 1 0 -.1 0` }));
@@ -61,7 +61,9 @@ class RaceView {
   /** Paint the maps anew when the notebook's theme changes. */
   followTheme(repaint) {
     this.theme = new MutationObserver(repaint);
-    this.theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+    for (const bearer of [document.documentElement, document.body]) {
+      this.theme.observe(bearer, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "theme"] });
+    }
   }
 
   controls() {
@@ -91,12 +93,11 @@ class RaceView {
     });
     const idle = step ? `Train again` : "Train";
     this.train.textContent = training ? "Stop" : idle;
-    this.train.setAttribute("aria-pressed", training);
     // A running count would be read aloud fifty times: only its ends are told.
     this.told.setAttribute("aria-live", training && step < steps ? "off" : "polite");
-    this.told.textContent = told;
+    write(this.told, told);
     this.rest.textContent = step ? rest : "Which of these will learn? They start alike, see the same points, and differ in backward alone.";
-    this.notice.textContent = notice;
+    write(this.notice, notice);
     this.place.choice.value = progress.place;
     this.seed.choice.value = String(progress.seed);
   }

@@ -81,7 +81,7 @@ class Curves {
 class Places {
   constructor(label, onMove, onRest) {
     this.range = make("input", { type: "range", min: 0, step: 1, "aria-label": label });
-    this.output = make("output");
+    this.output = shownValue();
     this.range.addEventListener("input", () => onMove(Number(this.range.value)));
     this.range.addEventListener("change", onRest);
     this.element = make("label", { className: "ac-slider" }, this.output, this.range);
@@ -119,7 +119,8 @@ class SteLab {
     this.width = new Places("half width of the slope", (i) => this.widen(i), () => this.rest());
     this.head = make("div", { className: "ac-controls" });
     this.about = make("span", { className: "ac-ste-about" });
-    this.status = make("div", { className: "ac-status", role: "status" });
+    this.told = [make("div"), make("div")];
+    this.status = make("div", { className: "ac-status", role: "status" }, ...this.told);
     this.notice = make("p", { className: "ac-notice", role: "status" });
     this.root = make("div", { className: "ac ac-ste", role: "group", "aria-label": "STE lab" },
       this.head, this.notice, this.curves.element,
@@ -187,8 +188,8 @@ class SteLab {
     const fill = (text, by) => text.replace(/\{(\w+)\}/g, (_, name) => by[name]);
     const slope = stairs.slopes[wide][at];
     const judged = words.verdicts[compared(Number(told.gradient), Number(slope))];
-    this.status.replaceChildren(make("div", { text: fill(words.at, told) }),
-      make("div", { text: slope === null ? words.jump : fill(words.chords[wide], { slope, judged }) }));
+    write(this.told[0], fill(words.at, told));
+    write(this.told[1], slope === null ? words.jump : fill(words.chords[wide], { slope, judged }));
   }
 
   nearest(x) {

@@ -8,8 +8,7 @@ const TILES = {
   parts: 1000, // of a full bar
 };
 
-/** Change only what is new: each change of an SVG text or style is laid out anew. */
-const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+/** Change only what is new: each change of an SVG's style is laid out anew. */
 const assign = (element, name, value) => {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 };

@@ -67,7 +67,7 @@ class AttentionView {
   build(element) {
     this.phase = make("span", { className: "ac-tiles-phase" });
     this.sentence = make("span");
-    this.status = make("div", { className: "ac-status ac-tiles-status", role: "status" }, this.phase, this.sentence);
+    this.status = make("div", { className: "ac-status ac-tiles-status", role: "status" }, this.phase, " ", this.sentence);
     this.caption = make("p", { className: "ac-tiles-note" });
     const panes = make("div", { className: "ac-tiles-panes" },
       make("div", { className: "ac-tiles-pane" }, this.matrix.element, this.caption), this.memory.element);
@@ -113,9 +113,9 @@ class AttentionView {
     this.matrix.paint(now);
     this.memory.show(now, this.story);
     this.caption.textContent = this.story.captions[sideOf(now)];
-    this.phase.textContent = PHASES[now.phase];
+    write(this.phase, PHASES[now.phase]);
     this.phase.dataset.phase = now.phase;
-    this.sentence.textContent = now.text;
+    write(this.sentence, now.text);
     this.player.place(this.step, this.last);
   }
 

@@ -1,0 +1,97 @@
+"""Every kind of widget, in a call that a notebook makes: rows for the tables that try them all."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from anywidget import AnyWidget
+
+SETUP = """
+import torch
+from torch import nn
+from autograd_course.functions import ClippedReLU, Square
+from autograd_course.visualize import *
+
+def loss(x, y):
+    return Square.apply(x) + ClippedReLU.apply(y, 6.0)
+
+class HalfSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.softmax(-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (y,) = ctx.saved_tensors
+        return y * (1 - y) * grad_output
+
+class CalmSquare(Square):
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+
+torch.manual_seed(0)
+net = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(3)))
+attend = {"softmax": lambda x: (x @ x.T).softmax(-1) @ x, "linear": lambda x: x @ x.T @ x}
+qkv = torch.randn(3, 8, 4)
+"""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A widget, the control to move, the key that moves it, and what is heard of it."""
+
+    call: str
+    root: str
+    control: str
+    key: str
+    says: str
+
+
+SHOWN = {
+    "gradient-flow": Shown(
+        "gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))",
+        ".agf", 'input[aria-label="step"]', "End", "Backward ",
+    ),
+    "folded-flow": Shown(
+        'gradient_flow(net, torch.randn(2, 4), names=["x"], depth=1)',
+        ".agf", 'input[aria-label="step"]', "End", "Backward ",
+    ),
+    "compared-flows": Shown(
+        'compare_flows({"once": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))',
+        ".agf", 'input[aria-label="step"]', "End", "once Backward ",
+    ),
+    "function-lab": Shown(
+        'function_lab({"Square": Square, "CalmSquare": CalmSquare}, x=1.5)',
+        ".ac-lab", 'input[aria-label="step"]', "Home", "Forward · def forward",
+    ),
+    "ste-lab": Shown(
+        'ste_lab("sign", "clipped")',
+        ".ac-ste", 'input[aria-label="x"]', "End", "Forward: x = 3 becomes 1",
+    ),
+    "jacobian-view": Shown(
+        "jacobian_view(HalfSoftmax, qkv[0, :3])",
+        ".ac-jac", "[role=application]", "ArrowRight", "] differences ",
+    ),
+    "memory-timeline": Shown(
+        "memory_timeline(attend, torch.randn(64, 32), budget=8192)",
+        ".ac-memory", 'input[aria-label="step"]', "End", "0 bytes kept",
+    ),
+    "attention-tiles": Shown(
+        "attention_tiles(*qkv, block=(2, 2))",
+        ".ac-tiles", 'input[aria-label="step"]', "End", "End ",
+    ),
+    "knowledge-check": Shown(
+        'knowledge_check("01")',
+        ".ac-quiz", 'button[aria-label="Next question"]', "Enter", "Question 2 of 13, not answered",
+    ),
+}  # fmt: skip
+
+
+@cache
+def built() -> dict[str, AnyWidget]:
+    """Build each widget in this process."""
+    names: dict[str, object] = {}
+    exec(SETUP, names)
+    return {name: eval(shown.call, names) for name, shown in SHOWN.items()}
