@@ -29,6 +29,7 @@ from autograd_course.doctor.probes.retention import cycles, unpacking
 from autograd_course.doctor.probes.rows import rows
 from autograd_course.doctor.probes.second_order import second_order, second_order_asked
 from autograd_course.doctor.probes.shapes import zero_dim
+from autograd_course.doctor.probes.stairs import stairs
 from autograd_course.doctor.probes.unasked import unasked
 from autograd_course.doctor.probes.vmapped import vmapped
 from autograd_course.doctor.running.session import Session
@@ -44,6 +45,7 @@ STANDARD: tuple[Probe, ...] = (
     frozen_input,
     zero_dim,
     extremes,
+    stairs,
     captured,
     recomputation,
     second_backward,
