@@ -632,7 +632,7 @@ class Mean(Function):
     def forward(ctx, x, dims, keepdim=False):
         kept = x.mean(dims, keepdim=True)
         ctx.shape, ctx.kept = x.shape, kept.shape  # kept: the reduced axes have length 1
-        return kept if keepdim else kept.squeeze(dims)
+        return kept if keepdim else x.mean(dims)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -1227,6 +1227,8 @@ except RuntimeError as error:
 
 # %% [markdown]
 # Autograd makes a view of it, and the next in-place operation fails. A copy, or `x * 1`, is safe.
+# The same goes for a view of a tensor that forward has made itself: `SharedMax` above returns
+# `y.squeeze(dim)`, and a `relu_()` behind it raises. `x.amax(dim)` at once would be no view.
 #
 # ### A bound that can be crossed back
 #

@@ -78,6 +78,12 @@ def test_a_wrong_value_stands_though_the_first_run_met_overflow_on_its_random_in
     assert not diagnose(steep, (x,)).ok
 
 
+def test_warnings_come_before_what_is_only_worth_knowing() -> None:
+    example = finding("input-layout", "warning"), finding("returns-view", "info")
+
+    assert clearest([example, example[1:]]) == example
+
+
 def test_the_verdict_on_random_inputs_is_preferred_to_that_on_the_example() -> None:
     example, other = (finding("constant-factor"),), (finding("gradient-mismatch"),)
 

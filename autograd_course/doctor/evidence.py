@@ -41,6 +41,7 @@ class Forward:
     versions_moved: tuple[int, ...] = ()  # arguments of which autograd knows that they changed
     dirty_returned: tuple[int, ...] = ()
     views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
+    own_views: tuple[int, ...] = ()  # outputs that are views of what a Function's forward made
     marked_non_differentiable: tuple[int, ...] = ()
     saved: tuple[Tensor, ...] = ()
     read_saved: bool = False

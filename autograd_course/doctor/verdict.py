@@ -32,7 +32,8 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
-        return tuple({f.rule: f for findings in reversed(verdicts) for f in findings}.values())
+        told = {f.rule: f for findings in reversed(verdicts) for f in findings}
+        return tuple(sorted(told.values(), key=_place))
     if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in OF_VALUES:
         return wrong[0]
     return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
