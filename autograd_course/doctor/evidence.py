@@ -41,7 +41,6 @@ class Forward:
     versions_moved: tuple[int, ...] = ()  # arguments of which autograd knows that they changed
     dirty_returned: tuple[int, ...] = ()
     views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
-    own_views: tuple[int, ...] = ()  # outputs that are views of what a Function's forward made
     marked_non_differentiable: tuple[int, ...] = ()
     saved: tuple[Tensor, ...] = ()
     read_saved: bool = False
@@ -331,6 +330,7 @@ class Evidence:
     surrogate: bool = False
     second_order: SecondOrder | None = None
     second_order_asked: bool = False  # double_backward=True
+    own_views: tuple[int, ...] = ()  # outputs that are views of what a Function's forward made
     old_style: tuple[str, ...] = ()  # Functions whose forward takes ctx itself
 
     def name(self, position: int) -> str:

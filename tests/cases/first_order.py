@@ -175,6 +175,7 @@ def normalized(x: Tensor) -> Tensor:
     return center(x) * deviation(x)
 
 
+FULL = {"level": "full", "intentional": "unneeded-function"}
 SQUARE = saving(lambda x: x * x, lambda x, g: 2 * x * g)
 
 WITNESSES = [
@@ -209,7 +210,7 @@ WITNESSES = [
     Case("returns-view", "a transpose", raw(lambda ctx, x: x.t(), lambda ctx, g: g.t()), (X,)),
     Case("returns-view", "a view of a sum that forward made",
          saving(lambda x: (x * x).sum(-1, keepdim=True).squeeze(-1),
-                lambda x, g: 2 * x * g.unsqueeze(-1)), (X,)),
+                lambda x, g: 2 * x * g.unsqueeze(-1)), (X,), FULL),
     Case("wrong-non-differentiable", "a float mask requires grad",
          saving(lambda x: (x.relu(), (x > 0).to(x.dtype)), lambda x, g, _: g * (x > 0)), (X,)),
     Case("wrong-non-differentiable", "a smooth output is marked",
@@ -396,9 +397,9 @@ LOOKALIKES = [
          lambda x: 3 * Double.apply(x).sum(-1), (X,)),
     Case("returns-view", "a clone", raw(lambda ctx, x: x.clone(), lambda ctx, g: g.clone()), (X,)),
     Case("returns-view", "a sum in its shape at once",
-         saving(lambda x: (x * x).sum(-1), lambda x, g: 2 * x * g.unsqueeze(-1)), (X,)),
+         saving(lambda x: (x * x).sum(-1), lambda x, g: 2 * x * g.unsqueeze(-1)), (X,), FULL),
     Case("returns-view", "a callable that reshapes behind the Function",
-         lambda x: SQUARE.apply(x).reshape(-1), (X,)),
+         lambda x: SQUARE.apply(x).reshape(-1), (X,), FULL),
     Case("wrong-non-differentiable", "a marked float mask",
          raw(lambda ctx, x: mark_output(
              ctx, (2 * x, (x > 0).to(x.dtype)), (1,)), lambda ctx, g, _: 2 * g), (X,)),

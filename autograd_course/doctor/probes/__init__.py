@@ -22,6 +22,7 @@ from autograd_course.doctor.probes.forward_mode import forward_mode
 from autograd_course.doctor.probes.kept import kept
 from autograd_course.doctor.probes.layouts import grad_output_layout, input_layout
 from autograd_course.doctor.probes.masks import frozen_input
+from autograd_course.doctor.probes.own_views import own_views
 from autograd_course.doctor.probes.plain import plain
 from autograd_course.doctor.probes.recomputation import recomputation
 from autograd_course.doctor.probes.repetition import repetition, second_backward
@@ -58,7 +59,7 @@ STANDARD: tuple[Probe, ...] = (
     unasked,
     kept,
 )
-FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, old_style, plain)
+FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
 # What is asked of a callable as a whole, not of the Functions inside it once more.
 OF_THE_WHOLE: tuple[Probe, ...] = (second_order, forward_mode, vmapped, compiled, old_style)

@@ -209,7 +209,7 @@ def returns_view(evidence: Evidence) -> Seen | None:
     for output, source in evidence.forward.views:
         which = "its output" if alone else f"output {output}"
         return Seen(f"{which} shares memory with the input {evidence.name(source)}.")
-    for output in evidence.forward.own_views:
+    for output in evidence.own_views:
         which = "its output" if alone else f"output {output}"
         return Seen(
             f"{which} is a view of a tensor that forward made; whoever changes it in place, as "

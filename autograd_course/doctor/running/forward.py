@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -35,21 +35,18 @@ def forward_pass(session: Session) -> Forward:
     if any(t.is_meta for t in tensors):
         raise DoctorError("an output is on the meta device: let fn return it where its inputs are.")
     dirty = _positions(log.dirty, args)
-    shared = tuple(_shared_memory(tensors, args, dirty))
-    whole = session.subject.function is not None and any(custom_nodes(tensors, depth=1))
     return Forward(
         outputs=tuple(t.detach().clone() for t in tensors),
         kinds=tuple(type(value).__name__ for value in returned),
         requires_grad=tuple(t.requires_grad for t in tensors),
         custom_node=any(custom_nodes(tensors)),
-        whole=whole,
+        whole=session.subject.function is not None and any(custom_nodes(tensors, depth=1)),
         changed=changed(before, args),
         dirty=dirty,
         written=_written(session) if set(dirty) - set(changed(before, args)) else dirty,
         versions_moved=tuple(i for i, v in _versions(args).items() if v != versions[i]),
         dirty_returned=tuple(i for i in dirty if any(args[i] is t for t in tensors)),
-        views=shared,
-        own_views=tuple(_views(tensors, {i for i, _ in shared})) if whole else (),
+        views=tuple(_shared_memory(tensors, args, dirty)),
         marked_non_differentiable=_positions(log.non_differentiable, tensors),
         saved=tuple(t.detach().clone() for t in log.saved if isinstance(t, Tensor)),
         read_saved=log.read_saved_in_forward,
@@ -79,13 +76,6 @@ def _shared_memory(
                 continue
             if output.untyped_storage().data_ptr() == arg.untyped_storage().data_ptr():
                 yield i, j
-
-
-def _views(outputs: Sequence[Tensor], shared: Collection[int]) -> Iterator[int]:
-    """Yield the outputs that autograd takes for views, but those of inputs."""
-    for i, output in enumerate(outputs):
-        if output.requires_grad and output._is_view() and i not in shared:
-            yield i
 
 
 def _versions(args: Sequence[Any]) -> dict[int, int]:
