@@ -98,6 +98,7 @@ def _uneven(found: Stairs, k: int) -> str | None:
     came, should = near - here, found.ratio * (far - here)
     known = here.abs() > SLACK
     told = known & ((far - here).abs() > MOVING * here.abs())
+    told &= came.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
     off = told & ((came - should).abs() > OTHERWISE * should.abs())
     if not told.any() or 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
         return None
