@@ -135,7 +135,7 @@ grade("round-ste", RoundSTE)
 # %% [markdown]
 # ## 4 · Fake quantization with a learned step (4 points)
 #
-# $$y = s \cdot \operatorname{clamp}\bigl(\operatorname{round}(x / s),\ \text{low},\ \text{high}\bigr)$$
+# $$y = s \cdot \operatorname{round}\bigl(\operatorname{clamp}(x / s,\ \text{low},\ \text{high})\bigr)$$
 #
 # | argument | what it is |
 # | --- | --- |
@@ -145,7 +145,7 @@ grade("round-ste", RoundSTE)
 #
 # "Fake", because $y$ is stored as a float, but takes only the values that the integers from `low` to `high` can express.
 #
-# **Surrogate:** the same formula, in which the *derivative* of the rounding is taken to be 1. Its value is not replaced: wherever $\operatorname{round}(x / s)$ itself stands in a derivative, it stays rounded. The clamp is differentiated as it is.
+# **Surrogate:** the same formula, in which the *derivative* of the rounding is taken to be 1. Its value is not replaced: wherever the rounded level itself stands in a derivative, it stays rounded. The clamp is differentiated as it is, before the rounding. (For $y$ the order of the two makes no difference, since the bounds are integers. For the gradient it does: with `high` = 3 and $x/s = 3.3$ the clamp has cut something off, and nothing passes; after the rounding it would find 3, which is within the bounds.)
 #
 # **Write** both methods; forward returns $y$, backward one value for each of the four arguments. For the gradient of $s$, write $y$ as a product and differentiate both factors.
 #

@@ -834,10 +834,12 @@ for row in gradient:
 
 # %% [markdown]
 # The loss is finite, the empty row is not in it, and its gradient is `nan` all the same: the
-# upstream 0 was multiplied by $e^{-\infty - (-\infty)}$. A weight from which this row was computed
-# collects the `nan` together with all its other contributions, and is `nan` after the next step.
-# Here is a reason for a Function that the built-in does not answer: the same value, with the
-# gradient that is meant.
+# upstream 0 was multiplied by $e^{-\infty - (-\infty)}$. Where the mask was *added* to the scores,
+# as attention adds it, a weight from which this row was computed collects the `nan` together with
+# all its other contributions, and is `nan` after the next step. (Scores that were masked by
+# `masked_fill` or `torch.where` are spared: the backward of these writes zeros where the mask is,
+# and drops whatever arrives there.) Here is a reason for a Function that the built-in does not
+# answer: the same value, with the gradient that is meant.
 
 
 # %%
@@ -948,8 +950,9 @@ for name, left, right in (
 # It is a *projection*: doing it twice does no more than doing it once. What it removes are the two
 # directions in which $x$ can move without changing $y$: shift the whole batch (the ones), or
 # stretch it (along $y$). Symmetries again: of any normalization, by layer, by group, of a weight,
-# you know beforehand which components its gradient must not have. Leave the two terms out, and
-# `diagnose` sees what is missing:
+# you know beforehand which components its gradient must not have. (With an $\varepsilon$ under the
+# root, as in practice, a stretch does change $y$ a little, and that component is only nearly zero.)
+# Leave the two terms out, and `diagnose` sees what is missing:
 
 
 # %%
@@ -1090,8 +1093,8 @@ diagnose(ReadRows, (table, torch.tensor([2, 0, 2])))
 # are repeats, and rows that nobody reads.
 #
 # A line from the same Function deserves a look, `grad_output.new_zeros(shape)`. **Common belief:
-# "`torch.zeros(shape)` is the same."** It is float32 and lies on the CPU, whatever the gradient
-# is:
+# "`torch.zeros(shape)` is the same."** It has the default dtype and device, mostly float32 on the
+# CPU, whatever the gradient has:
 
 # %%
 grad_output = torch.ones(3, dtype=torch.float64)
@@ -1224,6 +1227,8 @@ except RuntimeError as error:
 
 # %% [markdown]
 # Autograd makes a view of it, and the next in-place operation fails. A copy, or `x * 1`, is safe.
+# The same goes for a view of a tensor that forward has made itself: `SharedMax` above returns
+# `y.squeeze(dim)`, and a `relu_()` behind it raises. `x.amax(dim)` at once would be no view.
 #
 # ### A bound that can be crossed back
 #

@@ -222,7 +222,7 @@ for hidden in (-1e9, -math.inf):
 #
 # with one number $D_i$ for each row, $D = \operatorname{rowsum}(P \circ dP)$.
 #
-# The two matrix products are those of lesson 01, and shapes alone lead you: of all products of
+# The two matrix products are those of lesson 03, and shapes alone lead you: of all products of
 # $dS$ $(N, M)$ with $Q$ $(N, E)$, only $dS^\top Q$ has the shape of $K$, $(M, E)$.
 #
 # The softmax is the interesting step. Its Jacobian for one row is $\operatorname{diag}(p) - p

@@ -634,8 +634,8 @@ for name, f in {"after": chosen_after, "before": masked_before, "root alone": Ro
 
 # %% [markdown]
 # The first one, yes: the choice sent a gradient of 0 to the branch that it did not take, and the
-# root divided it by $2 \cdot 0$: $0/0$. (That is why a `where` after the fact does not help, as
-# lesson 07 has shown.)
+# root divided it by $2 \cdot 0$: $0/0$. (That is why a repair after the fact does not help: in
+# lesson 07 it was `nan_to_num`.)
 #
 # The second blames a multiplication. It is innocent: it multiplied by the mask's 0 what it got, and
 # it got `inf`, from the root. And that `inf` was not worth a word: the last line shows that anomaly
@@ -685,9 +685,9 @@ print("gradient", gradient_of(safe_root))
 # %% [markdown]
 # ## What gradcheck does not ask
 #
-# Step 5 passed: what can still be wrong? `gradcheck` sends one-hot $g$s into fresh float64 leaves,
-# one backward at a time, close to your example. Whatever takes something else to show stays
-# hidden. A tour; each of these Functions passes.
+# Step 5 passed: what can still be wrong? `gradcheck` sends one-hot, contiguous $g$s to float64
+# leaves, one forward and one backward in turn, at your example. Whatever takes something else to
+# show stays hidden. A tour; each of these Functions passes.
 
 # %%
 last = {}

@@ -279,3 +279,32 @@ def test_a_hook_runs_once_on_the_sum_over_all_uses_and_not_after_its_removal() -
         torch.autograd.grad((x**2).sum() + x.sum(), x)
         handle.remove()
     assert seen == [[7.0]]
+
+
+@pytest.mark.parametrize(
+    ("mask", "spared"),
+    [
+        (lambda s, hidden: s + torch.where(hidden, -torch.inf, 0.0), False),
+        (lambda s, hidden: s.masked_fill(hidden, -torch.inf), True),
+        (lambda s, hidden: torch.where(hidden, -torch.inf, s), True),
+    ],
+    ids=["added", "masked_fill", "where"],
+)
+def test_an_empty_rows_nan_reaches_the_weight_through_an_added_mask_alone(mask, spared) -> None:
+    weight = torch.tensor([1.0, 2.0], requires_grad=True)
+    hidden = torch.tensor([[False, False], [True, True]])
+    values = torch.logsumexp(mask(torch.ones(2, 1) * weight, hidden), -1)
+    (gradient,) = torch.autograd.grad(values[values > -torch.inf].sum(), weight)
+
+    assert bool(gradient.isfinite().all()) is spared
+
+
+def test_a_view_of_what_forward_made_cannot_be_changed_in_place() -> None:
+    summed = keeping(
+        lambda x: x.square().sum(-1, keepdim=True).squeeze(-1),
+        lambda g, x: 2 * x * g.unsqueeze(-1),
+    )
+    x = torch.ones(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        summed.apply(x).relu_()
+    x.square().sum(-1, keepdim=True).squeeze(-1).relu_()  # plain operations allow it

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 from cases.first_order import SwishFixed
-from cases.making import POSITIVE, X, raw, saving
+from cases.making import POSITIVE, X, draw, raw, saving
 from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
@@ -56,6 +56,14 @@ def test_an_error_that_one_run_alone_shows_is_not_reported() -> None:
     assert diagnose(first_run_only, (X,)).ok
 
 
+def test_an_error_that_does_not_stand_explains_nothing() -> None:
+    """By differences of a forward in float32 an error of 1 % is seen on some inputs and not on
+    others. What is left to tell is why."""
+    coarse = saving(lambda x: (x.float() ** 2).to(x.dtype), lambda x, g: 2.02 * x * g)
+
+    assert [found.rule for found in diagnose(coarse, draw(3, 4)).findings] == ["precision"]
+
+
 def test_a_wrong_value_stands_though_the_first_run_met_overflow_on_its_random_inputs() -> None:
     """There backward looks nonlinear, which another run need not show; the example is wrong too."""
 
@@ -68,6 +76,12 @@ def test_a_wrong_value_stands_though_the_first_run_met_overflow_on_its_random_in
     x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     assert not diagnose(steep, (x,)).ok
+
+
+def test_warnings_come_before_what_is_only_worth_knowing() -> None:
+    example = finding("input-layout", "warning"), finding("returns-view", "info")
+
+    assert clearest([example, example[1:]]) == example
 
 
 def test_the_verdict_on_random_inputs_is_preferred_to_that_on_the_example() -> None:

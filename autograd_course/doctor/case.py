@@ -57,11 +57,13 @@ class Case:
     def _further_inside(self) -> tuple[Probe, ...]:
         return tuple(probe for probe in PROBES[self.level] if probe not in OF_THE_WHOLE)
 
-    def judged(self, seen: Sequence[Evidence], seed: int) -> list[Findings]:
+    def judged(
+        self, seen: Sequence[Evidence], seed: int, unasked: Collection[str] = ()
+    ) -> list[Findings]:
         """Return the findings on each evidence, those on Functions inside with the example's."""
-        example, *others = [judge(evidence, self.intentional) for evidence in seen]
+        example, *others = [judge(evidence, self.intentional, unasked) for evidence in seen]
         if self.subject.function is None:
-            inside = tuple(self._inside(seen[0], seed, differences=has_error(example)))
+            inside = tuple(self._inside(seen[0], seed, unasked, differences=has_error(example)))
             example = together(example, inside)
         return [example, *others]
 
@@ -69,7 +71,9 @@ class Case:
         """Return the findings of another run, on fresh random inputs."""
         return self.judged(self.examined(seed, closely=closely), seed)
 
-    def _inside(self, example: Evidence, seed: int, *, differences: bool) -> Iterator[Finding]:
+    def _inside(
+        self, example: Evidence, seed: int, unasked: Collection[str], *, differences: bool
+    ) -> Iterator[Finding]:
         """Yield what is found on the Functions that a callable calls, under their names.
 
         Where the callable's gradients are right, so are theirs, for what it sends them: differences
@@ -87,7 +91,8 @@ class Case:
                 evidence = on_example(
                     inner, call.args, seed, self._further_inside, differences=differences
                 )
-                for found in judge(establish(evidence, None, None, seed), self.intentional):
+                known = establish(evidence, None, None, seed)
+                for found in judge(known, self.intentional, unasked):
                     yield _named(found, call.function.__name__)
 
 

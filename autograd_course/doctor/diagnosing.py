@@ -87,7 +87,11 @@ def diagnose(
         with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
-            found = concluded(verdicts, lambda closely: case.judged_anew(seed + 1, closely))
+            found = concluded(
+                verdicts,
+                lambda closely: case.judged_anew(seed + 1, closely),
+                lambda unasked: case.judged(seen, seed, unasked),
+            )
         if (why := unjudged(found, seen)) is not None:
             raise why
         alone = () if sampler else hiding(seen[0])

@@ -274,6 +274,21 @@ class Extreme:
     is_example: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Stairs:
+    """One call in float64, the same with every number moved by a hair, and with a longer move.
+
+    ``names`` says what each tensor is: outputs, then gradients. The moves go the same way;
+    ``ratio`` is that of the short one to the long one.
+    """
+
+    names: tuple[str, ...]
+    here: tuple[Tensor | None, ...]
+    near: tuple[Tensor | None, ...]
+    far: tuple[Tensor | None, ...]
+    ratio: float
+
+
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
 class Evidence:
     """Everything seen of one Function on one set of inputs.
@@ -309,11 +324,13 @@ class Evidence:
     outlived: tuple[str, ...] = ()  # the stages after which only the garbage collector frees a ctx
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
     extremes: tuple[Extreme, ...] = ()
+    stairs: Stairs | None = None
     reference_outputs: tuple[Tensor, ...] | None = None
     reference_grads: tuple[Tensor, ...] | None = None
     surrogate: bool = False
     second_order: SecondOrder | None = None
     second_order_asked: bool = False  # double_backward=True
+    own_views: tuple[int, ...] = ()  # outputs that are views of what a Function's forward made
     old_style: tuple[str, ...] = ()  # Functions whose forward takes ctx itself
 
     def name(self, position: int) -> str:

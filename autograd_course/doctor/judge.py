@@ -11,16 +11,21 @@ from autograd_course.doctor.rules import RULES
 RANK = {"error": 0, "warning": 1, "info": 2}
 
 
-def judge(evidence: Evidence, intentional: Collection[str] = ()) -> tuple[Finding, ...]:
+def judge(
+    evidence: Evidence, intentional: Collection[str] = (), unasked: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Return what the rules find, without what is intended or explained by an earlier error.
 
     Errors come before warnings; among equals the order of work decides, so that the cause is first.
+    A rule that is ``unasked`` explains nothing either.
     """
     found: list[Finding] = []
     errors: set[str] = set()  # names and families of what has gone wrong so far
     explained: set[str] = set()  # names and families of what that explains
     for rule in RULES.values():
         if errors.intersection(rule.after) or explained & {rule.name, rule.family}:
+            continue
+        if rule.name in unasked:
             continue
         finding = rule(evidence)
         if finding is None:

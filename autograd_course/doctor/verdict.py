@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
@@ -32,25 +32,45 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
-        return tuple({f.rule: f for findings in reversed(verdicts) for f in findings}.values())
+        told = {f.rule: f for findings in reversed(verdicts) for f in findings}
+        return tuple(sorted(told.values(), key=_place))
     if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in OF_VALUES:
         return wrong[0]
     return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
 
 
 def concluded(
-    verdicts: Sequence[Findings], again: Callable[[bool], Sequence[Findings]]
+    verdicts: Sequence[Findings],
+    again: Callable[[bool], Sequence[Findings]],
+    without: Callable[[Collection[str]], Sequence[Findings]],
 ) -> Findings:
     """Return the clearest verdict; of its errors, those that a run on other inputs confirms.
 
-    ``again`` makes that run; it is told whether it has to look closely, beyond values.
+    ``again`` makes that run; it is told whether it has to look closely, beyond values. ``without``
+    judges the first one once more, some rules left out: an error that does not stand explains
+    nothing, and what it seemed to explain is still to be told.
     """
     found = clearest(verdicts)
     if not has_error(found):
         return found
-    errors = {f.rule for findings in verdicts for f in findings if f.severity == "error"}
+    errors = _errors(verdicts)
     second = again(any(RULES[name].family not in OF_VALUES for name in errors))
-    return clearest([confirmed(findings, second) for findings in verdicts])
+    left = clearest([confirmed(findings, second) for findings in verdicts])
+    if has_error(left):
+        return left
+    return clearest([confirmed(findings, second) for findings in without(_and_their_like(errors))])
+
+
+def _errors(verdicts: Sequence[Findings]) -> set[str]:
+    """Return the names of all errors."""
+    return {f.rule for findings in verdicts for f in findings if f.severity == "error"}
+
+
+def _and_their_like(names: Collection[str]) -> set[str]:
+    """Return rules with those that would tell the same wrong gradient by another name."""
+    families = {RULES[name].family for name in names}.intersection(OF_VALUES)
+    errors = (rule for rule in RULES.values() if rule.severity == "error")
+    return {*names, *(rule.name for rule in errors if rule.family in families)}
 
 
 def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
@@ -65,8 +85,7 @@ def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
 
     Other random inputs may give the same mistake another name of the same family.
     """
-    errors = {f.rule for findings in again for f in findings if f.severity == "error"}
-    families = {RULES[name].family for name in errors}
+    families = {RULES[name].family for name in _errors(again)}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
 
 

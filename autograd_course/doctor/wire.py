@@ -27,7 +27,7 @@ _RECORDS = {
         schema.Captured, schema.Columns, schema.Cost, schema.Evidence, schema.Expected,
         schema.Extreme, schema.Failure, schema.Forward, schema.Kept, schema.OnCtx, schema.Pull,
         schema.Raw, schema.Rows, schema.SecondDerivative, schema.SecondOrder, schema.Slopes,
-        schema.Twin, schema.Unasked, schema.Variant,
+        schema.Stairs, schema.Twin, schema.Unasked, schema.Variant,
     )
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ class Conv1d(torch.autograd.Function):
         ctx.stride, ctx.padding, ctx.groups = stride, padding, groups
         seen = windows(x, weight.shape[-1], stride, padding, groups)
         y = torch.einsum("ngctk,gock->ngot", seen, weight.unflatten(0, (groups, -1)))
-        return y.flatten(1, 2)
+        return y.flatten(1, 2).clone()  # no view: a relu_() may follow
 
     @staticmethod
     def backward(

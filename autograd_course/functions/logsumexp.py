@@ -32,8 +32,8 @@ class LogSumExp(torch.autograd.Function):
         """Return ``log Σ exp(x)``, saving input and output."""
         m = x.amax(dim, keepdim=True)
         m = torch.where(m.isinf(), 0, m)
-        y = m + torch.exp(x - m).sum(dim, keepdim=True).log()
-        y = y if keepdim else y.reshape(x.amax(dim).shape)
+        total = torch.exp(x - m).sum(dim, keepdim=keepdim)
+        y = m.reshape(total.shape) + total.log()  # no view, so that it may be changed in place
         ctx.save_for_backward(x, y)
         ctx.dim = dim
         return y

@@ -480,6 +480,11 @@ def reversal_as_view(ctx: Any, x: Tensor, strength: float) -> Tensor:
     return x.view_as(x)
 
 
+def reversal_of_a_copy(ctx: Any, x: Tensor, strength: float) -> Tensor:
+    ctx.strength = strength
+    return x.clone().view_as(x)
+
+
 def reversal_by_product(ctx: Any, x: Tensor, strength: float) -> Tensor:
     ctx.strength = strength
     return 1.0 * x
@@ -846,6 +851,7 @@ WRONG = [
     ),
     forward("gradient-reversal", "returns x", "returns-view", reversal_as_given),
     forward("gradient-reversal", "returns a view", "returns-view", reversal_as_view),
+    forward("gradient-reversal", "returns a view of a copy", "returns-view", reversal_of_a_copy),
     forward("gradient-reversal", "turns forward too", "forward-mismatch", reversal_forward_too),
     backward(
         "gradient-reversal",

@@ -176,6 +176,12 @@ def _level(ctx: Any, x: Any, step: Any) -> Any:
     return (x / step).round().clamp(ctx.low, ctx.high)
 
 
+def _by_level(ctx: Any, level: Any, v: Any, g: Any) -> Any:
+    inside = _inside(ctx, level)
+    of_step = torch.where(inside, level - v, level.clamp(ctx.low, ctx.high))
+    return g * inside, (g * of_step).sum(), None, None
+
+
 def _soft(y: Any, g: Any) -> Any:
     return y * (g - (g * y).sum(-1, keepdim=True))
 
@@ -330,6 +336,14 @@ WRONG = [
         "holds the rounded level against the bounds",
         "gradient-mismatch",  # bands beside both bounds: no threshold tells them
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
+        hint="for the gradient of x, too, hold x / step against the bounds",
+    ),
+    backward(
+        "fake-quantize",
+        "holds the rounded level against the bounds for both",
+        "gradient-mismatch",
+        lambda ctx, x, s, g: _by_level(ctx, (x / s).round(), x / s, g),
+        hint="The clamp comes before the rounding",
     ),
     backward(
         "fake-quantize",
@@ -379,6 +393,17 @@ WRONG = [
         "one gradient for three",
         "wrong-arity",
         lambda ctx, y, g: _soft(y, g) / ctx.temperature,
+    ),
+    backward(
+        "gumbel-soft",
+        "divides the noise's gradient by the temperature twice",
+        "gradient-mismatch",
+        lambda ctx, y, g: (
+            _soft(y, g) / ctx.temperature,
+            _soft(y, g) / ctx.temperature**2,
+            None,
+        ),
+        hint="Noise is not learned",
     ),
     backward(
         "gumbel-hard",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
@@ -69,6 +70,15 @@ class FloorLogByMask(Function):
     def backward(ctx: Any, g: Any) -> Any:
         high, above = ctx.saved_tensors
         return g * above / high, None
+
+
+class RotateByComplex(SOLVED["SickRotate"]):  # type: ignore[misc]
+    """As rotary embeddings are written; PyTorch has no complex numbers of bfloat16."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        turned = torch.view_as_complex(g.contiguous()) * cmath.exp(-1j * ctx.angle)
+        return torch.view_as_real(turned), None
 
 
 class RotateContiguous(SOLVED["SickRotate"]):  # type: ignore[misc]
@@ -154,6 +164,7 @@ ALSO_RIGHT = {
     "all three gradients always": ("repair-film", FiLMOfEverything),
     "the floor as a mask": ("repair-floor-log", FloorLogByMask),
     "rotation made contiguous": ("repair-rotation", RotateContiguous),
+    "rotation by a complex product": ("repair-rotation", RotateByComplex),
     "table by index_add": ("repair-color-table", LookUpByIndexAdd),
     "log cosh with bounded exponentials": ("repair-log-cosh", LogCoshBounded),
     "softsign by the input": ("repair-softsign", SoftsignByInput),

@@ -89,14 +89,16 @@ class Spoiling:
     def __init__(self, right: dict[str, Any]) -> None:
         self.right = right
 
-    def backward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+    def backward(
+        self, exercise: str, mistake: str, rule: str, method: Callable[..., Any], hint: str = ""
+    ) -> Wrong:
         """Return the right answer with this backward; it gets the saved tensors after ctx."""
 
         def method_with_ctx(ctx: Any, *grads: Any) -> Any:
             return method(ctx, *ctx.saved_tensors, *grads)
 
         answer = spoiled(self.right[exercise], backward=method_with_ctx)
-        return Wrong(exercise, mistake, rule, answer)
+        return Wrong(exercise, mistake, rule, answer, hint)
 
     def forward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
         """Return the right answer with this forward."""

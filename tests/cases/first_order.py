@@ -175,6 +175,9 @@ def normalized(x: Tensor) -> Tensor:
     return center(x) * deviation(x)
 
 
+FULL = {"level": "full", "intentional": "unneeded-function"}
+SQUARE = saving(lambda x: x * x, lambda x, g: 2 * x * g)
+
 WITNESSES = [
     # Contract: forward
     Case("missing-staticmethod", "forward takes self", InstanceForward, (X,)),
@@ -205,6 +208,9 @@ WITNESSES = [
     Case("backward-never-called", "detached", lambda x: Double.apply(x).detach(), (X,)),
     Case("returns-view", "the input itself", raw(lambda ctx, x: x, lambda ctx, g: g), (X,)),
     Case("returns-view", "a transpose", raw(lambda ctx, x: x.t(), lambda ctx, g: g.t()), (X,)),
+    Case("returns-view", "a view of a sum that forward made",
+         saving(lambda x: (x * x).sum(-1, keepdim=True).squeeze(-1),
+                lambda x, g: 2 * x * g.unsqueeze(-1)), (X,), FULL),
     Case("wrong-non-differentiable", "a float mask requires grad",
          saving(lambda x: (x.relu(), (x > 0).to(x.dtype)), lambda x, g, _: g * (x > 0)), (X,)),
     Case("wrong-non-differentiable", "a smooth output is marked",
@@ -390,6 +396,10 @@ LOOKALIKES = [
     Case("backward-never-called", "a callable that scales around apply",
          lambda x: 3 * Double.apply(x).sum(-1), (X,)),
     Case("returns-view", "a clone", raw(lambda ctx, x: x.clone(), lambda ctx, g: g.clone()), (X,)),
+    Case("returns-view", "a sum in its shape at once",
+         saving(lambda x: (x * x).sum(-1), lambda x, g: 2 * x * g.unsqueeze(-1)), (X,), FULL),
+    Case("returns-view", "a callable that reshapes behind the Function",
+         lambda x: SQUARE.apply(x).reshape(-1), (X,), FULL),
     Case("wrong-non-differentiable", "a marked float mask",
          raw(lambda ctx, x: mark_output(
              ctx, (2 * x, (x > 0).to(x.dtype)), (1,)), lambda ctx, g, _: 2 * g), (X,)),

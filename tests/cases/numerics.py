@@ -51,6 +51,17 @@ def entropy_backward(x: Tensor, g: Tensor) -> Tensor:
     return -p * (logs - (p * logs).sum(-1, keepdim=True)) * g[..., None]
 
 
+THREE = torch.tensor(3.0)
+
+
+def at_least_single(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def softmax_backward(p: Tensor, g: Tensor) -> Tensor:
+    return p * (g - (g * p).sum(-1, keepdim=True))
+
+
 def variance_backward(x: Tensor, g: Tensor) -> Tensor:
     return 2 * (x - x.mean(-1, keepdim=True)) / x.shape[-1] * g[..., None]
 
@@ -139,6 +150,15 @@ WITNESSES = [
          saving(lambda x: x * x, lambda x, g: (2 * x.bfloat16() * g.bfloat16()).to(g.dtype)), (X,)),
     Case("precision", "backward in float16",
          saving(lambda x: x.sin(), lambda x, g: (x.cos().half() * g.half()).to(g.dtype)), (X,)),
+    Case("precision", "forward in float32",
+         saving(lambda x: x.float().softmax(-1).to(x.dtype),
+                lambda x, g: softmax_backward(x.softmax(-1), g)), (X,)),
+    Case("precision", "a product of matrices in float32",
+         saving(lambda x: (x.float() @ x.float().mT).to(x.dtype), lambda x, g: (g + g.mT) @ x), (X,)),
+    Case("precision", "a slope in float32, times grad_output in float64",
+         saving(torch.sin, lambda x, g: g * x.float().cos().to(g.dtype)), (X,)),
+    Case("precision", "a linear backward in float32",
+         saving(lambda x: 2 * x, lambda x, g: (2 * g.float()).to(x.dtype)), (X,)),
     Case("autocast", "a product of grad_output and what was saved",
          saving(product, product_backward), (X, W), FULL),
     Case("autocast", "a convolution's own gradients",
@@ -171,6 +191,13 @@ LOOKALIKES = [
          raw(dropped, lambda ctx, g: torch.where(ctx.saved_tensors[0], 2 * g, 0)), (X,)),
     Case("precision", "an epsilon that depends on the dtype",
          saving(lambda x: x * rms(x), rms_norm_backward), (X,)),
+    Case("precision", "at least float32",
+         saving(lambda x: at_least_single(x).sin().to(x.dtype),
+                lambda x, g: (at_least_single(x).cos() * g).to(x.dtype)), (X,)),
+    Case("precision", "a constant in float32", saving(lambda x: 3 * x, lambda x, g: g * THREE), (X,)),
+    Case("precision", "fine levels, declared",
+         saving(lambda x: (x * 1e5).round() / 1e5, lambda x, g: 1 * g), (X,),
+         {"surrogate": lambda x: 1 * x}),
     Case("precision", "a gradient that is zero but for rounding",
          saving(lambda x: x / x.abs(), lambda x, g: g / x.abs() - g * x * x / x.abs() ** 3), (X,)),
     Case("autocast", "custom_fwd and custom_bwd", Product, (X, W), FULL),

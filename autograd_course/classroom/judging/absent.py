@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,7 @@ class Absent:
         found = concluded(
             verdicts,
             lambda closely: self._judged(self._seen(inputs, self.seed + 1, closely), self.seed + 1),
+            lambda unasked: self._judged(seen, self.seed, unasked),
         )
         if (why := unjudged(found, seen)) is not None:
             if any(seen[0].forward.requires_grad):
@@ -93,9 +94,11 @@ class Absent:
         with _unfit_told():
             return vetted(unpacked(came), inputs)
 
-    def _judged(self, seen: Sequence[Evidence], seed: int) -> list[Findings]:
+    def _judged(
+        self, seen: Sequence[Evidence], seed: int, unasked: Collection[str] = ()
+    ) -> list[Findings]:
         truth = self.exercise.reference, self.exercise.surrogate, seed
-        return [judge(establish(e, *truth), self.exercise.intentional) for e in seen]
+        return [judge(establish(e, *truth), self.exercise.intentional, unasked) for e in seen]
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from autograd_course.doctor.probes.forward_mode import forward_mode
 from autograd_course.doctor.probes.kept import kept
 from autograd_course.doctor.probes.layouts import grad_output_layout, input_layout
 from autograd_course.doctor.probes.masks import frozen_input
+from autograd_course.doctor.probes.own_views import own_views
 from autograd_course.doctor.probes.plain import plain
 from autograd_course.doctor.probes.recomputation import recomputation
 from autograd_course.doctor.probes.repetition import repetition, second_backward
@@ -29,6 +30,7 @@ from autograd_course.doctor.probes.retention import cycles, unpacking
 from autograd_course.doctor.probes.rows import rows
 from autograd_course.doctor.probes.second_order import second_order, second_order_asked
 from autograd_course.doctor.probes.shapes import zero_dim
+from autograd_course.doctor.probes.stairs import stairs
 from autograd_course.doctor.probes.unasked import unasked
 from autograd_course.doctor.probes.vmapped import vmapped
 from autograd_course.doctor.running.session import Session
@@ -44,6 +46,7 @@ STANDARD: tuple[Probe, ...] = (
     frozen_input,
     zero_dim,
     extremes,
+    stairs,
     captured,
     recomputation,
     second_backward,
@@ -56,7 +59,7 @@ STANDARD: tuple[Probe, ...] = (
     unasked,
     kept,
 )
-FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, old_style, plain)
+FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
 # What is asked of a callable as a whole, not of the Functions inside it once more.
 OF_THE_WHOLE: tuple[Probe, ...] = (second_order, forward_mode, vmapped, compiled, old_style)

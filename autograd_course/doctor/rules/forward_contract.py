@@ -205,11 +205,20 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     after=("mutates-input",),
 )
 def returns_view(evidence: Evidence) -> Seen | None:
-    if not evidence.forward.views:
-        return None
-    output, source = evidence.forward.views[0]
-    which = "its output" if len(evidence.forward.outputs) == 1 else f"output {output}"
-    return Seen(f"{which} shares memory with the input {evidence.name(source)}.")
+    alone = len(evidence.forward.outputs) == 1
+    for output, source in evidence.forward.views:
+        which = "its output" if alone else f"output {output}"
+        return Seen(f"{which} shares memory with the input {evidence.name(source)}.")
+    for output in evidence.own_views:
+        which = "its output" if alone else f"output {output}"
+        return Seen(
+            f"{which} is a view of a tensor that forward made; whoever changes it in place, as "
+            "relu_() does, gets an error.",
+            severity="info",
+            hint="Where that may come, make the shape at once (x.sum(-1), not keepdim=True and "
+            "squeeze), or return a copy.",
+        )
+    return None
 
 
 @rule(

@@ -9,7 +9,12 @@ from autograd_course.doctor.rules.wording import (
 )
 
 # An operation of PyTorch has no kernel for the dtype.
-UNSUPPORTED = ("not implemented for", "Low precision dtypes not supported", "Unsupported dtype")
+UNSUPPORTED = (
+    "not implemented for",
+    "Low precision dtypes not supported",
+    "Unsupported dtype",
+    "is only supported for",
+)
 
 
 @rule(

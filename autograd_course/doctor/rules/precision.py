@@ -7,11 +7,14 @@ from torch import Tensor
 
 from autograd_course.doctor.comparing.closeness import SLACK, size
 from autograd_course.doctor.comparing.mismatch import return_line
-from autograd_course.doctor.comparing.numbers import unraveled
-from autograd_course.doctor.evidence import Evidence, Extreme
+from autograd_course.doctor.comparing.numbers import element, number, unraveled
+from autograd_course.doctor.evidence import Evidence, Extreme, Stairs
 from autograd_course.doctor.rules.extremes import at, place
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.truth.rounding import EXCESSIVE, excess
+
+MOVING = 1e-5  # of its size, where the long move is ten times that: rounding stays far below
+OTHERWISE = 0.5  # of what a straight line tells
 
 
 @rule(
@@ -25,7 +28,7 @@ from autograd_course.doctor.truth.rounding import EXCESSIVE, excess
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Seen | None:
-    return _cast(evidence) or _cancellation(evidence)
+    return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 
 def _cast(evidence: Evidence) -> Seen | None:
@@ -49,6 +52,62 @@ def _cast(evidence: Evidence) -> Seen | None:
 def _held(grad: Tensor, dtype: torch.dtype) -> bool:
     """Whether a gradient, other than zeros or what rounding leaves of them, fits into a dtype."""
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
+
+
+def _stairs(evidence: Evidence) -> Seen | None:
+    """Say which float64 result stands still, or jumps, while everything moves by a hair.
+
+    The output of a declared step function does so by intention, between its levels.
+    """
+    found = evidence.stairs
+    if found is None:
+        return None
+    outputs = len(found.here) - len(evidence.wanted)
+    for k in range(outputs if evidence.surrogate else 0, len(found.here)):
+        told = None if _is_short(evidence, k - outputs) else _uneven(found, k)
+        if told is not None:
+            return Seen(
+                f"{found.names[k]} has fewer digits than float64: it moves in steps, as a result "
+                "of float32 does.",
+                {"witness": told},
+                hint="Which line casts (.float(), NumPy in float32)? To compute 16 bits in float32 "
+                "and leave float64 as it is, cast to torch.promote_types(x.dtype, torch.float32). "
+                "Where only float32 is to be had, give reference=: by differences of such a "
+                "forward a small error of backward is not seen.",
+            )
+    return None
+
+
+def _is_short(evidence: Evidence, slot: int) -> bool:
+    """Whether backward returned a gradient in another dtype: that has a rule of its own."""
+    grads = evidence.raw.grads if evidence.raw else ()
+    position = evidence.wanted[slot] if slot >= 0 else len(grads)
+    grad = grads[position] if position < len(grads) else None
+    return grad is not None and grad.dtype != torch.float64
+
+
+def _uneven(found: Stairs, k: int) -> str | None:
+    """Return an element that moves otherwise than its long move tells, if most elements do.
+
+    What hardly depends on the numbers (a mask, a level), or is what rounding leaves of zero, tells
+    nothing.
+    """
+    here, near, far = found.here[k], found.near[k], found.far[k]
+    if here is None or near is None or far is None:
+        return None
+    came, should = near - here, found.ratio * (far - here)
+    known = here.abs() > SLACK
+    told = known & ((far - here).abs() > MOVING * here.abs())
+    told &= came.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
+    off = told & ((came - should).abs() > OTHERWISE * should.abs())
+    if not told.any() or 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
+        return None
+    index = unraveled(int(torch.where(off, should.abs(), -1.0).argmax()), here.shape)
+    place = element(found.names[k].removeprefix("the "), index)
+    return (
+        f"{place} moves by {number(float(came[index]), 2)} where all that goes in moves by a "
+        f"billionth, should by {number(float(should[index]), 2)}"
+    )
 
 
 def _cancellation(evidence: Evidence) -> Seen | None:

@@ -31,6 +31,7 @@ class Stream(IntEnum):
     HALVES = 12
     TANGENTS = 21
     SLICES = 22
+    STAIRS = 23
 
 
 def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:

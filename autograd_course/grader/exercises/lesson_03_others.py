@@ -1,12 +1,18 @@
 """Lesson 03, the last two patterns: complex numbers, and a gradient that is not the derivative."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
+from autograd_course.doctor import Finding
+from autograd_course.doctor.shown import first_line
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     no_tensor_on_ctx,
 )
+from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 
@@ -29,6 +35,21 @@ def reversed_gradient(x: Tensor, strength: float) -> Tensor:
 def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
     """Return complex numbers with normal real and imaginary parts."""
     return torch.complex(normal(rng, *shape), normal(rng, *shape))
+
+
+def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that a layer with ``inplace=True`` may follow."""
+    (output,) = applied(function, inputs)[1]
+    try:
+        output.mul_(2)
+    except RuntimeError as error:
+        return found(
+            "returns-view",
+            f"right, but a layer behind it that works in place raises: {first_line(error)}",
+            {},
+            "A view of a copy is a view as well. Return the copy itself.",
+        )
+    return None
 
 
 OTHERS: tuple[FunctionExercise, ...] = (
@@ -89,7 +110,7 @@ OTHERS: tuple[FunctionExercise, ...] = (
         ),
         read='lesson 03, "A gradient of your own"',
         asked=("returns-view",),
-        checks=(backward_is_a_formula, no_tensor_on_ctx),
+        checks=(backward_is_a_formula, no_tensor_on_ctx, may_be_changed),
         bounds="forward returns a tensor of its own, neither x nor a view of it",
     ),
 )

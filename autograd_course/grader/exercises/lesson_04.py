@@ -44,7 +44,7 @@ def unrounded(x: Tensor, step: float) -> Tensor:
 
 
 def fake_quantize(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return ``step · clamp(round(x / step), low, high)``."""
+    """Return ``step · round(clamp(x / step, low, high))``, for bounds that are integers."""
     return step * torch.round(x / step).clamp(low, high)
 
 
@@ -58,6 +58,28 @@ def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
     inside = (v >= low) & (v <= high)
     rounded = v + (v.round() - v).detach()
     return torch.where(inside, step * rounded, step * v.detach().clamp(low, high))
+
+
+def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """Return the same, with the rounded level held against the bounds instead of ``x / step``."""
+    v = x / step
+    rounded = v + (v.round() - v).detach()
+    level = rounded.detach()
+    inside = (level >= low) & (level <= high)
+    return torch.where(inside, step * rounded, step * level.clamp(low, high))
+
+
+def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """Return the same, with a gradient of ``step`` that is right."""
+    right = straight_through(x.detach(), step, low, high)
+    of_x = clamped_by_level(x, step.detach(), low, high)
+    return right + of_x - of_x.detach()
+
+
+BY_LEVEL = (
+    "Beside a bound lies an x whose level is the bound, and whose x / step is beyond it. The clamp "
+    "comes before the rounding: "
+)
 
 
 def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
@@ -192,6 +214,11 @@ QUANTIZERS: tuple[FunctionExercise, ...] = (
         read='lesson 04, "Quantize with a learned step"',
         bounds="the gradient of x still passes at exactly the bounds",
         asked=("unreduced-broadcast",),
+        gradient_suspects={
+            BY_LEVEL + "hold x / step against the bounds, not its level.": clamped_by_level,
+            BY_LEVEL + "for the gradient of x, too, hold x / step against the bounds, not its "
+            "level.": clamped_by_level_for_x,
+        },
         checks=(
             backward_is_a_formula,
             no_tensor_on_ctx,

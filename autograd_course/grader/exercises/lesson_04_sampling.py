@@ -43,6 +43,29 @@ def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Findi
     )
 
 
+def noise_gets_none_or_the_truth(
+    function: type[Function], inputs: tuple[Any, ...]
+) -> Finding | None:
+    """Ask that a gradient of the noise, which nobody has to return, is that of the logits."""
+    logits, noise, temperature = inputs
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (logits, noise)]
+    sample = function.apply(*leaves, temperature)
+    arriving = torch.randn(sample.shape, generator=torch.Generator().manual_seed(0)).to(sample)
+    of_logits, of_noise = torch.autograd.grad(sample, leaves, arriving, allow_unused=True)
+    if of_noise is None or not of_noise.any() or torch.allclose(of_noise, of_logits):
+        return None
+    place = int((of_noise - of_logits).abs().argmax())
+    came, right = float(of_noise.flatten()[place]), float(of_logits.flatten()[place])
+    return found(
+        "gradient-mismatch",
+        f"the gradients of the logits are right. One of the noise came too: {came:.4g}, should be "
+        f"{right:.4g}.",
+        {"actual": came, "expected": right},
+        "Noise is not learned, so None will do. Logits and noise enter as a sum: what one gets, "
+        "the other gets.",
+    )
+
+
 def _draw(temperature: float, *shape: int) -> Sampler:
     """Return a sampler in which only the logits ask for a gradient: noise is given, not learned."""
 
@@ -78,7 +101,7 @@ SAMPLING: tuple[FunctionExercise, ...] = (
             "and temperature. Save y, the output.",
         ),
         read='lesson 04, "Soft"',
-        checks=(backward_is_a_formula, no_tensor_on_ctx),
+        checks=(backward_is_a_formula, no_tensor_on_ctx, noise_gets_none_or_the_truth),
     ),
     FunctionExercise(
         id="gumbel-hard",
@@ -99,6 +122,11 @@ SAMPLING: tuple[FunctionExercise, ...] = (
         ),
         read='lesson 04, "Hard"',
         bounds="the output is one-hot, also at a tie, and its gradient that of the soft sample",
-        checks=(backward_is_a_formula, no_tensor_on_ctx, one_hot_at_a_tie),
+        checks=(
+            backward_is_a_formula,
+            no_tensor_on_ctx,
+            one_hot_at_a_tie,
+            noise_gets_none_or_the_truth,
+        ),
     ),
 )

@@ -100,7 +100,7 @@ WHOLE: tuple[Exercise, ...] = (
         hints=(
             "Go backward through three steps, one at a time: O = P V, then P = softmax(S), then "
             "S = Q Kᵀ / √E. Write down the shape of every gradient before its formula.",
-            "The two matrix products go as in lesson 01: of each factor, g times the other one. "
+            "The two matrix products go as in lesson 03: of each factor, g times the other one. "
             "The softmax couples the weights of a row: dS = P ∘ (dP - D), with one number D for "
             "each row.",
             "dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP - rowsum(P ∘ dP)), dQ = dS K / √E, dK = dSᵀ Q / "
