@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
-import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -37,6 +37,7 @@ from autograd_course.functions import (
     MatMul,
     Max,
     Multiply,
+    PackedDropout,
     PackedReLU,
     ReinMax,
     RoundSTE,
@@ -56,7 +57,7 @@ from autograd_course.functions import (
     TriangularSolve,
     WeightedSum,
 )
-from autograd_course.functions.shapes import sum_to_shape
+from autograd_course.functions.gumbel_softmax import gumbel_noise
 
 Outputs = Tensor | tuple[Tensor, ...]
 
@@ -121,6 +122,14 @@ def sort(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
     return tuple(torch.sort(x, dim=-1, descending=descending, stable=True))
 
 
+def shrunken(x: Tensor, threshold: Tensor) -> Tensor:
+    return F.relu(x - threshold) - F.relu(-x - threshold)
+
+
+def smooth_maximum(x: Tensor, t: Tensor) -> Tensor:
+    return t * torch.logsumexp(x / t, -1)
+
+
 def leaky(x: Tensor, slope: float = 0.01) -> Tensor:
     return F.leaky_relu(x, slope)
 
@@ -144,7 +153,13 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (GumbelSoftmax, (X, Y), gumbel),
     (GumbelSoftmax, (X, Y, 0.7), gumbel),
     (GumbelSoftmax, (X, Y, 0.7, True), straight_through(one_hot, gumbel)),
+    (
+        GumbelSoftmax,
+        (draw(2, 1, 4), draw(2, 1, 4, seed=1), 1, True),
+        straight_through(one_hot, gumbel),
+    ),
     (ReinMax, (X, Y), straight_through(one_hot, second_order)),
+    (ReinMax, (draw(2, 1, 4), draw(2, 1, 4, seed=1)), straight_through(one_hot, second_order)),
     (Linear, (draw(2, 3, 4), draw(5, 4), draw(5)), F.linear),
     (Linear, (X, draw(5, 4)), F.linear),
     (Linear, (X, draw(5, 4), None), F.linear),
@@ -153,12 +168,15 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (Softplus, (X,), F.softplus),
     (Multiply, (draw(2, 1, 4), draw(3, 1, seed=1)), torch.mul),
     (Multiply, (X, draw(seed=1)), torch.mul),
+    (Multiply, (X[:2], X[:1]), torch.mul),
     (Multiply, (CPLX, CPLX[:1] + 1), torch.mul),
     (MatMul, (X, draw(4, 5)), torch.matmul),
     (MatMul, (CPLX[None], CPLX[:, None]), torch.matmul),
     (MatMul, (draw(2, 1, 3, 4), draw(5, 4, 2, seed=1)), torch.matmul),
     (Max, (X,), lambda x: x.amax(-1)),
     (Max, (TIES,), lambda x: x.amax(-1)),
+    (Max, (draw(4), -1, True), torch.amax),
+    (Max, (draw(),), lambda x: x.amax(-1)),
     (Max, (draw(2, 3, 4), (0, -1), True), torch.amax),
     (Max, (draw(2, 3, 4), (0, -1)), torch.amax),
     (Softmax, (X,), lambda x: torch.softmax(x, -1)),
@@ -180,6 +198,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (LocalResponseNorm, (draw(2, 5, 2), 3, 1.0), F.local_response_norm),
     (LocalResponseNorm, (draw(2, 5, 2), 3), F.local_response_norm),
     (LocalResponseNorm, (draw(1, 4), 1, 1.0), lambda x, *_: x * (1 + x**2) ** -0.75),
+    (LocalResponseNorm, (draw(2, 0, 3), 3), lambda x, n: x),
     (LocalResponseNorm, (draw(1, 4, 1), 4, 2.0, 0.5, 0.7), F.local_response_norm),
     (Lookup, (draw(4, 3), ROWS), lambda table, rows: F.embedding(rows, table)),
     (Lookup, (TABLE[:, 0], IDX), torch.take),
@@ -187,14 +206,12 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (LearnedSwish, (X, draw(4, seed=1)), lambda x, beta: x * torch.sigmoid(beta * x)),
     (LearnedSwish, (X, draw()), lambda x, beta: x * torch.sigmoid(beta * x)),
     (GELU, (2 * X,), F.gelu),
-    (
-        SoftThreshold,
-        (2 * X, draw(3, 1, seed=1).abs()),
-        lambda x, threshold: F.relu(x - threshold) - F.relu(-x - threshold),
-    ),
+    (SoftThreshold, (2 * X, draw(3, 1, seed=1).abs()), shrunken),
+    (SoftThreshold, (torch.tensor([-0.5, 0.0, 0.5, 1.0]), torch.tensor(0.5)), shrunken),
     (SoftRank, (draw(2, 4),), soft_ranks),
-    (SoftRank, (draw(2, 4), 0.5), soft_ranks),
-    (SmoothMaximum, (X, torch.tensor(0.7)), lambda x, t: t * torch.logsumexp(x / t, -1)),
+    (SoftRank, (draw(2, 1, 4), 0.5), soft_ranks),
+    (SmoothMaximum, (draw(2, 3, 4), torch.tensor(0.7)), smooth_maximum),
+    (SmoothMaximum, (X, torch.tensor(0.7)), smooth_maximum),
     (PackedReLU, (X,), F.relu),
     (LinearReLU, (draw(2, 3, 4), draw(5, 4), draw(5)), lambda *a: F.relu(F.linear(*a))),
     (LinearReLU, (X, draw(5, 4), None, "sign"), lambda x, w, *_: F.relu(F.linear(x, w))),
@@ -218,6 +235,11 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
         (NOT_ON_THE_GRID, torch.tensor(0.3), -4, 3),
         straight_through(on_grid, on_the_grid),
     ),
+    (
+        FakeQuantize,
+        (torch.tensor([-1.0, 1.5, 2.0]), torch.tensor([0.5]), -2, 3),
+        straight_through(on_grid, on_the_grid),
+    ),
     (FakeQuantize, (X, torch.tensor([0.5]), 0, 3), straight_through(on_grid, on_the_grid)),
 ]
 
@@ -237,7 +259,8 @@ def grads(
     found = function(*(a.clone() if isinstance(a, Tensor) else a for a in leaves))
     outputs = tuple(found) if isinstance(found, tuple) else (found,)
     pulled = [out for out in outputs if is_differentiable(out)]
-    ups = [draw(*out.shape, seed=7, dtype=out.dtype) for out in pulled]
+    with torch.device("cpu"):
+        ups = [draw(*out.shape, seed=7, dtype=out.dtype) for out in pulled]
     return outputs, torch.autograd.grad(pulled, [leaves[at] for at in asking], ups)
 
 
@@ -277,3 +300,76 @@ def test_only_the_input_that_asks_has_a_gradient_computed(call) -> None:
     given = node._forward_cls.backward(node, *map(torch.ones_like, outputs))
 
     assert [i for i, gradient in enumerate(given) if gradient is not None] == [at]
+    assert len(given) <= len({*signature(function.forward).parameters} - {"ctx"})
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0].__name__)
+def test_new_tensors_are_made_where_the_inputs_are(call) -> None:
+    function, inputs, _ = call
+    asking = [0] if is_differentiable(inputs[0]) else []
+    here = grads(function.apply, inputs, asking)
+    with torch.device("meta"):
+        elsewhere = grads(function.apply, inputs, asking)
+
+    torch.testing.assert_close(elsewhere, here)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # PyTorch's own
+def test_forward_mode_has_the_slopes_of_pytorchs_own_operation() -> None:
+    at, along = (draw(2, 3, 4), draw()), (draw(2, 3, 4, seed=1), draw(seed=2))
+
+    found = torch.func.jvp(SmoothMaximum.apply, at, along)
+    torch.testing.assert_close(found, torch.func.jvp(smooth_maximum, at, along))
+
+
+def test_dropout_without_dropping_drops_nothing_whatever_is_drawn(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "rand", torch.zeros)
+
+    assert torch.equal(PackedDropout.apply(X, 0.0), X)
+
+
+def test_dropout_drops_half_if_nothing_is_said() -> None:
+    with torch.device("meta"), torch.random.fork_rng():
+        torch.manual_seed(0)
+        y = PackedDropout.apply(torch.ones(4000, device="cpu"))
+
+    assert sorted(y.unique().tolist()) == [0, 2]
+    assert 1900 < int(y.count_nonzero()) < 2100
+
+
+def test_a_row_that_is_masked_altogether_has_no_gradient() -> None:
+    (y,), (gradient,) = grads(LogSumExp.apply, [MASKED], [0])
+
+    assert y[1] == -INF
+    assert gradient[1].tolist() == [0, 0, 0]
+
+
+def test_noise_is_gumbels_from_the_generator_that_is_given() -> None:
+    like, source = torch.zeros(40_000, dtype=torch.float64), torch.Generator()
+    noise = gumbel_noise(like, source.manual_seed(0))
+
+    assert torch.equal(noise, gumbel_noise(like, source.manual_seed(0)))
+    assert noise.dtype == like.dtype
+    assert math.isclose(noise.mean(), 0.5772, abs_tol=0.03)
+    assert math.isclose(noise.var(), math.pi**2 / 6, abs_tol=0.1)
+    with torch.device("meta"):
+        assert gumbel_noise(like, source).device == like.device
+
+
+REFUSED = [
+    (FakeQuantize, (X, torch.ones(2), 0, 3), ValueError, "one step for all, got 2 of them"),
+    (LeakyReLUInPlace, (X, 0.0), ValueError, "needs a positive slope, .* got 0.0"),
+    (LeakyReLUInPlace, (X, math.nan), ValueError, "needs a positive slope, .* got nan"),
+    (LocalResponseNorm, (draw(4), 3), ValueError, r"\(N, C, …\) and n of 1 .* not \(4,\) and 3"),
+    (LocalResponseNorm, (X, 0), ValueError, r"not \(3, 4\) and 0"),
+    (MatMul, (X, draw(4)), ValueError, r"two matrices .*, got shapes \(3, 4\) and \(4,\)"),
+    (WeightedSum, (X, Y, draw(4)), ValueError, r"shape, got \(3, 4\), \(3, 4\) and \(4,\)"),
+    (WeightedSum, (X, draw(4), Y), ValueError, r"shape, got \(3, 4\), \(4,\) and \(3, 4\)"),
+    (Equilibrium, (X, 9 * torch.eye(4).flip(0)), RuntimeError, "no fixed point .* in 200 rounds"),
+]
+
+
+@pytest.mark.parametrize(("function", "inputs", "kind", "said"), REFUSED)
+def test_what_it_cannot_do_is_refused_in_a_sentence(function, inputs, kind, said) -> None:
+    with pytest.raises(kind, match=said):
+        function.apply(*(v.double() if isinstance(v, Tensor) else v for v in inputs))

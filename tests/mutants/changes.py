@@ -45,7 +45,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     seen = set()
     for mutation in mutations:
         function = mutation.contained_by_top_level_function
-        if function not in names or _is_of_case(mutation.original_node, mutation.mutated_node):
+        if function not in names or _is_idle(mutation.original_node, mutation.mutated_node):
             continue
         mutated = deep_replace(module, mutation.original_node, mutation.mutated_node)
         if mutated.code not in seen:
@@ -109,9 +109,20 @@ def _value(default: ast.expr, function: FunctionType) -> Any:
     return eval(compile(ast.Expression(default), "<default>", "eval"), function.__globals__)
 
 
-def _is_of_case(old: cst.CSTNode, new: cst.CSTNode) -> bool:
-    """Whether a string is only written in other letters: with ``XX`` around it, it says as much."""
-    return isinstance(old, cst.SimpleString) and old.value.lower() == new.value.lower()
+def _is_idle(old: cst.CSTNode, new: cst.CSTNode) -> bool:
+    """Whether a change has nothing to say: other letters beside ``XX``, an assertion of lengths."""
+    if isinstance(old, cst.SimpleString):
+        return old.value.lower() == new.value.lower()
+    if isinstance(old, cst.Call) and isinstance(new, cst.Call):
+        return old.deep_equals(new) or _lax(old).deep_equals(_lax(new))
+    return False
+
+
+def _lax(call: cst.Call) -> cst.Call:
+    """Return a call of ``zip`` without ``strict=``."""
+    args = [arg.with_changes(comma=cst.MaybeSentinel.DEFAULT) for arg in call.args
+            if not (arg.keyword and arg.keyword.value == "strict")]  # fmt: skip
+    return call.with_changes(args=args)
 
 
 def _change(old: str, new: str) -> tuple[str, str]:
