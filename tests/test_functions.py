@@ -150,6 +150,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (Sort, (draw(3, 5),), sort),
     (Sort, (TIES,), sort),
     (Sort, (TIES, True), sort),
+    (Sort, (draw(2, 40).round(),), sort),
     (GumbelSoftmax, (X, Y), gumbel),
     (GumbelSoftmax, (X, Y, 0.7), gumbel),
     (GumbelSoftmax, (X, Y, 0.7, True), straight_through(one_hot, gumbel)),
