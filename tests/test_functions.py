@@ -12,8 +12,15 @@ import torch
 import torch.nn.functional as F
 from cases.making import CPLX, IDX, TABLE, X, Y, draw
 from reference_calls import (
-    INF, MASKED, ROWS, TIES, TRIANGLE, on_the_grid, second_order, soft_sample,
-)  # fmt: skip
+    INF,
+    MASKED,
+    ROWS,
+    TIES,
+    TRIANGLE,
+    on_the_grid,
+    second_order,
+    soft_sample,
+)
 from torch import Tensor
 
 from autograd_course.functions import (

@@ -1,6 +1,6 @@
 """``python -m mutants [path …]``: which changes of the package's heart no test notices.
 
-A path is that of a module or of a folder beneath ``autograd_course``; without one, all of ``PARTS``.
+A path is that of a module or a folder beneath ``autograd_course``; without one, all of ``PARTS``.
 """
 
 from __future__ import annotations

@@ -14,13 +14,12 @@ from typing import Any
 import libcst as cst
 from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
-
 KEPT = Path(__file__).with_name("kept.toml")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one change: the function in which it is, the lines before and after, and all."""
+    """A module with one change: its function, the lines before and after, the whole source."""
 
     path: str
     function: str

@@ -1,8 +1,8 @@
 """A plugin of pytest: it runs the tests once, then on each mutant those that come by the change.
 
 A rule is a function of the evidence alone. So before a test is run on a mutant of a rule, the rule
-is asked again on the evidence that the test had collected: where it answers as before, the test does
-what it did, and is not run.
+is asked again on the evidence that the test had collected: where it answers as before, the test
+does what it did, and is not run.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 import torch
 from _pytest.runner import runtestprotocol
-from mutants.changes import Mutant, kept, mutants_of, put_in
 
 from autograd_course.doctor.rules import Rule
+from mutants.changes import Mutant, kept, mutants_of, put_in
 
 SECONDS = 60  # of a processor, for one mutant: longer is a loop without end, and noticed
 KILLED, SURVIVED = 1, 0
@@ -82,7 +82,9 @@ class Known:
         sys.setprofile(None)
         Rule.__call__ = asked
         if failed := [report for report in reports if report.failed]:
-            raise pytest.UsageError(f"fails without any change: {item.nodeid}\n{failed[0].longrepr}")
+            raise pytest.UsageError(
+                f"fails without any change: {item.nodeid}\n{failed[0].longrepr}"
+            )
         self.seconds[item] = time.process_time() - began
         self.beyond |= {(item, code) for code in outside}
         for code in outside.union(*(answer.reached for answer in self.answers[item])):
