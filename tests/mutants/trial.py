@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -185,12 +184,7 @@ def _alone() -> None:
 def _functions_of(path: Path) -> list[FunctionType]:
     """Return all functions of a module, those too that decorators have hidden or methods are."""
     name = ".".join(path.with_suffix("").parts)
-    module = import_module(name.removesuffix(".__init__"))
-    return list(_made_in(module.__name__))
-
-
-def _made_in(name: str) -> Iterator[FunctionType]:
-    for thing in gc.get_objects():
-        if type(thing) is FunctionType and thing.__module__ == name:
-            if "<locals>" not in thing.__qualname__:
-                yield thing
+    import_module(name)
+    # By type: other people's objects may warn, or do worse, when they are asked for their class.
+    functions = (thing for thing in gc.get_objects() if type(thing) is FunctionType)
+    return [f for f in functions if f.__module__ == name and "<locals>" not in f.__qualname__]
