@@ -57,7 +57,7 @@ class Known:
     seconds: dict[pytest.Item, float] = field(default_factory=dict)
 
     def run(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        """Run a test and note what it comes by; it has to pass."""
+        """Run a test and note what it comes by; one that fails under a profiler is of no use."""
         began, asked = time.process_time(), Rule.__call__
         outside: set[CodeType] = set()
         into = [outside]
@@ -80,10 +80,9 @@ class Known:
         reports = runtestprotocol(item, log=False, nextitem=following)
         sys.setprofile(None)
         Rule.__call__ = asked
-        if failed := [report for report in reports if report.failed]:
-            raise pytest.UsageError(
-                f"fails without any change: {item.nodeid}\n{failed[0].longrepr}"
-            )
+        if any(report.failed for report in reports):
+            print(f"left out, since it fails without any change: {item.nodeid}")
+            return
         self.seconds[item] = time.process_time() - began
         self.beyond |= {(item, code) for code in outside}
         for code in outside.union(*(answer.reached for answer in self.answers[item])):
@@ -93,7 +92,7 @@ class Known:
         """Whether a test fails now, of those that came by one of these functions."""
         coming = {item for code in codes for item in self.reached[code]}
         for item in sorted(coming, key=self.seconds.__getitem__):
-            if (self._may_differ(item, codes)) and self._fails(item):
+            if self._may_differ(item, codes) and self._fails(item):
                 return True
         return False
 
