@@ -24,6 +24,7 @@ import torch
 from _pytest.runner import runtestprotocol
 
 from autograd_course.doctor.rules import Rule
+from autograd_course.doctor.rules.gradient_values import _EXPLAINED
 from mutants.changes import Mutant, kept, mutants_of, put_in
 
 SECONDS = 60  # of a processor, for one mutant: longer is a loop without end, and noticed
@@ -85,6 +86,7 @@ class Known:
             return
         self.seconds[item] = time.process_time() - began
         self.beyond |= {(item, code) for code in outside}
+        _share(self.answers[item])
         for code in outside.union(*(answer.reached for answer in self.answers[item])):
             self.reached[code].append(item)
 
@@ -109,6 +111,14 @@ class Known:
             for at in range(len(same))
             for report in runtestprotocol(same[at], log=False, nextitem=(*same, None)[at + 1])
         )
+
+
+def _share(answers: list[Answer]) -> None:
+    """Let the rules of value, for which the first that asks works all out, reach the same."""
+    of_value = [answer for answer in answers if answer.rule.family == "values"]
+    for answer in of_value:
+        others = (other.reached for other in of_value if other.evidence is answer.evidence)
+        answer.reached = set().union(*others)
 
 
 def _shared(item: pytest.Item) -> Any:
@@ -164,6 +174,7 @@ def _outcome(mutant: Mutant, functions: list[FunctionType], known: Known) -> str
         _, status = os.waitpid(pid, 0)
         return "survived" if status == SURVIVED else "killed"
     _alone()
+    _EXPLAINED.clear()
     try:
         noticed = put_in(mutant, mine) and known.notices(codes)
     except BaseException:
