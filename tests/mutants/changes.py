@@ -118,8 +118,10 @@ def _is_idle(old: str, new: str) -> bool:
 class _Bare(cst.CSTTransformer):
     """Takes decorators off, since of what they decorate mutmut changes nothing."""
 
-    def leave_FunctionDef(self, _: cst.FunctionDef, updated: cst.FunctionDef) -> cst.FunctionDef:
-        return updated.with_changes(decorators=())
+    def leave_FunctionDef(  # noqa: N802
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef:
+        return updated_node.with_changes(decorators=())
 
 
 def _change(old: str, new: str) -> tuple[str, str]:

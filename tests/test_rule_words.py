@@ -1,0 +1,113 @@
+"""What a rule says in those of its branches that no first witness takes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from cases.making import X, Y, raw, saving
+from torch import Tensor
+
+from autograd_course import diagnose
+
+product = torch.mul
+TINY_FIRST = torch.tensor([1e-7, 1.0, 2.0, -3.0, 0.5])
+
+
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+def none_unless(says_one) -> object:
+    """A product whose second gradient is left out for some cotangents."""
+    return saving(product, lambda x, y, g: (g * y, g * x if says_one(float(g.sum())) else None))
+
+
+def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
+    return (torch.randn(5, generator=rng) * TINY_FIRST.sign() * torch.tensor([1e-7, 1, 1, 1, 1]),)
+
+
+def optional(ctx, x, scale=1.0):
+    ctx.save_for_backward(x)
+    return scale * x
+
+
+# What is wrong, the Function, its inputs, options, the rule, and words of its message or evidence.
+SAID = [
+    (
+        "no gradient for the negative",
+        none_unless(lambda total: total > 0), (X, Y), {}, "nonlinear-in-grad-output",
+        "0 for -1 · grad_output, should be 4.845",
+    ),
+    (
+        "no gradient for the first cotangent",
+        none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
+        "gradient 0 for grad_output, -5.887 for the sum, should be -1.042",
+    ),
+    (
+        "nan where grad_output is negative",
+        saving(square, lambda x, g: torch.where(g > 0, 2 * x * g, torch.nan)),
+        (X,), {}, "nonlinear-in-grad-output",
+        "gradient 1.583 for grad_output, nan for -1 · grad_output, should be -1.583",
+    ),
+    (
+        "something is added",
+        saving(square, lambda x, g: 2 * x * g + 1), (X,), {}, "ignores-grad-output",
+        "for 0 · grad_output, should be 0",
+    ),
+    (
+        "something endless is added",
+        saving(square, lambda x, g: 2 * x * g + (0 if g.any() else torch.inf)),
+        (X,), {}, "ignores-grad-output", "inf for 0 · grad_output, should be 0",
+    ),
+    (
+        "one entry, neither the mean nor the first",
+        saving(square, lambda x, g: 2 * x * g[-1, -1]), (X,), {}, "uniform-grad-output",
+        "only through one number: it is right",
+    ),
+    (
+        "a huge element beside which the others are lost",
+        saving(lambda x: 1 / x, lambda x, g: g / x**2), (TINY_FIRST,),
+        {"sampler": with_one_tiny}, "flipped-sign", "wrong sign everywhere",
+    ),
+    (
+        "a gradient for an argument that was left out",
+        raw(optional, lambda ctx, g: (g, g.sum())), (X,), {}, "wrong-arity",
+        "a gradient for scale, which this call left out: None belongs in its place then.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "options", "rule", "words"),
+    [row[1:] for row in SAID], ids=[f"{row[4]}: {row[0]}" for row in SAID],
+)  # fmt: skip
+def test_a_rule_says_which_of_its_cases_it_is(fn, inputs, options, rule, words) -> None:
+    found = diagnose(fn, inputs, **options).findings[0]
+
+    assert found.rule == rule
+    assert words in f"{found.message} {json.dumps(found.to_dict()['evidence'], ensure_ascii=False)}"
+
+
+def sums_to_one(x: Tensor) -> Tensor:
+    return x.softmax(-1).sum(-1)
+
+
+def rounding_alone(x: Tensor, g: Tensor) -> Tensor:
+    y = x.softmax(-1)
+    return y * (g[:, None] - (g[:, None] * y).sum(-1, keepdim=True))
+
+
+# A right Function, and what about it might pass for a mistake.
+CLEAN = [
+    ("grad_output is rounded to float32", lambda x: x.float() ** 2, lambda x, g: 2 * x * g),
+    ("of terms that cancel, rounding is left", sums_to_one, rounding_alone),
+]
+
+
+@pytest.mark.parametrize(("forward", "backward"), [r[1:] for r in CLEAN], ids=[r[0] for r in CLEAN])
+def test_a_rule_does_not_take_rounding_for_a_mistake(forward, backward) -> None:
+    diagnosis = diagnose(saving(forward, backward), (X,))
+
+    assert diagnosis.ok, str(diagnosis)
