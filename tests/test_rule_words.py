@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases.making import X, Y, raw, saving
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose
 
@@ -31,6 +32,41 @@ def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
 def optional(ctx, x, scale=1.0):
     ctx.save_for_backward(x)
     return scale * x
+
+
+class BothOfInstances(Function):
+    def forward(self, ctx, x):
+        return x
+
+    def backward(self, ctx, g):
+        return g
+
+
+def saves_a_number(ctx, x):
+    ctx.save_for_backward(x, 3)
+    return 2 * x
+
+
+def marks_the_other(ctx, x, y):
+    ctx.mark_dirty(y)
+    return x * y.mul_(2)
+
+
+def counts(ctx, x, m):
+    m.add_(x.detach().mean(0))
+    return 2 * x
+
+
+def marks_both(ctx, x):
+    outputs = 2 * x, 3 * x
+    ctx.mark_non_differentiable(*outputs)
+    return outputs
+
+
+def not_in_float32(x, g):
+    if g.dtype is torch.float32:
+        raise TypeError("no such dtype")
+    return 2 * x * g
 
 
 # What is wrong, the Function, its inputs, options, the rule, and words of its message or evidence.
@@ -76,6 +112,60 @@ SAID = [
         raw(optional, lambda ctx, g: (g, g.sum())), (X,), {}, "wrong-arity",
         "a gradient for scale, which this call left out: None belongs in its place then.",
     ),
+    (
+        "both methods", BothOfInstances, (X,), {}, "missing-staticmethod",
+        "error: forward and backward are instance methods; a Function's methods are static.",
+    ),
+    (
+        "an int", raw(saves_a_number, lambda ctx, g: 2 * g), (X,), {}, "non-tensor-saved",
+        "was given an int as argument 1 (counted from 0)",
+    ),
+    (
+        "an input, marked, and another tensor returned",
+        raw(marks_the_other, lambda ctx, g: (g, g)), (X, Y), {}, "wrong-mark-dirty",
+        "an input was marked dirty, but forward does not return it.",
+    ),
+    (
+        "running statistics", raw(counts, lambda ctx, g: (2 * g, None)),
+        (X.clone().requires_grad_(), X[0].clone()), {}, "mutates-input",
+        "warning: forward changed m in place, which asks for no gradient, and did not say so. "
+        '{"input": "m"} Running statistics may be updated so',
+    ),
+    (
+        "no return", raw(lambda ctx, x: None, lambda ctx, g: g), (X,), {}, "backward-never-called",
+        "forward returned NoneType where a tensor or a tuple of tensors is needed. "
+        '{"returned": "NoneType"} Is the return statement of forward missing?',
+    ),
+    (
+        "a list", raw(lambda ctx, x: [x * 2, x * 3], lambda ctx, g, h: g), (X,), {},
+        "backward-never-called",
+        '{"returned": "list"} Return several outputs as a tuple: return r, theta.',
+    ),
+    (
+        "detached", lambda x: (2 * x).detach(), (X,), {}, "backward-never-called",
+        "no output requires grad: the result is cut off from the graph.",
+    ),
+    (
+        "all outputs", raw(marks_both, lambda ctx, g, h: g), (X,), {}, "wrong-non-differentiable",
+        "warning: output 0 is marked non-differentiable but changes smoothly with the inputs: "
+        "no gradient comes back through any output.",
+    ),
+    (
+        "the second output",
+        raw(lambda ctx, x: (2 * x, x.view_as(x)), lambda ctx, g, h: 2 * g + h), (X,), {},
+        "returns-view", "output 1 shares memory with the input x.",
+    ),
+    (
+        "a dtype that backward does not take", saving(square, not_in_float32), (X,), {},
+        "gradient-dtype", "error: backward runs in float64 and bfloat16 but raises TypeError in "
+        'float32: no such dtype {"exception": "TypeError", "text": "no such dtype", "line": "not_in',
+    ),
+    (
+        "complex for a real", saving(square, lambda x, g: torch.complex(2 * x * g, g)), (X,), {},
+        "gradient-dtype", "error: backward returned a complex gradient for args[0], which is real; "
+        "the engine raises an error that does not say so. "
+        '{"input": "args[0]", "expected": "real", "actual": "complex"} A real input cannot move',
+    ),
 ]  # fmt: skip
 
 
@@ -86,8 +176,9 @@ SAID = [
 def test_a_rule_says_which_of_its_cases_it_is(fn, inputs, options, rule, words) -> None:
     found = diagnose(fn, inputs, **options).findings[0]
 
+    evidence = json.dumps(found.to_dict()["evidence"], ensure_ascii=False)
     assert found.rule == rule
-    assert words in f"{found.message} {json.dumps(found.to_dict()['evidence'], ensure_ascii=False)}"
+    assert words in f"{found.severity}: {found.message} {evidence} {found.hint}"
 
 
 def sums_to_one(x: Tensor) -> Tensor:
