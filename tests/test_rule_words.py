@@ -34,6 +34,10 @@ def optional(ctx, x, scale=1.0):
     return scale * x
 
 
+ONE_FOR_THREE = raw(lambda ctx, x, y, tool: x * y, lambda ctx, g: (g,))
+OF_ANOTHER_SHAPE = raw(lambda ctx, x, tool: x.sum(0), lambda ctx, g: (g.new_ones(7), None))
+
+
 class BothOfInstances(Function):
     def forward(self, ctx, x):
         return x
@@ -61,6 +65,20 @@ def marks_both(ctx, x):
     outputs = 2 * x, 3 * x
     ctx.mark_non_differentiable(*outputs)
     return outputs
+
+
+def keeps_a_result(ctx, x):
+    ctx.kept = x.exp()
+    return 1 * ctx.kept
+
+
+def keeps_the_output(ctx, x):
+    ctx.y = x.exp()
+    return ctx.y
+
+
+def all_three(x, y, w, g):
+    return g * y * w, g * x * w, g * x * y
 
 
 def not_in_float32(x, g):
@@ -113,6 +131,16 @@ SAID = [
         "a gradient for scale, which this call left out: None belongs in its place then.",
     ),
     (
+        "a Function inside, whose own call cannot be made again",
+        lambda x, y: ONE_FOR_THREE.apply(x, y, object()) * 1, (X, Y), {}, "wrong-arity",
+        'a backward returned 1 gradient where 3 were needed. {"returned": 1, "expected": 3}',
+    ),
+    (
+        "a Function inside, whose own call cannot be made again",
+        lambda x: OF_ANOTHER_SHAPE.apply(x, object()) * 1, (X,), {}, "gradient-shape",
+        "a backward returned a gradient of shape [7] for an input of shape [3, 4].",
+    ),
+    (
         "both methods", BothOfInstances, (X,), {}, "missing-staticmethod",
         "error: forward and backward are instance methods; a Function's methods are static.",
     ),
@@ -158,13 +186,71 @@ SAID = [
     (
         "a dtype that backward does not take", saving(square, not_in_float32), (X,), {},
         "gradient-dtype", "error: backward runs in float64 and bfloat16 but raises TypeError in "
-        'float32: no such dtype {"exception": "TypeError", "text": "no such dtype", "line": "not_in',
+        'float32: no such dtype {"exception": "TypeError", "text": "no such dtype", "line": "not',
     ),
     (
         "complex for a real", saving(square, lambda x, g: torch.complex(2 * x * g, g)), (X,), {},
         "gradient-dtype", "error: backward returned a complex gradient for args[0], which is real; "
         "the engine raises an error that does not say so. "
         '{"input": "args[0]", "expected": "real", "actual": "complex"} A real input cannot move',
+    ),
+    (
+        "another number of outputs than the reference's", saving(square, lambda x, g: 2 * x * g),
+        (X,), {"reference": lambda x: (x * x, x)}, "forward-mismatch",
+        "forward returns 1 tensor, the reference 2.",
+    ),
+    (
+        "one output of two", saving(lambda x: (x * x, 2 * x), lambda x, g, h: 2 * x * g + 2 * h),
+        (X,), {"reference": lambda x: (x * x, 3 * x)}, "forward-mismatch",
+        'output 1 of forward is wrong at 12 of 12 elements. {"input": "output 1", "index": [0, 0]',
+    ),
+    (
+        "parallel to one number, as the true one is",
+        saving(lambda x: x.sum().expand(4), lambda x, g: 2 * g.sum().expand(3, 4)), (X,), {},
+        "constant-factor", "2 times the true one, everywhere",
+    ),
+    (
+        "held fixed by the reference", saving(product, lambda x, y, g: (g * y, g * x)),
+        (X, Y), {"reference": lambda x, y: x * y.detach()}, "extra-gradient",
+        "the input args[1] gets a gradient, but the reference holds it fixed.",
+    ),
+    (
+        "not in the surrogate", saving(lambda x, y: x.round() * y, lambda x, y, g: (g, g)),
+        (X, Y), {"surrogate": lambda x, y: 1 * x}, "extra-gradient",
+        "the input args[1] gets a gradient, but the declared surrogate does not depend on it.",
+    ),
+    (
+        "zeros where the surrogate has a slope", saving(torch.round, lambda x, g: 0 * g),
+        (X,), {"surrogate": lambda x: 1 * x}, "missing-gradient",
+        "is zero everywhere, but the declared surrogate depends on it.",
+    ),
+    (
+        "infinite", saving(torch.sqrt, lambda x, g: g / torch.zeros_like(x)), (X.abs(),), {},
+        "non-finite", "the gradient of args[0] is inf where the true one is finite.",
+    ),
+    (
+        "a cumulative sum the same way round",
+        saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), (X[0],), {},
+        "transposed-gradient", "forward's own linear map was applied, not its transpose.",
+    ),
+    (
+        "one output's part", saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp() + h),
+        (X,), {}, "gradient-mismatch", "only what comes back through the second output is wrong.",
+    ),
+    (
+        "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {},
+        "tensor-on-ctx", "ctx.kept keeps an intermediate result as an attribute: it is not freed "
+        "after backward, and no saved-tensor hook sees it.",
+    ),
+    (
+        "the output", raw(keeps_the_output, lambda ctx, g: g * ctx.y), (X,), {}, "tensor-on-ctx",
+        "error: ctx.y keeps the output as an attribute, in a reference cycle: the gradient of x "
+        "changes when the output is changed in place after forward, and nothing raises.",
+    ),
+    (
+        "three gradients", saving(lambda x, y, w: x * y * w, all_three), (X, Y, X + Y), {},
+        "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul twice) even "
+        "where args[0] asks for none; likewise that of args[1] and args[2].",
     ),
 ]  # fmt: skip
 
