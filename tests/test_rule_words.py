@@ -34,6 +34,10 @@ def optional(ctx, x, scale=1.0):
     return scale * x
 
 
+class Opaque:
+    """What a Function is given beside tensors, and nobody can copy."""
+
+
 ONE_FOR_THREE = raw(lambda ctx, x, y, tool: x * y, lambda ctx, g: (g,))
 OF_ANOTHER_SHAPE = raw(lambda ctx, x, tool: x.sum(0), lambda ctx, g: (g.new_ones(7), None))
 
@@ -132,12 +136,12 @@ SAID = [
     ),
     (
         "a Function inside, whose own call cannot be made again",
-        lambda x, y: ONE_FOR_THREE.apply(x, y, object()) * 1, (X, Y), {}, "wrong-arity",
+        lambda x, y: ONE_FOR_THREE.apply(x, y, Opaque()) * 1, (X, Y), {}, "wrong-arity",
         'a backward returned 1 gradient where 3 were needed. {"returned": 1, "expected": 3}',
     ),
     (
         "a Function inside, whose own call cannot be made again",
-        lambda x: OF_ANOTHER_SHAPE.apply(x, object()) * 1, (X,), {}, "gradient-shape",
+        lambda x: OF_ANOTHER_SHAPE.apply(x, Opaque()) * 1, (X,), {}, "gradient-shape",
         "a backward returned a gradient of shape [7] for an input of shape [3, 4].",
     ),
     (
