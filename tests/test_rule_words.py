@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course import diagnose
+from autograd_course.functions import LeakyReLUInPlace
 
 product = torch.mul
 TINY_FIRST = torch.tensor([1e-7, 1.0, 2.0, -3.0, 0.5])
@@ -40,6 +41,18 @@ class Opaque:
 
 ONE_FOR_THREE = raw(lambda ctx, x, y, tool: x * y, lambda ctx, g: (g,))
 OF_ANOTHER_SHAPE = raw(lambda ctx, x, tool: x.sum(0), lambda ctx, g: (g.new_ones(7), None))
+
+
+ALWAYS_RAISES = raw(lambda ctx, x, tool: 2 * x, lambda ctx, g: refuse())
+
+
+def refuse():
+    raise ValueError("no")
+
+
+def saves(ctx, x):
+    ctx.save_for_backward(x)
+    return x * x
 
 
 class BothOfInstances(Function):
@@ -143,6 +156,24 @@ SAID = [
         "a Function inside, whose own call cannot be made again",
         lambda x: OF_ANOTHER_SHAPE.apply(x, Opaque()) * 1, (X,), {}, "gradient-shape",
         "a backward returned a gradient of shape [7] for an input of shape [3, 4].",
+    ),
+    (
+        "a Function inside, whose own call cannot be made again",
+        lambda x: ALWAYS_RAISES.apply(x, Opaque()) * 1, (X,), {}, "backward-raises",
+        "backward raised ValueError: no {",
+    ),
+    (
+        "the tuple itself", raw(saves, lambda ctx, g: 2 * g * ctx.saved_tensors), (X,), {},
+        "backward-raises", "ctx.saved_tensors is a tuple, also for a single tensor",
+    ),
+    (
+        "what no hint is known of", saving(square, lambda x, g: g[99]), (X,), {},
+        "backward-raises", "Read the line that raised; print the shapes",
+    ),
+    (
+        "the larger shape, and wrong", saving(torch.add, lambda x, b, g: (g, 2 * g)), (X, X[0]), {},
+        "unreduced-broadcast", "error: backward returned a gradient of shape (3, 4) for args[1], "
+        "which has shape (4,): the engine sums it silently, and the sum is wrong.",
     ),
     (
         "both methods", BothOfInstances, (X,), {}, "missing-staticmethod",
@@ -292,3 +323,7 @@ def test_a_rule_does_not_take_rounding_for_a_mistake(forward, backward) -> None:
     diagnosis = diagnose(saving(forward, backward), (X,))
 
     assert diagnosis.ok, str(diagnosis)
+
+
+def test_a_callable_may_change_the_input_that_it_returns() -> None:
+    assert diagnose(lambda x: LeakyReLUInPlace.apply(x, 0.5), (X,)).ok
