@@ -148,6 +148,10 @@ SAID = [
         "a gradient for scale, which this call left out: None belongs in its place then.",
     ),
     (
+        "one gradient too many", raw(lambda ctx, x: 2 * x, lambda ctx, g: (g, g)), (X,), {},
+        "wrong-arity", "backward returned 2 gradients; forward takes 1 argument (x).",
+    ),
+    (
         "a Function inside, whose own call cannot be made again",
         lambda x, y: ONE_FOR_THREE.apply(x, y, Opaque()) * 1, (X, Y), {}, "wrong-arity",
         'a backward returned 1 gradient where 3 were needed. {"returned": 1, "expected": 3}',
