@@ -67,7 +67,7 @@ colab: $(INSTALLED) $(COLABS)/.installed
 versions: $(VERSIONS)/.installed
 	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)")
 
-# Hours for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
+# An hour or more for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
 mutants: export PYTHONPATH = tests:$(MUTANTS)
 mutants: $(INSTALLED) $(MUTANTS)/.installed
 	$(BIN)/python -m mutants $(ONLY)
