@@ -185,7 +185,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
 
 def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
     """Whether each element agrees for itself, and not only in proportion to the largest."""
-    return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0, equal_nan=True).all())
+    return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0).all())
 
 
 def _parallel_truth(truth: Tensor, of: Tensor) -> bool:
