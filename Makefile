@@ -5,6 +5,7 @@
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
 # make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13)
 # make fuzz     the random tests, longer and with new examples     (TIMES=20)
+# make mutants    which changes of references and rules no test notices  (ONLY=functions/sort.py)
 # make coverage   which branches of the package the tests take: 95 of 100 at least  (TESTS=…)
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
@@ -24,13 +25,14 @@ NBGRADER := build/nbgrader
 BOOK_ENV := build/book-env
 BOOK_PINS := docs/book/requirements.txt
 VERSIONS := build/versions
+MUTANTS := build/mutants
 NOTEBOOKS := notebooks solutions exercises
 
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test thorough quick coverage check notebooks pictures book book-pins constraints clean colab \
-    fuzz versions
+    fuzz versions mutants
 
 # PORT and BROWSER reach the command through the environment.
 lab: $(INSTALLED)
@@ -64,6 +66,11 @@ colab: $(INSTALLED) $(COLABS)/.installed
 # Hours, and 6 GB for each version: noxfile.py tells what. With ONLY, some of them.
 versions: $(VERSIONS)/.installed
 	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)")
+
+# An hour or more for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
+mutants: export PYTHONPATH = tests:$(MUTANTS)
+mutants: $(INSTALLED) $(MUTANTS)/.installed
+	$(BIN)/python -m mutants $(ONLY)
 
 # An hour or more: as many times the examples that `make test` runs.
 fuzz: $(INSTALLED)
@@ -121,6 +128,11 @@ $(NBGRADER): $(INSTALLED)
 $(VERSIONS)/.installed:
 	$(PYTHON) -m venv $(VERSIONS)/tool
 	$(VERSIONS)/tool/bin/python $(PIP) install nox==2026.10.20 uv==0.13.9
+	@touch $@
+
+# Apart: what changes the code. Of what it needs, the rest is in $(VENV), or is for its own runner.
+$(MUTANTS)/.installed:
+	$(BIN)/python $(PIP) install --no-deps --target $(MUTANTS) mutmut==3.8.1 libcst==1.9.0
 	@touch $@
 
 # Apart: Sphinx and its theme are nobody's who takes the course.

@@ -6,11 +6,13 @@ import json
 from collections import Counter
 
 import pytest
-from cases import LOOKALIKES, WITNESSES, Case
+from cases import LOOKALIKES, WITNESSES, Case, said
 from sampling import first_rows
 
 from autograd_course import Diagnosis, diagnose
 from autograd_course.doctor import RULES
+
+SAID = json.loads(said.FILE.read_text(encoding="utf-8"))
 
 
 def named(case: Case) -> str:
@@ -36,6 +38,17 @@ def test_a_wrong_function_is_named_by_its_rule_first(diagnosed: tuple[Case, Diag
     case, diagnosis = diagnosed
 
     assert [finding.rule for finding in diagnosis.findings][:1] == [case.rule], str(diagnosis)
+
+
+def test_it_says_what_it_has_seen(diagnosed: tuple[Case, Diagnosis]) -> None:
+    case, diagnosis = diagnosed
+    if (expected := SAID.get(named(case))) is not None:
+        found = json.loads(json.dumps(said.said(diagnosis)))
+        assert said.alike(found, expected), f"{found}\nis not\n{expected}"
+
+
+def test_what_is_said_is_known_of_two_witnesses_of_each_rule() -> None:
+    assert list(SAID) == [name for name, _ in said.chosen()]
 
 
 def test_every_report_is_data_text_and_safe_html(diagnosed: tuple[Case, Diagnosis]) -> None:

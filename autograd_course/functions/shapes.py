@@ -23,7 +23,7 @@ def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
         if axis < added or (shape[axis - added] == 1 and length != 1)
     )
     # torch.sum(dim=()) would reduce everything, not nothing.
-    summed = gradient.sum(stretched, keepdim=True) if stretched else gradient
+    summed = gradient.sum(stretched) if stretched else gradient
     return summed.reshape(shape)
 
 

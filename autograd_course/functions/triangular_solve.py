@@ -27,7 +27,7 @@ class TriangularSolve(torch.autograd.Function):
     def forward(ctx: Any, T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
         """Return ``T⁻¹ B``, saving it and ``T``."""
         found = scipy.linalg.solve_triangular(T.numpy(force=True), B.numpy(force=True), lower=lower)
-        X = torch.as_tensor(found, dtype=B.dtype, device=B.device)
+        X = torch.as_tensor(found, device=B.device)
         ctx.save_for_backward(T, X)
         ctx.lower = lower
         return X

@@ -244,6 +244,8 @@ WITNESSES = [
          saving(lambda x: 0 * x + 1, lambda x, g: torch.zeros(x.shape, dtype=x.dtype)), (X,)),
     Case("gradient-device", "ones on the CPU in the middle",
          saving(lambda x: x.sum(0), lambda x, g: g * torch.ones(x.shape, dtype=x.dtype)), (X,)),
+    Case("backward-raises", "only where grad_output adds up to less than 0",
+         saving(lambda x: 2 * x, lambda x, g: 2 * g if g.sum() >= 0 else g[99]), (X,)),
     Case("backward-raises", "an index out of range", saving(lambda x: 2 * x, lambda x, g: g[99]), (X,)),
     Case("backward-raises", "a matrix product the wrong way round",
          product_with(lambda x, w, g: (w @ g, g.T @ x)), (X, W)),

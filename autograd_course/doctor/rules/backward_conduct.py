@@ -30,8 +30,10 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
     if failure is None or turned:
         return None
+    # The family of cotangents stops at the first, if that fails.
+    some = " (for some grad_outputs, not for all)" if len(evidence.pulls) > 1 else ""
     return Seen(
-        f"backward {what_was_raised(failure)}",
+        f"backward {what_was_raised(failure)}{some}",
         {**raised(failure), "call": call(evidence)},
         hint=next((hint for said, hint in WHAT_TO_DO.items() if said in failure.text), ""),
     )

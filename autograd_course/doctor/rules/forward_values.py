@@ -9,6 +9,7 @@ from autograd_course.doctor.comparing.closeness import size
 from autograd_course.doctor.comparing.numbers import plain
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.rules.wording import plural
 
 
 @rule(
@@ -27,7 +28,7 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
         return None
     got = evidence.forward.outputs
     if len(got) != len(wanted):
-        return Seen(f"forward returns {len(got)} tensors, the reference {len(wanted)}.")
+        return Seen(f"forward returns {plural(len(got), 'tensor')}, the reference {len(wanted)}.")
     for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
         which = "output" if len(got) == 1 else f"output {k}"
         if mine.shape != reference.shape:

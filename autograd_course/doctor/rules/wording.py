@@ -58,11 +58,14 @@ def describe(value: Any) -> str:
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:
-    """Return how backward failed, in the direct call or else through the engine."""
+    """Return how backward failed, in the direct call or else through the engine.
+
+    What fails when only some outputs are used is for another rule, which says so.
+    """
     if evidence.raw and evidence.raw.failure:
         return evidence.raw.failure
-    random = evidence.pulls.get("random")
-    return random.failure if random else None
+    whole = (pull for name, pull in evidence.pulls.items() if not name.startswith("only"))
+    return next((pull.failure for pull in whole if pull.failure), None)
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
