@@ -516,7 +516,7 @@ print("a tensor?     ", isinstance(result, torch.Tensor))
 x = torch.tensor([8.0, 27.0], requires_grad=True)
 y = CubeRoot.apply(x)
 print("node: ", y.grad_fn.name())
-print("saved:", [t.tolist() for t in y.grad_fn.saved_tensors])
+print("saved:", [t.round(decimals=4).tolist() for t in y.grad_fn.saved_tensors])
 print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf x, where gradients are stored")
 
 # %% [markdown]
