@@ -3,7 +3,7 @@
 # make thorough   what `make test` leaves out: long tables to their ends, others' packages, fuzzing
 # make quick    a minute: some rows of each table of tests, no processes, no browser
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
-# make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13)
+# make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13  TESTS=…)
 # make fuzz     the random tests, longer and with new examples     (TIMES=20)
 # make mutants    which changes of references and rules no test notices  (ONLY=functions/sort.py)
 # make coverage   which branches of the package the tests take: 95 of 100 at least  (TESTS=…)
@@ -65,7 +65,10 @@ colab: $(INSTALLED) $(COLABS)/.installed
 
 # Hours, and 6 GB for each version: noxfile.py tells what. With ONLY, some of them.
 versions: $(VERSIONS)/.installed
-	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)")
+	@rm -f $(VERSIONS)/summary.txt
+	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)") \
+	    $(if $(TESTS),-- $(TESTS)); \
+	    status=$$?; cat $(VERSIONS)/summary.txt 2>/dev/null; exit $$status
 
 # An hour or more for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
 mutants: export PYTHONPATH = tests:$(MUTANTS)

@@ -221,8 +221,8 @@ compare_flows(flows, torch.tensor(0.6))
 #
 # And if the derivative, too, is SciPy's? **Common belief: "a gradient that NumPy computes is as
 # good as any."** Once. The Bessel function $J_0$ describes a drum's vibration, $J_0' = -J_1$, and
-# SciPy has both. (`torch.special.bessel_j0` exists; in PyTorch 2.11 to 2.13 it returns a result
-# without a graph, without a word, in 2.15 one with a graph.)
+# SciPy has both. (`torch.special.bessel_j0` exists; up to PyTorch 2.14 it returns a result
+# without a graph, without a word, from 2.15 on one with a graph.)
 
 
 # %%

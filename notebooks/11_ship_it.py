@@ -718,9 +718,9 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     example = torch.tensor([0.2, 0.6])  # without the branch
     modules = {"eager": Scaled(), "traced": torch.jit.trace(Scaled(), example)}
-    with suppress(RuntimeError):  # PyTorch 2.15 cannot script a Function any more
+    with suppress(RuntimeError):  # PyTorch 2.14 cannot script a Function any more
         modules["scripted"] = torch.jit.script(Scaled())
-deprecated = (DeprecationWarning, FutureWarning)  # the latter from PyTorch 2.15 on
+deprecated = (DeprecationWarning, FutureWarning)  # the latter from PyTorch 2.14 on
 for kind in (deprecated, torch.jit.TracerWarning):
     print(next(first_sentence(w.message) for w in said if issubclass(w.category, kind)))
 
@@ -842,7 +842,7 @@ predict(..., quantized(Int8WeightOnlyConfig(), layer).weight.qdata[0, 2])
 # A *quantizer* knows what one backend can do, here that of x86 processors. `prepare_pt2e` puts an
 # observer behind each tensor to be quantized, which notes the smallest and the largest value that
 # passes; some inputs are run through; `convert_pt2e` puts pairs of quantize and dequantize in their
-# places.
+# places. (In PyTorch 2.11 torchao 0.18 puts none, and says nothing: look at the operations.)
 
 # %%
 with quiet():

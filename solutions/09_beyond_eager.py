@@ -274,7 +274,7 @@ for finding in diagnose(BrokenHuber, (errors, 1.0), level="full").findings:
 # %% [markdown]
 # **Write** `forward` and `backward` again. The same values, no counter.
 #
-# **Bound:** `torch.compile(…, fullgraph=True)` takes it.
+# **Bound:** `torch.compile` makes one graph of it, also without `fullgraph=True`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-graph-breaks", "locked": false, "schema_version": 3, "solution": true, "task": false}

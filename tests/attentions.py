@@ -78,7 +78,9 @@ def reference(
 
 def peak(call: Callable[[], object]) -> int:
     """Return how many bytes a call held at most, by the CPU allocator's own account."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    # acc_events: without it the profiler of PyTorch 2.11 warns, of cycles that are not here.
+    watched = {"activities": [ProfilerActivity.CPU], "profile_memory": True, "acc_events": True}
+    with profile(**watched) as profiler:
         call()
     events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = most = 0

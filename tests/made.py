@@ -13,8 +13,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from autograd_course.measure.dispatch import Watching
 
-# The gradient of torch.clamp at exactly its bounds; 2.14 is not looked at.
-CLAMP_AT_BOUNDS = 0.0 if Version(torch.__version__) >= Version("2.15") else 1.0
+# The gradient of torch.clamp at exactly its bounds.
+CLAMP_AT_BOUNDS = 0.0 if Version(torch.__version__) >= Version("2.14") else 1.0
 
 
 def make(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Function]:

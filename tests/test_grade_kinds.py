@@ -72,6 +72,7 @@ ROUTINES = [
     (3, "wrong", "this is int, not a function"),
     (torch.autograd.Function, "wrong", "a plain function is asked for"),
     (lambda x: x, "wrong", "it does not take the arguments asked for: write (x, times=2)."),
+    (torch.mul, "wrong", "it raised TypeError"),  # of C: no signature tells before the call
     (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
     (lambda x, times=2: None, "wrong", "the result is None; a tensor is asked for."),
     (lambda x, times=2: (x, x), "wrong", "the result returns 2 values; asked for is 1."),

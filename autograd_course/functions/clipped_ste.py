@@ -13,7 +13,7 @@ class ClippedSTE(torch.autograd.Function):
     -bound), bound)``, so ``∂L/∂x := ∂L/∂y`` where ``|x| ≤ bound``, else 0.
 
     At the bounds the gradient passes (``hardtanh`` stops it there, and so does ``torch.clamp`` from
-    PyTorch 2.15 on): a weight that was clamped to ``±bound`` must be able to come back.
+    PyTorch 2.14 on): a weight that was clamped to ``±bound`` must be able to come back.
     Shapes: ``x`` and ``y`` alike, any shape. ``bound`` is a positive Python number and receives no
     gradient. Real floating dtypes; the gradient has the dtype of ``x``. Saves one boolean mask, a
     byte an element. Twice differentiable (the second derivative is 0).

@@ -10,7 +10,7 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # torch.export and torch.onnx, about a comparison in their own code
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
     # torch's own helpers are compiled by its deprecated torch.jit, at the first import of them; it
-    # is a DeprecationWarning, or from PyTorch 2.15 on a FutureWarning
+    # is a DeprecationWarning, or from PyTorch 2.14 on a FutureWarning
     (r"`torch\.jit\.script(_method)?` is deprecated", Warning),
     # torch.export.load of PyTorch 2.11, about the bytes that it has just read from the file
     ("The given buffer is not writable", UserWarning),

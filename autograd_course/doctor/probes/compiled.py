@@ -63,13 +63,30 @@ def _traced(session: Session, plain: Plain) -> Pass:
 
 def whole(call: Call) -> Call:
     """Return the call, compiled into one graph; where it cannot be, its first use raises."""
+    return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
+
+def unbroken(call: Call) -> Call:
+    """Return the call, compiled by default options; a break of the graph raises at its first use.
+
+    ``fullgraph=True`` is more lenient: it traces a size that depends on values; within a Function,
+    so does PyTorch 2.11 and not 2.13.
+    """
+    by_default = torch.compile(_own(call), backend="aot_eager", dynamic=False)
+
+    def caller(*args: Any) -> Any:
+        with torch._dynamo.error_on_graph_break(True):
+            return by_default(*args)
+
+    return caller
+
+
+def _own(call: Call) -> Call:
     def caller(*args: Any) -> Any:
         return call(*args)
 
     code = caller.__code__.replace()
-    own = FunctionType(code, caller.__globals__, closure=caller.__closure__)
-    return torch.compile(own, backend="aot_eager", fullgraph=True, dynamic=False)
+    return FunctionType(code, caller.__globals__, closure=caller.__closure__)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.probes.compiled import reason, silence, whole
+from autograd_course.doctor.probes.compiled import reason, silence, unbroken
 from autograd_course.doctor.rules.wording import raised
 from autograd_course.doctor.running.calls import as_tuple, is_float
 from autograd_course.grader.checks.calling import backward, found
@@ -56,7 +56,7 @@ def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding
     """Ask that forward and backward can be traced into one graph each."""
     try:
         with silence():
-            backward(list(as_tuple(whole(function.apply)(*differentiable(inputs)))))
+            backward(list(as_tuple(unbroken(function.apply)(*differentiable(inputs)))))
     except Exception as error:
         failure = reason(error)
         return found(

@@ -36,7 +36,7 @@ def weighted_sum(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
 
 def clipped_relu(x: Tensor, ceiling: float) -> Tensor:
     """Return ``min(max(x, 0), ceiling)``, with gradient 1 at both bounds."""
-    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.15 has 0.
+    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.14 has 0.
     return torch.where((x < 0) | (x > ceiling), x.detach().clamp(0, ceiling), x)
 
 

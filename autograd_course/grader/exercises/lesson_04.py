@@ -29,7 +29,7 @@ def identity(x: Tensor) -> Tensor:
 
 def clipped(x: Tensor) -> Tensor:
     """Return ``x`` clipped to [-1, 1]; at the bounds its gradient is 1."""
-    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.15 has 0.
+    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.14 has 0.
     return torch.where(x.abs() > 1, x.detach().clamp(-1, 1), x)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch.autograd import Function
 
 _APPLY: Any = vars(Function)["apply"]
-_HAS_FRAME = isinstance(_APPLY, classmethod)  # in PyTorch 2.15 it is a function of C
+_HAS_FRAME = isinstance(_APPLY, classmethod)  # from PyTorch 2.14 on it is a function of C
 
 
 def _apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
