@@ -767,7 +767,8 @@ for name, f in (("relu6", relu6), ("clamp(0, 6)", lambda x: x.clamp(0, 6))):
     print(f"{name:12} gradient at 0 and at 6: {g.tolist()}")
 
 # %% [markdown]
-# We follow `relu6`: no gradient at the kinks. Second decision: what to save? A mask is enough, a
+# We follow `relu6`: no gradient at the kinks. (So does `clamp` from PyTorch 2.14 on: what nobody
+# has promised may change.) Second decision: what to save? A mask is enough, a
 # byte an element. Third: the ceiling is a number, no tensor, so its gradient is `None`.
 #
 # Beside the right one stands a twin whose mask forgets the ceiling. Its values are the same.

@@ -299,7 +299,7 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 #
 # **Common belief: "for a ReLU's mask, `x > 0` or `x >= 0` makes no difference."** At $x = 0$ no
 # derivative exists, and whoever writes the backward chooses. PyTorch's own functions choose
-# differently:
+# differently, `clamp` even from one version to another: 1 up to 2.13, 0 from 2.14 on.
 
 
 # %%
@@ -319,12 +319,13 @@ print("abs              ", at_zero(torch.abs))
 # $w$ with $f(w) = 1$, from $w = 0$, with two functions whose *values* are the same everywhere:
 
 # %%
-for name, f in (("relu", torch.relu), ("clamp(min=0)", lambda w: w.clamp(min=0))):
+zero = torch.zeros(())
+for name, f in (("relu", torch.relu), ("maximum(w, 0)", lambda w: torch.maximum(w, zero))):
     w = torch.zeros((), requires_grad=True)
     for _ in range(50):
         (gradient,) = torch.autograd.grad((f(w) - 1) ** 2, w)
         w = (w - 0.1 * gradient).detach().requires_grad_()
-    print(f"{name:12} w after 50 steps: {w.item():.2f}")
+    print(f"{name:13} w after 50 steps: {w.item():.2f}")
 
 # %% [markdown]
 # So write into the docstring which convention you follow. Given a `reference=`, `diagnose` reports

@@ -455,6 +455,8 @@ for name, f in (
     print(f"{name:19} gradient at the bounds: {g.tolist()}")
 
 # %% [markdown]
+# (From PyTorch 2.14 on, `clamp` stops at both bounds, too.)
+#
 # **Common belief: "single points do not matter."** These two do, because the training loop *puts*
 # weights there: it clamps them to $[-1, 1]$ after each step. In the net above:
 
