@@ -4,8 +4,8 @@
 
 Prints seconds and verdicts, and counts where the classroom says something else than ``grade``. The
 same is compared that a learner reads first: the status, and the rule or the sentence; of a sentence
-the numbers may differ. A Function gets the inputs that ``grade`` draws: on others another rule
-may be the first to fit.
+the numbers may differ. Inputs are those of ``grade``, and the doctor draws from one seed on both
+sides: on others another rule may be the first to fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(tempfile.mkdtemp()) / "progress.json")
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -30,19 +33,33 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.doctor import diagnose
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.judge import judge
+from autograd_course.grader.judging import function
 from autograd_course.grader.verdict import Verdict
+
+
+def graded(exercise: Exercise, answer: Any) -> Verdict:
+    """Return what ``grade`` says."""
+    with patch.object(function, "diagnose", partial(diagnose, seed=seed_for(exercise))):
+        return judge(exercise, answer)
+
+
+def seed_for(exercise: Exercise) -> int:
+    """Return the seed that ``grade`` draws an exercise's inputs from."""
+    return zlib.crc32(exercise.id.encode())
 
 
 def cases(exercise: Exercise, all_wrong: bool) -> Iterator[tuple[str, Answer, Verdict, bool]]:
     """Yield what is handed in, its code, what ``grade`` says of it, and whether rules decide."""
-    yield "solution", handed_in("solutions", exercise.id), judge(exercise, RIGHT[exercise.id]), True
+    right = graded(exercise, RIGHT[exercise.id])
+    yield "solution", handed_in("solutions", exercise.id), right, True
     stub = Verdict("not attempted", "")
     yield "stub", handed_in("exercises", exercise.id), stub, False
     for wrong in wrongs(exercise.id)[: None if all_wrong else 1]:
-        yield wrong.mistake, mistaken(wrong), judge(exercise, wrong.answer), True
+        yield wrong.mistake, mistaken(wrong), graded(exercise, wrong.answer), True
 
 
 def same(there: Verdict, here: Verdict, worded: bool) -> bool:
@@ -70,7 +87,7 @@ def main() -> None:
                 continue
             for what, answer, here, worded in cases(exercise, asked.wrong == "all"):
                 began = time.monotonic()
-                there = judged(exercise, answer, sandbox, zlib.crc32(exercise.id.encode()))
+                there = judged(exercise, answer, sandbox, seed_for(exercise))
                 seconds = time.monotonic() - began
                 print(f"{seconds:6.2f} s  {exercise.id}  {there.status}  ({what})", flush=True)
                 if there.remarks and what in ("solution", "stub"):

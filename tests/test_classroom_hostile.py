@@ -106,7 +106,7 @@ def test_it_is_contained_scored_rightly_and_explained(
     box: Sandbox, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile = BANK[what]
-    monkeypatch.setattr(box, "limits", replace(TIGHT, wall=hostile.wall))
+    monkeypatch.setattr(box, "limits", replace(TIGHT, wall=hostile.wall, whole=hostile.whole))
 
     verdict = verdict_on(box, hostile.source, hostile.exercise, hostile.name)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from behind_the_wall import handed_in
 
 from autograd_course.classroom.likeness import Handed, alike, fingerprints, side_by_side
+from autograd_course.classroom.likeness.groups import LONG
+from autograd_course.grader import CATALOGUE
 from tests.handed_in import SQUARE, STUB
 
 FORWARD = """\
@@ -78,13 +81,46 @@ def test_one_code_of_several_students_is_a_group_of_its_own() -> None:
     assert [group.codes for group in found] == [("one",)]
 
 
+PUBLISHED = {
+    "of 12": [*others(5), Handed("one", OWN, 4), Handed("two", CLOTHES["comments"], 3)],
+    "of 200": [*others(193), Handed("one", OWN, 4), Handed("two", CLOTHES["names"], 3)],
+    "but for one, who changed a line": [
+        *others(4), Handed("one", OWN, 4), Handed("two", CLOTHES["comments"], 3),
+        Handed("three", OWN.replace("radius.clone()", "radius.detach().clone()")),
+    ],
+    "all": [Handed("one", OWN, 4), Handed("two", CLOTHES["names"], 3)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("codes", PUBLISHED.values(), ids=PUBLISHED)
+def test_one_long_code_that_seven_handed_in_is_a_group_however_many_they_are_of(
+    codes: list[Handed],
+) -> None:
+    group = alike(codes)[0]
+
+    assert {"one", "two"} <= set(group.codes) <= {"one", "two", "three"}
+    assert group.same == 7
+
+
+@pytest.mark.parametrize("exercise", CATALOGUE)
+def test_what_a_notebook_gives_is_no_long_code(exercise: str) -> None:
+    given = fingerprints(handed_in("exercises", exercise).source)
+    solved = fingerprints(handed_in("solutions", exercise).source)
+
+    assert len(given) < LONG, "alone"
+    assert len(solved - given) >= LONG / 2 or len(solved) < LONG, "with a little of one's own"
+
+
 SILENT = {
     "short answers": [Handed(f"{n}", SQUARE.replace("x * x", f"x * x + {n}")) for n in range(30)],
     "two short answers, of many": [*others(30), Handed("1", SQUARE), Handed("2", SQUARE + "\n")],
-    "what all have": [Handed("all", OWN, students=40)],
+    "what all have": [Handed("all", COMMON, students=40)],
     "a class of two": [Handed("1", COMMON), Handed("2", COMMON + "\n")],
     "untouched stubs": [*others(30), Handed("1", STUB), Handed("2", STUB + "\n")],
     "what was given": [*others(30), Handed("1", OWN, 2, attempted=False)],
+    "a given code, repaired by many": [
+        Handed("0", OWN, 9, attempted=False), Handed("1", OWN.replace("0.0", "1.0"), 20)
+    ],
     "a given code, repaired": [Handed("0", OWN, 30, attempted=False), Handed("1", OWN + "\n", 2)],
     "no Python": [Handed("1", "def ("), Handed("2", "def ( ")],
     "nothing": [],

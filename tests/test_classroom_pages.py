@@ -257,6 +257,7 @@ def test_answers_that_are_alike_are_laid_side_by_side(book: Gradebook) -> None:
 
     assert "Something to look at, and no proof of anything" in text
     assert "to-polar : ann, bob, cyd" in text.replace("to-polar:", "to-polar :")
+    assert "(the same code handed in by 3)" in text
     assert "mine = x * x + y * y" in text
 
 

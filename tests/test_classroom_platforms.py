@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import runpy
 import shlex
 import stat
 import subprocess
@@ -14,6 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import nbformat
@@ -24,9 +26,10 @@ from typer.testing import CliRunner, Result
 
 from autograd_course.classroom import classwork
 from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.gradescope import running
 from autograd_course.classroom.grading.alone import Alone
 from autograd_course.classroom.grading.bench import Bench
-from autograd_course.classroom.grading.crew import Judge
+from autograd_course.classroom.grading.crew import Judge, RefusedError
 from autograd_course.classroom.nbgrader import hidden
 from autograd_course.classroom.nbgrader.course import as_source
 from autograd_course.classroom.sandbox import bubblewrap
@@ -199,6 +202,86 @@ def test_gradescope_s_autograder_runs_as_it_is_laid_out_there(autograder: Path) 
     said = {test["extra_data"]["exercise"]: test["output"] for test in results["tests"]}
     assert "constant-factor" in said["square"]
     assert "handed in" in said["gelu"]
+
+
+def notebooks(**answers: str) -> dict[str, bytes]:
+    return {
+        f"{name}.ipynb": notebook(cell("import torch"), cell(answer, "square"))
+        for name, answer in answers.items()
+    }
+
+
+WRONG = SQUARE.replace("2 * x", "x")
+HANDED_IN: dict[str, tuple[dict[str, bytes], float, str]] = {
+    "right": (notebooks(homework=SQUARE), 1, ""),
+    "wrong": (notebooks(homework=WRONG), 0, "wrong: constant-factor"),
+    "a stub": (notebooks(homework=STUB), 0, "not attempted: forward is still to be written"),
+    "broken": ({"homework.ipynb": solution()[:500]}, 0, "the notebook's JSON is broken"),
+    "a script": ({"01_template.py": f"import torch\n{SQUARE}".encode()}, 1, "in another cell"),
+    "nothing": ({}, 0, "there is no notebook and no script in it\nnot attempted: no Square"),
+    "two": (notebooks(a=WRONG, b=SQUARE), 1, "a.ipynb: b.ipynb is graded for lesson 01 instead"),
+}
+
+
+@pytest.mark.parametrize("what", HANDED_IN)
+def test_gradescope_s_results_tell_a_student_of_whatever_was_handed_in(
+    what: str, tmp_path: Path, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, points, said = HANDED_IN[what]
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(running, "_bench", lambda: (lambda: nullcontext(judge), "here"))
+
+    results, _ = running.graded(tmp_path, "square")
+
+    jsonschema.validate(results, GRADESCOPE)
+    (test,) = results["tests"]
+    told = f"{results['output']}\n{test['output']}"
+    assert (results["score"], test["score"], test["max_score"]) == (points, points, 1)
+    assert said in told
+    assert "student/" not in told, "a folder of ours"
+
+
+def test_where_no_sandbox_starts_gradescope_s_instructor_reads_why_and_nobody_has_a_score(
+    autograder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise RefusedError("the sandbox did not start: no room.")
+
+    monkeypatch.setattr(running, "graded", refused)
+    monkeypatch.setattr(sys, "argv", ["", str(autograder)])
+
+    with pytest.raises(SystemExit, match="nothing was graded: the sandbox did not start: no room"):
+        runpy.run_module("autograd_course.classroom.gradescope", run_name="__main__")
+    assert not list((autograder / "results").iterdir())
+
+
+def test_all_of_the_zip_can_be_read_by_whoever_grades(autograder: Path) -> None:
+    modes = {path.stat().st_mode & 0o777 for path in (autograder / "source").rglob("*.*")}
+    scripts = {(autograder / "source" / name).stat().st_mode & 0o777 for name in SCRIPTS}
+
+    assert modes - {0o755} == {0o644}
+    assert scripts == {0o755}
+
+
+SCRIPTS = ("setup.sh", "run_autograder")
+PYTHONS = {
+    "of Ubuntu 22.04": ((3, 10, 12, "final", 0), True),
+    "a release candidate of Ubuntu 22.04": ((3, 11, 0, "candidate", 1), True),
+    "of Debian 12": ((3, 11, 2, "final", 0), False),
+    "of Ubuntu 24.04": ((3, 12, 3, "final", 0), False),
+}
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_setup_takes_the_system_s_python_unless_it_is_too_old(
+    python: str, autograder: Path
+) -> None:
+    version, too_old = PYTHONS[python]
+    script = (autograder / "source" / "setup.sh").read_text()
+    (asked,) = re.findall(r"sys\.exit\((sys\.version_info < .*)\)'", script)
+
+    assert eval(asked, {"sys": SimpleNamespace(version_info=version)}) is too_old
 
 
 def test_the_zip_installs_the_versions_that_are_here(autograder: Path) -> None:

@@ -5,19 +5,23 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from submissions import IMPORTS, square
 
 from autograd_course.classroom import sandbox
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
+from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
 from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.doctor.running.time_limit import VARIABLE
+from autograd_course.doctor.wire import pack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.verdict import Verdict
@@ -144,6 +148,27 @@ def memory_of(process: int) -> bytes:
             memory.seek(begin)
             regions.append(memory.read(end - begin) or b"")
     return b"".join(regions)
+
+
+# Time
+
+
+@needs_bubblewrap
+def test_what_all_answers_take_together_is_bounded_and_what_passes_between_them_is_not(
+    box: Sandbox,
+) -> None:
+    asleep = square(before="import time", forward="time.sleep(0.2)\nreturn x * x")
+    begin = {"exercise": "square", "cells": [IMPORTS, asleep], "name": "Square"}
+    question = Frame({"ask": "forward"}, pack((torch.ones(3),)))
+    with box.child(replace(TIGHT, whole=1.0)) as child:
+        first = child.ask(Frame(begin))
+        time.sleep(1.1)
+        second, *_, last = (child.ask(question) for _ in range(6))
+
+    assert isinstance(first, Frame)
+    assert isinstance(second, Frame)
+    assert isinstance(last, Malformed)
+    assert last.reason == "the code was stopped: its answers took more than 1 s together."
 
 
 # The sandbox itself

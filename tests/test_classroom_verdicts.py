@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answers.making import Wrong
 from behind_the_wall import ROOT, handed_in, mistaken, named, wrongs
 from submissions import IMPORTS, square
 
@@ -78,10 +79,17 @@ def test_a_stub_is_not_attempted(box: Sandbox, exercise: str) -> None:
     assert verdict(box, handed_in("exercises", exercise)).status == "not attempted"
 
 
-@pytest.mark.parametrize("exercise", ["per-sample-gradients", "name-temperature"])
-def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, exercise: str) -> None:
-    wrong = wrongs(exercise)[0]
+WRONG = {
+    "a routine": wrongs("per-sample-gradients")[0],
+    "a name": wrongs("name-temperature")[0],
+    "no gradient to ask for, by a rule that is asked": next(
+        wrong for wrong in wrongs("sort-with-indices") if wrong.mistake == "marks the values too"
+    ),
+}
 
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, wrong: Wrong) -> None:
     found = verdict(box, mistaken(wrong))
 
     assert found.status == "wrong", found

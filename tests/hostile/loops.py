@@ -1,10 +1,15 @@
 """Never come back: each answer has its time."""
 
-from submissions import square
+from submissions import FORWARD, square
 
 from hostile.making import Hostile
 
 _STOPPED = "stopped after 1 s in your code"
+_DEAF = "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {14})\nlast = 0.0\n"
+_NOW_AND_THEN = """global last
+if time.monotonic() - last > 0.05: time.sleep(1.5)
+last = time.monotonic()
+"""
 
 LOOPS = {
     "at import": Hostile("while True: pass", "ran too long"),
@@ -21,5 +26,16 @@ LOOPS = {
         "import signal, time\nsignal.alarm(0)\nsignal.setitimer(signal.ITIMER_REAL, 0)\n"
         "signal.signal(14, signal.SIG_IGN)\ntime.sleep(100)", "did not answer within 2 s",
         "imports signal", wall=2,
+    ),
+    "asleep in float32, and deaf to signals": Hostile(
+        square(
+            "global last\nif x.dtype is torch.float32 and not last: last = time.sleep(5) or 1.0\n"
+            + FORWARD, before=_DEAF
+        ),
+        seen="imports signal", status="passed", wall=60,
+    ),
+    "asleep for a while at each question, and deaf to signals": Hostile(
+        square(_NOW_AND_THEN + FORWARD, before=_DEAF),
+        "its answers took more than 9 s together", "imports signal", wall=60, whole=9,
     ),
 }  # fmt: skip

@@ -16,8 +16,9 @@ _HALF = "(x,) = ctx.saved_tensors\nreturn x * g"
 class Hostile:
     """A submission to an exercise; the least that the verdict must say.
 
-    ``said`` stands in the message, ``seen`` in one of the remarks. ``wall`` is the time that an
-    answer may take, in seconds, where the submission is to use it up.
+    ``said`` stands in the message, ``seen`` in one of the remarks. ``wall`` is the time that the
+    answer to one question may take, in seconds, ``whole`` that of all, where the submission is to
+    use it up.
     """
 
     source: str
@@ -27,6 +28,7 @@ class Hostile:
     exercise: str = "square"
     name: str = "Square"
     wall: float = 8.0
+    whole: float = 60.0
 
 
 def half(before: str, forward: str = "ctx.save_for_backward(x)\nreturn x * x") -> str:

@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).parents[2]
 _PROJECT = "autograd-course"
 _SHIPS = "11_ship_it"
 _HERE = Path(__file__).parent
-_EXECUTABLE = 0o100755 << 16
+_EXECUTABLE, _READABLE = 0o100755 << 16, 0o100644 << 16
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -33,11 +33,12 @@ def write_zip(target: Path, exercises: Iterable[Exercise]) -> None:
     try:
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in ("setup.sh", "run_autograder"):
-                _add_script(archive, name)
-            archive.writestr("exercises.txt", f"{asked}\n")
-            archive.writestr("requirements.txt", "".join(f"{pin}\n" for pin in pins(ships)))
+                _add(archive, name, (_HERE / f"{name}.txt").read_bytes(), _EXECUTABLE)
+            _add(archive, "exercises.txt", f"{asked}\n".encode())
+            _add(archive, "requirements.txt", "".join(f"{p}\n" for p in pins(ships)).encode())
             for path in _sources():
-                archive.write(path, Path(_PACKAGE.name, path.relative_to(_PACKAGE)))
+                name = Path(_PACKAGE.name, path.relative_to(_PACKAGE)).as_posix()
+                _add(archive, name, path.read_bytes())
     except OSError as error:
         raise AutograderError(f"{target} cannot be written ({error.strerror}).") from None
 
@@ -55,10 +56,11 @@ def pins(ships: bool = False) -> Iterator[str]:
             yield f"{name[0]}=={public}"
 
 
-def _add_script(archive: zipfile.ZipFile, name: str) -> None:
+def _add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int = _READABLE) -> None:
     entry = zipfile.ZipInfo(name)
-    entry.external_attr = _EXECUTABLE
-    archive.writestr(entry, (_HERE / f"{name}.txt").read_bytes())
+    entry.external_attr = mode  # whatever it is here, who grades there may be another user
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
 
 
 def _sources() -> Iterator[Path]:

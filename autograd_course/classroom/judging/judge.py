@@ -106,7 +106,12 @@ def _ours(error: Exception) -> Verdict:
 def _limits(exercise: Exercise, usual: Limits) -> Limits:
     """Return the limits with as much time as an exercise takes that takes long by its nature."""
     seconds = seconds_for(exercise)
-    return replace(usual, wall=max(usual.wall, 2 * seconds), cpu=max(usual.cpu, int(3 * seconds)))
+    return replace(
+        usual,
+        wall=max(usual.wall, 2 * seconds),
+        cpu=max(usual.cpu, int(3 * seconds)),
+        whole=max(usual.whole, 9 * seconds),
+    )
 
 
 def _examined(exercise: Exercise, answer: Answer, asked: Asked, seed: int) -> Verdict:

@@ -3,6 +3,9 @@
 A fingerprint says the more the fewer have it: one that two alone share counts 1, one that all have
 counts nothing. Two answers are alike where what they share weighs enough (a short answer, which
 everybody must write alike, never does) and is nearly all of the smaller one.
+
+What many share says little of each two of them, but that many have the very same long code, as of a
+published solution, is no chance either: such a code is a group however many have it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from autograd_course.classroom.likeness.prints import fingerprints
 
 ENOUGH = 12.0  # rare fingerprints that are shared
 NEARLY_ALL = 0.75  # of the weight of the answer that has less
+LONG = 36  # fingerprints beyond what was given that people do not come to by themselves
+MANY = 3  # students
 _FEW = 20  # students below whom even a rare fingerprint says less
 _COMMON = 40  # different answers with a fingerprint above which it leads to no pair
 
@@ -36,12 +41,16 @@ class Handed:
 
 @dataclass(frozen=True)
 class Alike:
-    """Codes, by hash, that are alike; ``pair`` are the two to lay side by side, ``share`` of 1."""
+    """Codes, by hash, that are alike; ``pair`` are the two to lay side by side, ``share`` of 1.
+
+    ``same`` is how many students have the code of the pair, where both are one in other clothes.
+    """
 
     codes: tuple[str, ...]
     pair: tuple[str, str]
     share: float
     weight: float
+    same: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,8 @@ def alike(codes: Iterable[Handed]) -> list[Alike]:
         if prints and code.attempted:
             shapes[prints].append(code.hash)
     weights = _weights(holders + given)
-    return sorted(_groups(shapes, holders, weights), key=lambda group: -group.weight)
+    groups = _groups(shapes, holders, weights, frozenset().union(*given))
+    return sorted(groups, key=lambda group: -group.weight)
 
 
 def _weights(holders: Mapping[frozenset[int], int]) -> dict[int, float]:
@@ -80,11 +90,12 @@ def _groups(
     shapes: Mapping[frozenset[int], list[str]],
     holders: Mapping[frozenset[int], int],
     weights: Mapping[int, float],
+    given: frozenset[int],
 ) -> Iterator[Alike]:
     prints = list(shapes)
     best: dict[int, _Pair] = {}
     leaders = list(range(len(prints)))
-    for pair in _pairs(prints, holders, weights):
+    for pair in (*_same(prints, holders, weights, given), *_pairs(prints, weights)):
         one, other = _leader(leaders, pair.one), _leader(leaders, pair.other)
         leaders[max(one, other)] = min(one, other)
         stronger = (best.get(one), best.get(other), pair)
@@ -96,19 +107,28 @@ def _groups(
         if found := best.get(leader):
             codes = tuple(code for place in places for code in shapes[prints[place]])
             two = (shapes[prints[found.one]][0], shapes[prints[found.other]][-1])
-            yield Alike(codes, two, found.share, found.weight)
+            same = holders[prints[found.one]] if found.one == found.other else 0
+            yield Alike(codes, two, found.share, found.weight, same)
 
 
-def _pairs(
+def _same(
     prints: list[frozenset[int]],
     holders: Mapping[frozenset[int], int],
     weights: Mapping[int, float],
+    given: frozenset[int],
 ) -> Iterator[_Pair]:
-    """Yield what is alike; what several students have in the very same form, with itself."""
-    total = [sum(weights[p] for p in each) for each in prints]
+    """Yield what several students have in the very same form, as a pair with itself."""
     for place, each in enumerate(prints):
-        if holders[each] > 1 and total[place] >= ENOUGH:
-            yield _Pair(place, place, 1.0, total[place])
+        rare, own = sum(weights[p] for p in each), len(each - given)
+        if holders[each] >= MANY and own >= LONG:
+            yield _Pair(place, place, 1.0, own)
+        elif holders[each] > 1 and rare >= ENOUGH:
+            yield _Pair(place, place, 1.0, rare)
+
+
+def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterator[_Pair]:
+    """Yield what is alike and not the same."""
+    total = [sum(weights[p] for p in each) for each in prints]
     for one, other in _candidates(prints):
         weight = sum(weights[p] for p in prints[one] & prints[other])
         share = weight / max(min(total[one], total[other]), 1e-9)

@@ -5,10 +5,11 @@ Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from autograd_course.classroom.gradebook import Gradebook
-from autograd_course.classroom.gradebook.records import Score
+from autograd_course.classroom.gradebook.records import Problem, Score
 
 
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     complete = all(score.status not in ("", "grader failed") for score in scores)
     results: dict[str, Any] = {
         "execution_time": round(sum(score.seconds for score in scores), 3),
-        "output": "\n".join(f"{p.source}: {p.message}" for p in book.problems(student)),
+        "output": "\n".join(_file(problem) for problem in book.problems(student)),
         "output_format": "text",
         "test_output_format": "text",
         "visibility": "visible",
@@ -34,6 +35,14 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     if complete:
         results["score"] = sum(score.points for score in scores)
     return results
+
+
+def _file(problem: Problem) -> str:
+    """Return what is told of a file, by the name that its student knows: no folder of ours."""
+    if problem.source == problem.student:
+        return problem.message
+    ours = rf"(?<!\S){re.escape(problem.student)}/"
+    return re.sub(ours, "", f"{problem.source}: {problem.message}")
 
 
 def _test(number: int, score: Score) -> dict[str, Any]:

@@ -13,6 +13,13 @@ from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import ZYGOTE, Start
 
 MEETING = "/course/control"  # where the control socket lies inside
+# What a child does first; in a root folder that is only changed, say, the kernel refuses it.
+_LEAVES = f"""
+import sys
+sys.path.insert(0, sys.argv[1])
+from {ZYGOTE} import seclusion
+seclusion.leave()
+"""
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,12 @@ class Bubblewrap:
 
 
 def works() -> bool:
-    """Whether ``bwrap`` is installed and allowed to make namespaces."""
+    """Whether ``bwrap`` is installed and allowed to make namespaces, and so are processes in it."""
     if shutil.which("bwrap") is None:
         return False
-    trial = [*_namespaces(), "--ro-bind", "/", "/", str(places.interpreter()), "-I", "-S", "-c", ""]
+    python = [str(places.interpreter()), "-I", "-S", "-B"]
+    leaving = ["-c", _LEAVES, str(places.PACKAGE.parent)]
+    trial = [*_namespaces(), "--ro-bind", "/", "/", "--proc", "/proc", *python, *leaving]
     return subprocess.run(["bwrap", *trial], capture_output=True).returncode == 0
 
 

@@ -16,6 +16,9 @@ _OVER: Mapping[str, Callable[[Limits], str]] = {
     "cpu": lambda limits: (
         f"the code was stopped: its processes computed for more than {limits.cpu} s together."
     ),
+    "whole": lambda limits: (
+        f"the code was stopped: its answers took more than {limits.whole:g} s together."
+    ),
     "started": lambda limits: (
         f"the code was stopped: it started more than {limits.started:,} processes or threads."
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from autograd_course.classroom.sandbox.template import Template, Twin
 from autograd_course.classroom.zygote.control import Order, heard, say
 
 _GRACE = 20.0  # seconds for the template to end a child
+_LEAST = 1e-3  # seconds; a socket takes 0 for "do not wait"
 
 
 class Child:
@@ -23,17 +25,28 @@ class Child:
 
     def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
         self._channel, self._control, self._limits = channel, control, limits
+        self._left = limits.whole  # seconds for all answers to come
         self._how: dict[str, Any] | None = None
 
     def ask(self, question: Frame) -> Frame | Malformed:
         """Return the answer to a question; after one that is malformed the child is ended."""
-        unsent = write(self._channel, question, self._limits.wall)
-        came = unsent or read(self._channel, self._limits.wall)
+        seconds = min(self._limits.wall, self._left)
+        came = self._answer(question, seconds)
         if isinstance(came, Malformed):
-            return Malformed(
-                told(came, self.end(gone=came.gone), self._limits), came.gone, came.late
-            )
+            whole = came.late and seconds < self._limits.wall
+            how = self.end(gone=came.gone)
+            how |= {"over": how.get("over") or ("whole" if whole else "")}
+            return Malformed(told(came, how, self._limits), came.gone, came.late)
         return came
+
+    def _answer(self, question: Frame, seconds: float) -> Frame | Malformed:
+        """Return what comes within a time, and take what it took off what is left for all."""
+        until = time.monotonic() + seconds
+        try:
+            unsent = write(self._channel, question, max(seconds, _LEAST))
+            return unsent or read(self._channel, until - time.monotonic())
+        finally:
+            self._left -= seconds - (until - time.monotonic())
 
     def end(self, *, gone: bool = False) -> dict[str, Any]:
         """End the child and all that it started; return what the template tells of it."""

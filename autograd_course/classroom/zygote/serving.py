@@ -16,7 +16,7 @@ from autograd_course.classroom.zygote.usage import Meter, held_by
 
 _LOOK = 0.05  # seconds between two looks at what a child uses
 _GRACE = 1.0  # seconds for a child that has closed its socket to end by itself, and tell how
-_LONGEST = 100  # answers; by then whoever is outside has forgotten the child
+_FORGOTTEN = 10  # times what answers may take; by then whoever is outside thinks of it no more
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _ended(
     control: socket.socket, template: Template, child: Child, limits: Limits
 ) -> dict[str, Any]:
     """Watch a child until it ends or is to end; tell how it ended, as a shell would number it."""
-    meter, until = Meter(template.held), time.monotonic() + _LONGEST * limits.wall
+    meter, until = Meter(template.held), time.monotonic() + _FORGOTTEN * limits.whole
     while True:
         ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)
         if child.keeper_ends in ready:

@@ -67,24 +67,27 @@ class Order:
     def verdict(self) -> Verdict:
         """Return the verdict: the first fault, or none."""
         return (
-            self._first(self.witness.signature, None)
+            self._first(self.witness.signature)
             or self._ran()
-            or first_fault(self._plainest(), self.witness.method)
+            or self._first(self.witness.method, plainest=True)
             or self._diagnosed()
             or self._checked()
-            or first_fault(self._plainest(), self._in_single)
+            or self._first(self._in_single, plainest=True)
             or passed(self.exercise)
         )
 
-    def _first(self, step: Step, seconds: float | None) -> Verdict | None:
-        return first_fault(self.samples, step, seconds if self.timed else 0)
+    def _first(
+        self, step: Step, seconds: float | None = None, *, plainest: bool = False
+    ) -> Verdict | None:
+        samples = {"": next(iter(self.samples.values()))} if plainest else self.samples
+        return first_fault(samples, step, seconds if self.timed else 0)
 
     def _ran(self) -> Verdict | None:
         """Run forward, then backward: is either unwritten, does one raise, is forward wrong?"""
-        forward = self._first(self._forward, None)
+        forward = self._first(self._forward)
         if forward and not forward.finding:
             return self._explained(forward)
-        backward = self._first(self._backward, None)
+        backward = self._first(self._backward)
         if backward and backward.status == "not attempted":
             return unfinished(_backward_missing(forward))
         return forward or (backward and self._explained(backward))
@@ -127,10 +130,7 @@ class Order:
             faults = (self.witness.checked(number, inputs) for number in numbers)
             return fault(next(filter(None, faults), None))
 
-        return first_fault(self._plainest(), step, seconds_for(self.exercise) if self.timed else 0)
-
-    def _plainest(self) -> Samples:
-        return {"": next(iter(self.samples.values()))}
+        return self._first(step, seconds_for(self.exercise), plainest=True)
 
 
 def _backward_missing(forward: Verdict | None) -> str:

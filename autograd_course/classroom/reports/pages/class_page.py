@@ -24,7 +24,7 @@ class Group:
     percent: int
     names: tuple[str, str]
     lines: Iterator[Line]
-    same: bool
+    same: int  # how many of the students have the very same code
 
 
 def class_page(book: Gradebook) -> Iterator[str]:
@@ -71,5 +71,5 @@ def _group(book: Gradebook, exercise: str, group: Alike) -> Group:
         percent=round(100 * group.share),
         names=(left[0][0], right[0][-1]),
         lines=side_by_side(left[1], right[1]),
-        same=left[1] == right[1],
+        same=group.same,
     )
