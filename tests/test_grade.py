@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -362,6 +363,37 @@ def test_an_endless_loop_is_stopped_in_another_thread_too() -> None:
 
     assert [result.status for result in results] == ["wrong"]
     assert "Stopped after 0.2 s in your code" in str(results[0])
+
+
+STOPPED_THEN_TRACED = """
+import sys, threading
+from autograd_course.doctor.running.time_limit import TimeUp, time_limit
+
+def loop():
+    try:
+        with time_limit(0.1):
+            while True:
+                pass
+    except TimeUp:
+        print("stopped")
+
+def traced():
+    print("and traced")
+
+thread = threading.Thread(target=loop)
+thread.start()
+thread.join()
+sys.settrace(lambda *event: None)
+traced()
+"""
+
+
+def test_code_that_is_traced_goes_on_after_a_loop_was_stopped() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", STOPPED_THEN_TRACED], capture_output=True, text=True, timeout=60
+    )
+
+    assert run.stdout == "stopped\nand traced\n", run.stderr
 
 
 @pytest.mark.usefixtures("short_limit")
