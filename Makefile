@@ -51,7 +51,8 @@ quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
 
 # Not what fails, but what is run: that tests pass is for `make test` to say. Here those of
-# torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end.
+# torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end. And those of
+# the Function lab's lines, which does not trace where another tracer is at work.
 coverage: export TORCHDYNAMO_DISABLE = 1
 coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
