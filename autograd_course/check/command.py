@@ -26,6 +26,7 @@ from autograd_course.check.options import (
 from autograd_course.check.stdout import own_stdout
 from autograd_course.shell.arguments import Json
 from autograd_course.shell.exits import Exit, end, epilog
+from autograd_course.shell.importing import importing
 
 if TYPE_CHECKING:
     from autograd_course.doctor import Diagnosis
@@ -91,9 +92,10 @@ def check(
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
     """Return the diagnosis, or end with the sentence that says why there is none."""
-    from autograd_course.check.errors import NotUnderstoodError
-    from autograd_course.check.running import checked
-    from autograd_course.doctor import DoctorError
+    with importing():
+        from autograd_course.check.errors import NotUnderstoodError
+        from autograd_course.check.running import checked
+        from autograd_course.doctor import DoctorError
 
     try:
         return checked(target, inputs, **options)

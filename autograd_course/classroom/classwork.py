@@ -6,7 +6,8 @@ import functools
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import typer
@@ -17,9 +18,11 @@ from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.cluster import Cluster
 from autograd_course.classroom.grading.crew import Crew, GradingError
 from autograd_course.classroom.grading.handing_in import hand_in
+from autograd_course.classroom.grading.nursery import Nursery
 from autograd_course.classroom.grading.pool import Pool
 from autograd_course.classroom.grading.run import only_run, work
 from autograd_course.classroom.grading.version import grader_version
+from autograd_course.classroom.grading.worker import started
 from autograd_course.classroom.places import PlaceError, Places
 from autograd_course.classroom.reports import files
 from autograd_course.classroom.sandbox import NoSandboxError, choose
@@ -34,10 +37,11 @@ KNOWN = (
 )  # fmt: skip
 
 
+@contextmanager
 def crew(
     jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
-) -> Crew:
-    """Return who does the work: here, in forks of a template if there is one.
+) -> Iterator[Crew]:
+    """Lend who does the work: here, in forks of this process, and of a template if there is one.
 
     Raises NoSandboxError where this machine cannot.
     """
@@ -45,11 +49,13 @@ def crew(
     if trust:
         _note(_TRUSTED)
     if scheduler is not None:
-        return Cluster(scheduler, bench)
+        yield Cluster(scheduler, bench)
+        return
     if template is None:
         choose(trust=trust)
-        return Pool(jobs or _cores(), bench)
-    return Pool(jobs or _cores(), bench, functools.partial(bench.share, template))
+    share = functools.partial(bench.share, template) if template else None
+    with Nursery() if sys.platform == "linux" else nullcontext() as nursery:
+        yield Pool(jobs or _cores(), bench, share, nursery.start if nursery else started)
 
 
 def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:

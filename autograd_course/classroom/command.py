@@ -13,6 +13,7 @@ from autograd_course.classroom import elsewhere
 from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit
 from autograd_course.shell import completing
 from autograd_course.shell.exits import end, epilog
+from autograd_course.shell.importing import importing
 
 GRADED = "Exit codes: 0 all is graded; 1 something could not be; 2 not understood."
 AGAIN = "Exit codes: 0 it is the same verdict; 1 it is another one; 2 not understood."
@@ -78,14 +79,15 @@ def grade(
         missing = f"there is no folder {submissions}: name the one with the submissions."
         raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
     with nullcontext() if dask else ahead(trust=trust) as template:
-        from autograd_course.classroom import classwork
-        from autograd_course.classroom.places import Places
+        with importing():
+            from autograd_course.classroom import classwork
+            from autograd_course.classroom.places import Places
 
         wanted = chosen_or_exit(exercises)
         try:
             places = Places.of(submissions, gradebook, reports)
-            crew = classwork.crew(jobs, dask, template, trust=trust)
-            complete = classwork.grade(places, wanted, crew, resume=resume)
+            with classwork.crew(jobs, dask, template, trust=trust) as crew:
+                complete = classwork.grade(places, wanted, crew, resume=resume)
         except classwork.KNOWN as error:
             end(str(error))
     raise typer.Exit(0 if complete else 1)

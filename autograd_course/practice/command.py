@@ -16,6 +16,7 @@ from autograd_course.practice.options import Exercises, TargetWord, target_or_ex
 from autograd_course.practice.targets import Target, TargetError
 from autograd_course.shell.arguments import Json
 from autograd_course.shell.exits import Exit, end
+from autograd_course.shell.importing import importing
 
 if TYPE_CHECKING:
     from autograd_course.practice.graded import Graded
@@ -61,9 +62,10 @@ def watch(what: TargetWord, exercises: Exercises = None) -> None:
     seen = sys.stdout.isatty()
     if seen:
         typer.echo("Importing PyTorch …")
-    from autograd_course.practice.faces import Lines, screen
-    from autograd_course.practice.keys import NoKeys, keyboard
-    from autograd_course.practice.watching import Watch
+    with importing():
+        from autograd_course.practice.faces import Lines, screen
+        from autograd_course.practice.keys import NoKeys, keyboard
+        from autograd_course.practice.watching import Watch
 
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
@@ -82,9 +84,10 @@ def watch(what: TargetWord, exercises: Exercises = None) -> None:
 
 def _results(path: Path, wanted: Target) -> Iterator[Graded]:
     """Yield the result of each answer; where the file cannot be read the command ends."""
-    from autograd_course.classroom.notebooks import UnreadableError
-    from autograd_course.practice.process import Grading
-    from autograd_course.practice.reading import reading
+    with importing():
+        from autograd_course.classroom.notebooks import UnreadableError
+        from autograd_course.practice.process import Grading
+        from autograd_course.practice.reading import reading
 
     try:
         found = reading(path, path.read_bytes(), wanted)

@@ -18,6 +18,7 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.grader.exercises import CATALOGUE, UnknownExerciseError, find
 
 GRADER_SUFFIX = "-grade"
+_KEPT = 4000  # characters of a cell that is kept: a tree takes a hundred times its source
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def program(notebook: Notebook) -> Program:
             prose |= {exercise} - {""}
             continue
         misnamed = "" if exercise else "".join(problem)
-        block = _block("" if is_grader else exercise, cell.source, misnamed)
+        read = _known if len(cell.source) <= _KEPT else _block
+        block = read("" if is_grader else exercise, cell.source, misnamed)
         for exercise_id, name in _graded(block):
             graded[exercise_id] = (len(blocks), name)
         if not is_grader:
@@ -81,6 +83,10 @@ def _block(exercise: str, source: str, misnamed: str) -> Block:
         return Block(exercise, python, statements(python), misnamed=misnamed)
     except NotPythonError as error:
         return Block(exercise, python, error=str(error), misnamed=misnamed)
+
+
+# Most cells of a class's notebooks are the lesson's own.
+_known = lru_cache(maxsize=512)(_block)
 
 
 def _meant(grade_id: str) -> tuple[str, bool, list[str]]:

@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from autograd_course.classroom.grading.worker import prepare
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.template import Template
 
 
 @contextmanager
 def ahead(*, trust: bool) -> Iterator[Template | None]:
-    """Start what workers are forked from, and lend the sandbox's template that they share.
+    """Start the sandbox's template that all workers share, and do not wait for it.
 
-    Neither is waited for. There is no template where submissions could meet in it, or where there
-    is no sandbox.
+    There is none where submissions could meet in it, or where there is no sandbox.
     """
     try:
         backend = choose(trust=trust)
     except NoSandboxError:
         yield None
         return
-    prepare()
     if not backend.separates:
         yield None
         return

@@ -1,48 +1,58 @@
-"""A worker process of this machine, from either side: it is given tasks, and answers each.
-
-It is a fork of one process that has imported what all workers need, and has nothing else in it.
-"""
+"""A worker process of this machine, from either side: it is given tasks, and answers each."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autograd_course.classroom.grading.crew import Opening, RefusedError, read, refusal
+from autograd_course.classroom.grading.deaf import deaf
 
-_FORKED = "forkserver" in multiprocessing.get_all_start_methods()
-_PROCESSES: Any = multiprocessing.get_context("forkserver" if _FORKED else "spawn")
+_METHODS = multiprocessing.get_all_start_methods()
+_PROCESSES: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
 _PATIENCE = 5.0  # seconds for a worker to end by itself
-# What judging needs, the second because autograd imports it when it is first given a grad_output.
-_NEEDED = ["autograd_course.classroom.grading.bench", "torch.fx.experimental.symbolic_shapes"]
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
 
 
-def prepare() -> None:
-    """Start the process that workers are forked from, and do not wait for it."""
-    if _FORKED:
-        from multiprocessing import forkserver
+class Process(Protocol):
+    """A process, as ``multiprocessing`` has it."""
 
-        multiprocessing.set_forkserver_preload(_NEEDED)
-        with _deaf():
-            forkserver.ensure_running()
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+
+    def join(self, timeout: float | None = None, /) -> None:
+        """Wait until it ends, or for some seconds."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+Start = Callable[..., Process]  # starts a process that calls its first argument with the others
+
+
+def started(target: Callable[..., None], *args: Any) -> Process:
+    """Start a process that imports what it needs, which takes seconds, and has nothing else."""
+    process: Process = _PROCESSES.Process(target=target, args=args)
+    with deaf():
+        process.start()  # type: ignore[attr-defined]
+    return process
 
 
 class Worker:
     """A process with a task, which it is given for the ``tries``-th time."""
 
-    def __init__(self, opening: Opening, task: Task, tries: int) -> None:
-        self.connection, theirs = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(target=_work, args=(theirs, opening))
-        with _deaf():  # Ctrl-C is for the parent, also while Python starts up
-            self._process.start()
-        theirs.close()
+    def __init__(self, start: Start, opening: Opening, task: Task, tries: int) -> None:
+        self.connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = start(_work, theirs, opening)
         self.give(task, tries)
 
     def give(self, task: Task, tries: int = 1) -> None:
@@ -70,20 +80,6 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
-
-
-@contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Start processes that do not hear Ctrl-C: that it is ignored is inherited."""
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # outside of the main thread, which alone is interrupted
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _work(connection: Connection, opening: Opening) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
 import sys
 from functools import partial
 
-from autograd_course.classroom.asking.living import live
-from autograd_course.classroom.asking.warming import warm
 from autograd_course.classroom.zygote import memory
 from autograd_course.classroom.zygote.control import say
 from autograd_course.classroom.zygote.serving import Template, serve
 from autograd_course.classroom.zygote.usage import held_by
+from autograd_course.shell.importing import importing
 
 
 def main(meeting: str, how: str) -> None:
@@ -22,9 +20,11 @@ def main(meeting: str, how: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(meeting)
-    integrity = warm()
-    gc.collect()
-    gc.freeze()  # children share these pages as long as nobody counts in them
+    with importing():
+        from autograd_course.classroom.asking.living import live
+        from autograd_course.classroom.asking.warming import warm
+
+        integrity = warm()
     memory.compact()
     say(control, {"ready": True})
     serve(

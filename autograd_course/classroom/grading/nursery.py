@@ -1,0 +1,181 @@
+"""What workers are forked from: a fork of this process as it is when it has imported all it needs.
+
+It is made before there are threads, open files or a gradebook, and has nothing in it but modules.
+It saves the seconds that a Python of its own would import PyTorch for. Linux only: its processes
+are told by descriptors, not by numbers, which another process may have by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn, Self
+
+from autograd_course.classroom.grading.crew import GradingError
+from autograd_course.classroom.grading.deaf import deaf
+from autograd_course.shell.importing import importing
+
+_LONGEST, _MOST = 1 << 16, 8  # bytes of what is handed to a process, and descriptors with it
+_GONE = "no worker process can be started ({}): is there memory enough for so many? "
+_FEWER = "Go on with --resume and a smaller --jobs."
+
+
+class Born:
+    """A process that is no child of this one: as much of ``multiprocessing``'s as is needed."""
+
+    def __init__(self, ends: int) -> None:
+        self._ends = ends  # its descriptor, ready to be read from when it has ended
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return not select.select([self._ends], [], [], 0)[0]
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until it ends, or for some seconds."""
+        select.select([self._ends], [], [], seconds)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._ends, number)
+
+    def __del__(self) -> None:
+        os.close(self._ends)
+
+
+class Nursery:
+    """The fork; its own forks call functions. It ends with ``close``, or with this process."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, deaf():
+            self._process = os.fork()
+            if self._process == 0:
+                self._control.close()
+                _alone(_serve, theirs)
+
+    def start(self, target: Callable[..., None], *args: Any) -> Born:
+        """Have a process call a function; sockets and connections among the arguments go along.
+
+        Raises GradingError where there can be none.
+        """
+        handed, packed = _packed(target, args)
+        try:
+            socket.send_fds(self._control, [packed], handed)
+            said, ends, _, _ = socket.recv_fds(self._control, _LONGEST, 1)
+        except OSError as error:
+            raise _none(str(error)) from None
+        if not ends:
+            raise _none(said.decode() or "what they are forked from is gone")
+        return Born(ends[0])
+
+    def close(self) -> None:
+        """End it; what was started goes on."""
+        self._control.close()
+        os.waitpid(self._process, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _none(why: str) -> GradingError:
+    return GradingError(_GONE.format(why) + _FEWER)
+
+
+def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
+    """Be a fork: nothing of what the original would do afterwards, or at its end, is done."""
+    try:
+        live(*args)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _serve(control: socket.socket) -> None:
+    """Fork whenever told to, until nobody is there."""
+    with importing():  # what autograd imports when it is first given a grad_output
+        import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
+    while True:
+        packed, handed, _, _ = socket.recv_fds(control, _LONGEST, _MOST)
+        if not packed:
+            return
+        try:
+            process = os.fork()
+        except OSError as error:
+            control.send(str(error).encode())
+            continue
+        if process == 0:
+            control.close()
+            _alone(_call, packed, handed)
+        for descriptor in handed:
+            os.close(descriptor)
+        ends = os.pidfd_open(process)
+        socket.send_fds(control, [b"born"], [ends])
+        os.close(ends)
+        _reap()
+
+
+def _reap() -> None:
+    """Take notice of those that have ended, as a parent must; nothing is waited for."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
+            pass
+
+
+def _call(packed: bytes, handed: list[int]) -> None:
+    target, args = _Unpacker(packed, handed).load()
+    target(*args)
+
+
+def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[int], bytes]:
+    file = io.BytesIO()
+    packer = _Packer(file)
+    packer.dump((target, args))
+    return packer.handed, file.getvalue()
+
+
+class _Packer(pickle.Pickler):
+    """Of a socket or connection, packs which of the descriptors beside it is its own."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.handed: list[int] = []
+
+    def persistent_id(self, value: Any) -> tuple[str, int] | None:
+        if not isinstance(value, socket.socket | Connection):
+            return None
+        self.handed.append(value.fileno())
+        return type(value).__name__, len(self.handed) - 1
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, packed: bytes, handed: list[int]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._handed = handed
+
+    def persistent_load(self, key: tuple[str, int]) -> Any:
+        kind, place = key
+        descriptor = self._handed[place]
+        return Connection(descriptor) if kind == "Connection" else socket.socket(fileno=descriptor)
