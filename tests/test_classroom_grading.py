@@ -26,10 +26,12 @@ from autograd_course.classroom.grading.ahead import ahead
 from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
 from autograd_course.classroom.grading.cluster import Cluster
 from autograd_course.classroom.grading.crew import GradingError, Outcome
+from autograd_course.classroom.grading.nursery import Nursery
 from autograd_course.classroom.grading.pool import Pool
 from autograd_course.classroom.grading.run import only_run, work
 from autograd_course.classroom.grading.task import Task, seed_for, told
 from autograd_course.classroom.grading.version import grader_version
+from autograd_course.classroom.grading.worker import Start, started
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.places import Places
 from autograd_course.classroom.submissions import Submission
@@ -68,6 +70,18 @@ def stand(tmp_path: Path) -> Stand:
     return Stand(str(tmp_path / "stand"), pause=0.002)
 
 
+@pytest.fixture(params=["multiprocessing", "nursery"])
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
+    """How a worker process comes about."""
+    if request.param == "multiprocessing":
+        yield started
+        return
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells processes by descriptors")
+    with Nursery() as nursery:
+        yield nursery.start
+
+
 # Which exercises
 
 
@@ -93,7 +107,7 @@ def test_exercises_are_chosen_by_id_in_the_order_of_the_course() -> None:
 # Worker processes
 
 
-def test_a_pool_takes_tasks_as_it_has_hands_for_them(stand: Stand) -> None:
+def test_a_pool_takes_tasks_as_it_has_hands_for_them(stand: Stand, start: Start) -> None:
     taken, done = 0, 0
 
     def tasks() -> Iterator[Task]:
@@ -103,7 +117,7 @@ def test_a_pool_takes_tasks_as_it_has_hands_for_them(stand: Stand) -> None:
             assert taken - done <= 3 + 1
             yield task(f"code {number}")
 
-    for outcome in Pool(3, stand)(tasks()):
+    for outcome in Pool(3, stand, start=start)(tasks()):
         done += 1
         assert outcome.said is not None
         assert outcome.said["evidence"] == {"seed": 7}
@@ -113,9 +127,11 @@ def test_a_pool_takes_tasks_as_it_has_hands_for_them(stand: Stand) -> None:
     assert all(map(is_gone, stand.workers()))
 
 
-def test_a_worker_that_dies_loses_its_own_task_which_is_tried_once_more(stand: Stand) -> None:
+def test_a_worker_that_dies_loses_its_task_which_is_tried_once_more(
+    stand: Stand, start: Start
+) -> None:
     sources = ["a", "this dies once", "b", "this always dies", "c", "d"]
-    said = {o.task.answer.source: o.said for o in Pool(2, stand)(map(task, sources))}
+    said = {o.task.answer.source: o.said for o in Pool(2, stand, start=start)(map(task, sources))}
 
     assert [source for source in sources if said[source] is None] == ["this always dies"]
     assert Counter(stand.told()) == Counter(sources) + Counter(
@@ -123,16 +139,16 @@ def test_a_worker_that_dies_loses_its_own_task_which_is_tried_once_more(stand: S
     )
 
 
-def test_where_every_worker_dies_the_run_stops(stand: Stand) -> None:
+def test_where_every_worker_dies_the_run_stops(stand: Stand, start: Start) -> None:
     tasks = (task(f"{number} always dies") for number in range(50))
 
     with pytest.raises(GradingError, match="memory enough"):
-        list(Pool(1, stand)(tasks))
+        list(Pool(1, stand, start=start)(tasks))
 
 
-def test_a_worker_that_cannot_judge_stops_the_run_with_its_reason(stand: Stand) -> None:
+def test_a_worker_that_cannot_judge_stops_the_run_and_says_why(stand: Stand, start: Start) -> None:
     with pytest.raises(GradingError, match=r"^there is no sandbox here\.$"):
-        list(Pool(2, stand)(map(task, ["a", "refuse", "b"])))
+        list(Pool(2, stand, start=start)(map(task, ["a", "refuse", "b"])))
     assert all(map(is_gone, stand.workers()))
 
 
@@ -146,9 +162,9 @@ def test_a_sandbox_started_ahead_ends_with_its_block_whether_anybody_waited_or_n
         assert template is None, "without walls submissions could meet in it"
 
 
-def test_whoever_stops_listening_ends_all_workers(stand: Stand) -> None:
+def test_whoever_stops_listening_ends_all_workers(stand: Stand, start: Start) -> None:
     slow = Stand(stand.folder, pause=LIMIT)
-    with closing(Pool(2, slow)(task(f"code {n}") for n in range(9))) as outcomes:
+    with closing(Pool(2, slow, start=start)(task(f"code {n}") for n in range(9))) as outcomes:
         pool = multiprocessing.get_context("spawn")
         sleeper = pool.Process(target=time.sleep, args=(0,))
         sleeper.start()  # starts like a worker, so that those are at work when it has ended

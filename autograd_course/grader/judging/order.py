@@ -69,7 +69,7 @@ class Order:
         return (
             self._first(self.witness.signature)
             or self._ran()
-            or self._first(self.witness.method, plainest=True)
+            or self._further()
             or self._diagnosed()
             or self._checked()
             or self._first(self._in_single, plainest=True)
@@ -91,6 +91,9 @@ class Order:
         if backward and backward.status == "not attempted":
             return unfinished(_backward_missing(forward))
         return forward or (backward and self._explained(backward))
+
+    def _further(self) -> Verdict | None:
+        return self._first(self.witness.method, plainest=True) if self.exercise.methods else None
 
     def _forward(self, inputs: Inputs) -> Verdict | None:
         return forward_verdict(self.exercise, self.witness.forward(inputs), inputs)
