@@ -305,7 +305,9 @@ def judge() -> Iterator[Judge]:
 @pytest.fixture
 def no_workers(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """Grade in this process: workers have tests of their own."""
-    monkeypatch.setattr(classwork, "crew", lambda *_, **__: Alone(lambda: nullcontext(judge)))
+    monkeypatch.setattr(
+        classwork, "crew", lambda *_, **__: nullcontext(Alone(lambda: nullcontext(judge)))
+    )
 
 
 @pytest.fixture
