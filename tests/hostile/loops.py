@@ -7,7 +7,7 @@ from hostile.making import Hostile
 _STOPPED = "stopped after 1 s in your code"
 _DEAF = "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {14})\nlast = 0.0\n"
 _NOW_AND_THEN = """global last
-if time.monotonic() - last > 0.05: time.sleep(1.5)
+if time.monotonic() - last > 0.01: time.sleep(1.5)
 last = time.monotonic()
 """
 

@@ -14,6 +14,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.truth.rounding import EXCESSIVE, excess
 
 MOVING = 1e-5  # of its size, where the long move is ten times that: rounding stays far below
+JUMPING = 0.1  # of its size: a thousand times the long move, so that it turned over, say
 OTHERWISE = 0.5  # of what a straight line tells
 
 
@@ -95,9 +96,10 @@ def _uneven(found: Stairs, k: int) -> str | None:
     here, near, far = found.here[k], found.near[k], found.far[k]
     if here is None or near is None or far is None:
         return None
-    came, should = near - here, found.ratio * (far - here)
-    known = here.abs() > SLACK
-    told = known & ((far - here).abs() > MOVING * here.abs())
+    came, should, size_here = near - here, found.ratio * (far - here), here.abs()
+    known = size_here > SLACK
+    told = known & ((far - here).abs() > MOVING * size_here)
+    told &= (far - here).abs() < JUMPING * size_here
     told &= came.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
     off = told & ((came - should).abs() > OTHERWISE * should.abs())
     if not told.any() or 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
