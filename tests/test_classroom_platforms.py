@@ -27,7 +27,7 @@ import yaml
 from test_classroom_reports import GRADESCOPE
 from typer.testing import CliRunner, Result
 
-from autograd_course.classroom import classwork
+from autograd_course.classroom import appeal, classwork
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradescope import running
 from autograd_course.classroom.grading.alone import Alone
@@ -408,6 +408,16 @@ UNKNOWN = {
     "nobody": (["eve", "square"], "there is no 'eve' in the gradebook: it knows ann, bob, dan."),
     "nothing": (["ann", "linear"], "there is no verdict on ann's 'linear', but on square."),
 }
+
+
+def test_of_a_large_class_the_names_that_are_like_the_one_asked_for_are_told() -> None:
+    names = [f"{who} {i}" for i in range(50) for who in ("Ann", "Bob")]
+
+    assert (
+        appeal._alike(names, "bob 4")
+        == "Bob 4, " + ", ".join(f"Bob {i}" for i in range(40, 49)) + " and 1 more"
+    )
+    assert appeal._alike(names, "eve").endswith(", Bob 4 and 90 more")
 
 
 @pytest.mark.parametrize("words", UNKNOWN)

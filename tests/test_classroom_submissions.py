@@ -145,6 +145,23 @@ def test_in_gradescope_s_export_people_have_their_names(tmp_path: Path) -> None:
     assert [student for student, *_ in graded(export)] == sorted(numbers)
 
 
+def test_whose_a_file_is_the_page_for_instructors_tells(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "classroom.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"is graded for \|\n\| ---.*?\n(.*?)\n\n", page, re.DOTALL)
+    told = {
+        path: whose.partition(":")[0]
+        for _, paths, whose in (line.strip("| ").split(" | ") for line in table.splitlines())
+        for path in re.findall(r"`(.+?)`", paths)
+    }
+    for number, path in enumerate(told):
+        content = zipped({"work.ipynb": NOTEBOOK}) if path.endswith(".zip") else NOTEBOOK
+        root = laid_out(tmp_path / str(number), {path: content})
+        if "export" in path:
+            metadata = root / Path(path).parts[0] / "submission_metadata.yml"
+            metadata.write_text(GRADESCOPE, encoding="utf-8")
+        assert [student for student, *_ in graded(root)] == [told[path]]
+
+
 # files of a course site's download, as it is named there
 SITES = {
     "Moodle": ["Ann B_1_assignsubmission_file/a.ipynb", "Bob_2_assignsubmission_file/a.ipynb"],
