@@ -172,6 +172,10 @@ def autograder(tmp_path: Path) -> Path:
     """Return a folder laid out as Gradescope's /autograder, with our zip in ``source/``."""
     made = run("gradescope", tmp_path / "autograder.zip", "--exercises", "square,linear,gelu")
     assert made.exit_code == 0, made.output
+    assert (
+        f"has {sum(CATALOGUE[e].points for e in ('square', 'linear', 'gelu'))} points"
+        in made.output
+    )
     root = tmp_path / "autograder"
     for name in ("source", "submission", "results"):
         (root / name).mkdir(parents=True)
