@@ -134,6 +134,16 @@ def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
     assert len(os.listdir(folder)) == 5
 
 
+def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: Path) -> None:
+    for path in folder.glob("*.ipynb"):
+        path.unlink()
+    result = run("grade", "homework", "--trust")
+
+    assert result.exit_code == NOT_DONE
+    assert "0 notebooks read, 1 file not graded" in said(result)
+    assert "eve.zip: the zip is broken" in said(result)
+
+
 def test_without_a_sandbox_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap, "works", lambda: False)
     monkeypatch.setattr(container, "engine", lambda: None)

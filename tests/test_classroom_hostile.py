@@ -70,6 +70,7 @@ def verdict_on(
 
 
 def seconds_of_a_neighbor(box: Sandbox) -> float:
+    box.start()  # anew for each where it is a container: that takes what it takes
     began = time.monotonic()
     assert verdict_on(box, square()) == replace(HONEST, remarks=())
     return time.monotonic() - began
@@ -106,13 +107,13 @@ def test_it_is_contained_scored_rightly_and_explained(
     box: Sandbox, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile = BANK[what]
+    said = hostile.said if box.backend.separates else hostile.unsecluded or hostile.said
     monkeypatch.setattr(box, "limits", replace(TIGHT, wall=hostile.wall, whole=hostile.whole))
 
     verdict = verdict_on(box, hostile.source, hostile.exercise, hostile.name)
 
     assert verdict.status == hostile.status, verdict
-    if box.backend.separates or "/proc" not in hostile.source:  # a container has one of its own
-        assert re.search(hostile.said, verdict.message), verdict
+    assert re.search(said, verdict.message), verdict
     assert any(hostile.seen in remark for remark in verdict.remarks) or not hostile.seen, verdict
     assert "".join([verdict.message, *verdict.remarks]).replace("\n", "").isprintable()
     if what.startswith(LEAVING):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
 import runpy
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jsonschema
 import nbformat
@@ -24,7 +27,7 @@ import yaml
 from test_classroom_reports import GRADESCOPE
 from typer.testing import CliRunner, Result
 
-from autograd_course.classroom import classwork
+from autograd_course.classroom import appeal, classwork
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradescope import running
 from autograd_course.classroom.grading.alone import Alone
@@ -169,6 +172,10 @@ def autograder(tmp_path: Path) -> Path:
     """Return a folder laid out as Gradescope's /autograder, with our zip in ``source/``."""
     made = run("gradescope", tmp_path / "autograder.zip", "--exercises", "square,linear,gelu")
     assert made.exit_code == 0, made.output
+    assert (
+        f"has {sum(CATALOGUE[e].points for e in ('square', 'linear', 'gelu'))} points"
+        in made.output
+    )
     root = tmp_path / "autograder"
     for name in ("source", "submission", "results"):
         (root / name).mkdir(parents=True)
@@ -211,6 +218,14 @@ def notebooks(**answers: str) -> dict[str, bytes]:
     }
 
 
+def zipped(files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
 WRONG = SQUARE.replace("2 * x", "x")
 HANDED_IN: dict[str, tuple[dict[str, bytes], float, str]] = {
     "right": (notebooks(homework=SQUARE), 1, ""),
@@ -220,6 +235,19 @@ HANDED_IN: dict[str, tuple[dict[str, bytes], float, str]] = {
     "a script": ({"01_template.py": f"import torch\n{SQUARE}".encode()}, 1, "in another cell"),
     "nothing": ({}, 0, "there is no notebook and no script in it\nnot attempted: no Square"),
     "two": (notebooks(a=WRONG, b=SQUARE), 1, "a.ipynb: b.ipynb is graded for lesson 01 instead"),
+    "and a script": (
+        notebooks(homework=SQUARE) | {"helpers.py": b"import torch"},
+        1,
+        "helpers.py: it answers no exercise of the course",
+    ),
+    "in a zip": ({"homework.zip": zipped(notebooks(homework=SQUARE))}, 1, ""),
+    "old in a zip": (
+        notebooks(new=SQUARE) | {"homework.zip": zipped(notebooks(old=WRONG))},
+        1,
+        "homework.zip/old.ipynb: new.ipynb is graded for lesson 01 instead",
+    ),
+    "no name in ASCII": ({"Übung 解答.ipynb": solution()[:500]}, 0, "Übung 解答.ipynb: the "),
+    "no name in UTF-8": ({os.fsdecode(b"\xfc.ipynb"): solution()[:500]}, 0, r"\xfc.ipynb: the "),
 }
 
 
@@ -240,20 +268,62 @@ def test_gradescope_s_results_tell_a_student_of_whatever_was_handed_in(
     assert (results["score"], test["score"], test["max_score"]) == (points, points, 1)
     assert said in told
     assert "student/" not in told, "a folder of ours"
+    assert told.encode(), "it can be written"
 
 
-def test_where_no_sandbox_starts_gradescope_s_instructor_reads_why_and_nobody_has_a_score(
+NOT_GRADED = {
+    "no sandbox starts": (RefusedError("the sandbox did not start: no room."), "no room."),
+    "the grader breaks": (ZeroDivisionError("division by zero"), "ZeroDivisionError: division"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_GRADED)
+def test_where_nothing_can_be_graded_gradescope_is_told_why_and_nobody_has_a_score(
+    what: str,
+    autograder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error, sentence = NOT_GRADED[what]
+    monkeypatch.setattr(running, "graded", Mock(side_effect=error))
+
+    run_autograder(autograder, monkeypatch)
+
+    results = json.loads((autograder / "results" / "results.json").read_text())
+    jsonschema.validate(results, GRADESCOPE)
+    assert (results["tests"], "score" in results) == ([], False)
+    assert sentence in results["output"]
+    assert "no fault of what was handed in" in results["output"]
+    assert sentence in capsys.readouterr().out, "where instructors look"
+
+
+def run_autograder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do in this process what the script does."""
+    monkeypatch.setattr(sys, "argv", ["", str(root)])
+    runpy.run_module("autograd_course.classroom.gradescope", run_name="__main__")
+
+
+def test_a_file_that_the_grading_user_may_not_read_costs_nobody_a_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "homework.ipynb").write_bytes(solution())
+    monkeypatch.setattr(shutil, "copyfile", Mock(side_effect=PermissionError))
+    monkeypatch.setattr(os, "access", Mock(return_value=False))
+
+    results, told = running.results_of(tmp_path, "square")
+
+    assert "score" not in results
+    assert told.endswith("homework.ipynb cannot be read by the user that grades.")
+
+
+def test_where_the_results_may_not_be_written_one_sentence_says_so(
     autograder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
-        raise RefusedError("the sandbox did not start: no room.")
+    monkeypatch.setattr(running, "graded", Mock(return_value=({"tests": []}, "")))
+    (autograder / "results" / "results.json").mkdir()  # whoever the tests run as, root say
 
-    monkeypatch.setattr(running, "graded", refused)
-    monkeypatch.setattr(sys, "argv", ["", str(autograder)])
-
-    with pytest.raises(SystemExit, match="nothing was graded: the sandbox did not start: no room"):
-        runpy.run_module("autograd_course.classroom.gradescope", run_name="__main__")
-    assert not list((autograder / "results").iterdir())
+    with pytest.raises(SystemExit, match=r"results.json cannot be written by the user that grades"):
+        run_autograder(autograder, monkeypatch)
 
 
 def test_all_of_the_zip_can_be_read_by_whoever_grades(autograder: Path) -> None:
@@ -342,6 +412,16 @@ UNKNOWN = {
     "nobody": (["eve", "square"], "there is no 'eve' in the gradebook: it knows ann, bob, dan."),
     "nothing": (["ann", "linear"], "there is no verdict on ann's 'linear', but on square."),
 }
+
+
+def test_of_a_large_class_the_names_that_are_like_the_one_asked_for_are_told() -> None:
+    names = [f"{who} {i}" for i in range(50) for who in ("Ann", "Bob")]
+
+    assert (
+        appeal._alike(names, "bob 4")
+        == "Bob 4, " + ", ".join(f"Bob {i}" for i in range(40, 49)) + " and 1 more"
+    )
+    assert appeal._alike(names, "eve").endswith(", Bob 4 and 90 more")
 
 
 @pytest.mark.parametrize("words", UNKNOWN)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -18,8 +20,10 @@ from autograd_course.classroom.judging import judged
 from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
 from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
+from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template
+from autograd_course.classroom.zygote.birth import born
 from autograd_course.doctor.running.time_limit import VARIABLE
 from autograd_course.doctor.wire import pack
 from autograd_course.grader import CATALOGUE
@@ -203,6 +207,28 @@ def test_a_container_promises_the_same_by_flags(monkeypatch: pytest.MonkeyPatch)
     mounted = [command[i + 1] for i, part in enumerate(command) if part == "--volume"]
     assert all(volume.endswith(":ro") for volume in mounted if "meeting" not in volume)
     assert not Container("docker").separates
+
+
+# In a container, and where all is trusted, a submission shares its namespace with its keeper.
+ENDS = {
+    "itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "its process group": lambda: os.killpg(0, signal.SIGKILL),
+    "its keeper": lambda: os.kill(os.getppid(), signal.SIGKILL) or signal.pause(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_without_a_namespace_of_its_own_whatever_a_child_kills_is_told_as_a_shell_would(
+    what: str,
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, born(theirs, TIGHT, lambda _: ENDS[what](), secluded=False) as child:
+        code = child.reaped()
+        theirs.close()
+        assert ours.recv(1) == b"", "the child is gone, too"
+
+    assert code == 128 + signal.SIGKILL
+    assert told(Malformed("", gone=True), {"code": code}, TIGHT).endswith("or killed itself.")
 
 
 @pytest.mark.thorough

@@ -76,6 +76,7 @@ WHOSE = {
     "ann_LATE_4711_98765_01_template-1.ipynb": "ann_4711",
     "Ann B_123_assignsubmission_file_/01_template.ipynb": "Ann B_123",
     "hw1_ann_attempt_2026-01-31-23-59-59_01_template.ipynb": "ann",
+    "assignment_7_export/submission_9/01_template.ipynb": "submission_9",
     "A\u0308nn/01_template.ipynb": "\u00c4nn",
     "\u6797\u5c0f\u660e/01_template.ipynb": "\u6797\u5c0f\u660e",
     "01_template.ipynb": "root",
@@ -100,6 +101,101 @@ def test_zips_are_read_where_they_are_and_never_unpacked(tmp_path: Path) -> None
         ("bob", "01_template", "bob.zip/again.zip/work/01_template.ipynb"),
     ]
     assert sorted(os.listdir(root)) == ["ann.zip", "bob.zip"]
+
+
+# Whole classes
+
+
+GRADESCOPE = """\
+---
+submission_9:
+  :submitters:
+  - :name: Ann B
+    :sid: '123'
+    :email: ann@uni.example
+  :created_at: 2026-10-01 12:00:00.000000000 Z
+  :results:
+    tests:
+    - name: not Ann
+  :history:
+  - :name: not Ann either
+submission_10:
+  :submitters:
+  - :name: "J\\u00f3n O'Brien"
+    :sid: 124
+  - :name: 'Cem "C" D''Arc'
+    :sid:
+submission_11:
+  :submitters: []
+"""
+
+
+def test_in_gradescope_s_export_people_have_their_names(tmp_path: Path) -> None:
+    numbers = ("submission_9", "submission_10", "submission_11")
+    export = laid_out(
+        tmp_path / "assignment_7_export",
+        {f"{number}/01_template.ipynb": NOTEBOOK for number in numbers}
+        | {"submission_metadata.yml": GRADESCOPE.encode()},
+    )
+    people = ["Ann B_123", "J\u00f3n O'Brien_124 and Cem \"C\" D'Arc_10", "submission_11"]
+
+    for root in (tmp_path, export):
+        assert [student for student, *_ in graded(root)] == people
+    (export / "submission_metadata.yml").write_bytes(b"\xff: [")
+    assert [student for student, *_ in graded(export)] == sorted(numbers)
+
+
+def test_whose_a_file_is_the_page_for_instructors_tells(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "classroom.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"is graded for \|\n\| ---.*?\n(.*?)\n\n", page, re.DOTALL)
+    told = {
+        path: whose.partition(":")[0]
+        for _, paths, whose in (line.strip("| ").split(" | ") for line in table.splitlines())
+        for path in re.findall(r"`(.+?)`", paths)
+    }
+    for number, path in enumerate(told):
+        content = zipped({"work.ipynb": NOTEBOOK}) if path.endswith(".zip") else NOTEBOOK
+        root = laid_out(tmp_path / str(number), {path: content})
+        if "export" in path:
+            metadata = root / Path(path).parts[0] / "submission_metadata.yml"
+            metadata.write_text(GRADESCOPE, encoding="utf-8")
+        assert [student for student, *_ in graded(root)] == [told[path]]
+
+
+# files of a course site's download, as it is named there
+SITES = {
+    "Moodle": ["Ann B_1_assignsubmission_file/a.ipynb", "Bob_2_assignsubmission_file/a.ipynb"],
+    "Canvas": ["annb_4711_98765_a-1.ipynb", "bob_LATE_4712_98766_a.ipynb"],
+    "Blackboard": [f"hw_{who}_attempt_2026-01-31-23-59-59_a.ipynb" for who in ("ann", "bob")],
+    "Gradescope": [f"assignment_7_export/submission_{i}/a.ipynb" for i in (8, 9)],
+}
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_site_s_zip_of_a_class_is_no_student_s_and_once_unpacked_everybody_s(
+    site: str, tmp_path: Path
+) -> None:
+    files = dict.fromkeys(SITES[site], NOTEBOOK)
+    root = laid_out(tmp_path / "zipped", {"hw.zip": zipped(files), "zoe.ipynb": NOTEBOOK})
+    class_ = "it holds the work of a class: unpack it, and grade the folder"
+
+    assert rejected(root) == rejected(root / "hw.zip") == {"hw.zip": class_}
+    assert [student for student, *_ in graded(root)] == ["zoe"]
+    assert len(graded(laid_out(tmp_path / "unpacked", files))) == 2
+
+
+ONE_S_OWN = {
+    "one of Moodle's": [SITES["Moodle"][0]],
+    "numbered files": ["data_2025.py", "data_2026.py", "model_100.ipynb", "model_200.ipynb"],
+    "folders": ["ann/a.ipynb", "bob/b.ipynb"],
+}
+
+
+@pytest.mark.parametrize("what", ONE_S_OWN)
+def test_a_zip_of_one_student_s_is_read(what: str, tmp_path: Path) -> None:
+    root = laid_out(tmp_path, {"ann.zip": zipped(dict.fromkeys(ONE_S_OWN[what], NOTEBOOK))})
+
+    assert [student for student, *_ in graded(root)] == ["ann"]
 
 
 def link_in_zip() -> bytes:

@@ -23,47 +23,7 @@ from reference_calls import (
 )
 from torch import Tensor
 
-from autograd_course.functions import (
-    GELU,
-    AddReLU,
-    ClippedReLU,
-    ClippedSTE,
-    Conv1d,
-    Equilibrium,
-    FakeQuantize,
-    GradientReversal,
-    GumbelSoftmax,
-    LambertW,
-    LeakyReLUInPlace,
-    LearnedSwish,
-    Linear,
-    LinearReLU,
-    LocalResponseNorm,
-    LogSumExp,
-    Lookup,
-    MatMul,
-    Max,
-    Multiply,
-    PackedDropout,
-    PackedReLU,
-    ReinMax,
-    RoundSTE,
-    ScaledSigmoid,
-    SignSTE,
-    Sinh,
-    SmoothMaximum,
-    Softmax,
-    Softplus,
-    SoftRank,
-    SoftThreshold,
-    Sort,
-    Square,
-    Standardize,
-    Swish,
-    ToPolar,
-    TriangularSolve,
-    WeightedSum,
-)
+from autograd_course import functions as fn
 from autograd_course.functions.gumbel_softmax import gumbel_noise
 
 Outputs = Tensor | tuple[Tensor, ...]
@@ -146,112 +106,112 @@ NOT_ON_THE_GRID = torch.tensor([-2.0, -1.45, -1.2, -0.7, 0.0, 0.2, 0.65, 0.9, 1.
 
 # A Function, arguments, and PyTorch's own operation with the same arguments.
 CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
-    (Square, (X,), torch.square),
-    (Square, (CPLX,), torch.square),
-    (ScaledSigmoid, (X, -2.0, 1.5), lambda x, gain, slope: gain * torch.sigmoid(slope * x)),
-    (ScaledSigmoid, (X,), torch.sigmoid),
-    (WeightedSum, (X, Y, draw(3, 4, seed=9)), lambda x, y, w: torch.lerp(y, x, w)),
-    (ClippedReLU, (torch.tensor([-1.0, 0.0, 5.5, 6.0, 6.5]),), F.relu6),
-    (ClippedReLU, (5 * X, 2.0), lambda x, ceiling: x.clamp(0, ceiling)),
-    (LeakyReLUInPlace, (X,), leaky),
-    (LeakyReLUInPlace, (torch.tensor([-1.0, 0.0, 1.0]), 2.0), leaky),
-    (Sort, (draw(3, 5),), sort),
-    (Sort, (TIES,), sort),
-    (Sort, (TIES, True), sort),
-    (Sort, (draw(2, 40).round(),), sort),
-    (GumbelSoftmax, (X, Y), gumbel),
-    (GumbelSoftmax, (X, Y, 0.7), gumbel),
-    (GumbelSoftmax, (X, Y, 0.7, True), straight_through(one_hot, gumbel)),
+    (fn.Square, (X,), torch.square),
+    (fn.Square, (CPLX,), torch.square),
+    (fn.ScaledSigmoid, (X, -2.0, 1.5), lambda x, gain, slope: gain * torch.sigmoid(slope * x)),
+    (fn.ScaledSigmoid, (X,), torch.sigmoid),
+    (fn.WeightedSum, (X, Y, draw(3, 4, seed=9)), lambda x, y, w: torch.lerp(y, x, w)),
+    (fn.ClippedReLU, (torch.tensor([-1.0, 0.0, 5.5, 6.0, 6.5]),), F.relu6),
+    (fn.ClippedReLU, (5 * X, 2.0), lambda x, ceiling: x.clamp(0, ceiling)),
+    (fn.LeakyReLUInPlace, (X,), leaky),
+    (fn.LeakyReLUInPlace, (torch.tensor([-1.0, 0.0, 1.0]), 2.0), leaky),
+    (fn.Sort, (draw(3, 5),), sort),
+    (fn.Sort, (TIES,), sort),
+    (fn.Sort, (TIES, True), sort),
+    (fn.Sort, (draw(2, 40).round(),), sort),
+    (fn.GumbelSoftmax, (X, Y), gumbel),
+    (fn.GumbelSoftmax, (X, Y, 0.7), gumbel),
+    (fn.GumbelSoftmax, (X, Y, 0.7, True), straight_through(one_hot, gumbel)),
     (
-        GumbelSoftmax,
+        fn.GumbelSoftmax,
         (draw(2, 1, 4), draw(2, 1, 4, seed=1), 1, True),
         straight_through(one_hot, gumbel),
     ),
-    (GumbelSoftmax, (EARLY, 0 * EARLY, 1, True), straight_through(one_hot, gumbel)),
-    (ReinMax, (EARLY, 0 * EARLY), straight_through(one_hot, second_order)),
-    (ReinMax, (X, Y), straight_through(one_hot, second_order)),
-    (ReinMax, (draw(2, 1, 4), draw(2, 1, 4, seed=1)), straight_through(one_hot, second_order)),
-    (Linear, (draw(2, 3, 4), draw(5, 4), draw(5)), F.linear),
-    (Linear, (X, draw(5, 4)), F.linear),
-    (Linear, (X, draw(5, 4), None), F.linear),
-    (ToPolar, (X, Y), polar),
-    (Sinh, (X,), torch.sinh),
-    (Softplus, (X,), F.softplus),
-    (Multiply, (draw(2, 1, 4), draw(3, 1, seed=1)), torch.mul),
-    (Multiply, (X, draw(seed=1)), torch.mul),
-    (Multiply, (X[:2], X[:1]), torch.mul),
-    (Multiply, (CPLX, CPLX[:1] + 1), torch.mul),
-    (MatMul, (X, draw(4, 5)), torch.matmul),
-    (MatMul, (CPLX[None], CPLX[:, None]), torch.matmul),
-    (MatMul, (draw(2, 1, 3, 4), draw(5, 4, 2, seed=1)), torch.matmul),
-    (Max, (X,), lambda x: x.amax(-1)),
-    (Max, (TIES,), lambda x: x.amax(-1)),
-    (Max, (draw(4), -1, True), torch.amax),
-    (Max, (draw(),), lambda x: x.amax(-1)),
-    (Max, (draw(2, 3, 4), (0, -1), True), torch.amax),
-    (Max, (draw(2, 3, 4), (0, -1)), torch.amax),
-    (Softmax, (X,), lambda x: torch.softmax(x, -1)),
-    (Softmax, (X, 0), torch.softmax),
-    (LogSumExp, (X,), lambda x: torch.logsumexp(x, -1)),
-    (LogSumExp, (500 * X,), lambda x: torch.logsumexp(x, -1)),
-    (LogSumExp, (MASKED[:1],), lambda x: torch.logsumexp(x, -1)),
-    (LogSumExp, (draw(2, 3, 4), (0, -1), True), torch.logsumexp),
-    (LogSumExp, (draw(2, 3, 4), 1), torch.logsumexp),
-    (Standardize, (draw(6, 3),), standardized),
-    (Standardize, (draw(6, 3) / 100,), standardized),
-    (Standardize, (draw(3, 2, 4), (0, 2), 0.1), standardized),
-    (Conv1d, (draw(2, 3, 7), draw(4, 3, 3, seed=1)), F.conv1d),
+    (fn.GumbelSoftmax, (EARLY, 0 * EARLY, 1, True), straight_through(one_hot, gumbel)),
+    (fn.ReinMax, (EARLY, 0 * EARLY), straight_through(one_hot, second_order)),
+    (fn.ReinMax, (X, Y), straight_through(one_hot, second_order)),
+    (fn.ReinMax, (draw(2, 1, 4), draw(2, 1, 4, seed=1)), straight_through(one_hot, second_order)),
+    (fn.Linear, (draw(2, 3, 4), draw(5, 4), draw(5)), F.linear),
+    (fn.Linear, (X, draw(5, 4)), F.linear),
+    (fn.Linear, (X, draw(5, 4), None), F.linear),
+    (fn.ToPolar, (X, Y), polar),
+    (fn.Sinh, (X,), torch.sinh),
+    (fn.Softplus, (X,), F.softplus),
+    (fn.Multiply, (draw(2, 1, 4), draw(3, 1, seed=1)), torch.mul),
+    (fn.Multiply, (X, draw(seed=1)), torch.mul),
+    (fn.Multiply, (X[:2], X[:1]), torch.mul),
+    (fn.Multiply, (CPLX, CPLX[:1] + 1), torch.mul),
+    (fn.MatMul, (X, draw(4, 5)), torch.matmul),
+    (fn.MatMul, (CPLX[None], CPLX[:, None]), torch.matmul),
+    (fn.MatMul, (draw(2, 1, 3, 4), draw(5, 4, 2, seed=1)), torch.matmul),
+    (fn.Max, (X,), lambda x: x.amax(-1)),
+    (fn.Max, (TIES,), lambda x: x.amax(-1)),
+    (fn.Max, (draw(4), -1, True), torch.amax),
+    (fn.Max, (draw(),), lambda x: x.amax(-1)),
+    (fn.Max, (draw(2, 3, 4), (0, -1), True), torch.amax),
+    (fn.Max, (draw(2, 3, 4), (0, -1)), torch.amax),
+    (fn.Softmax, (X,), lambda x: torch.softmax(x, -1)),
+    (fn.Softmax, (X, 0), torch.softmax),
+    (fn.LogSumExp, (X,), lambda x: torch.logsumexp(x, -1)),
+    (fn.LogSumExp, (500 * X,), lambda x: torch.logsumexp(x, -1)),
+    (fn.LogSumExp, (MASKED[:1],), lambda x: torch.logsumexp(x, -1)),
+    (fn.LogSumExp, (draw(2, 3, 4), (0, -1), True), torch.logsumexp),
+    (fn.LogSumExp, (draw(2, 3, 4), 1), torch.logsumexp),
+    (fn.Standardize, (draw(6, 3),), standardized),
+    (fn.Standardize, (draw(6, 3) / 100,), standardized),
+    (fn.Standardize, (draw(3, 2, 4), (0, 2), 0.1), standardized),
+    (fn.Conv1d, (draw(2, 3, 7), draw(4, 3, 3, seed=1)), F.conv1d),
     (
-        Conv1d,
+        fn.Conv1d,
         (draw(2, 4, 8), draw(6, 2, 3, seed=1), 2, 1, 2),
         lambda x, w, stride, padding, groups: F.conv1d(x, w, None, stride, padding, 1, groups),
     ),
-    (LocalResponseNorm, (draw(2, 5, 2), 3, 1.0), F.local_response_norm),
-    (LocalResponseNorm, (draw(2, 5, 2), 3), F.local_response_norm),
-    (LocalResponseNorm, (draw(1, 4), 1, 1.0), lambda x, *_: x * (1 + x**2) ** -0.75),
-    (LocalResponseNorm, (draw(2, 0, 3), 3), lambda x, n: x),
-    (LocalResponseNorm, (draw(1, 4, 1), 4, 2.0, 0.5, 0.7), F.local_response_norm),
-    (Lookup, (draw(4, 3), ROWS), lambda table, rows: F.embedding(rows, table)),
-    (Lookup, (TABLE[:, 0], IDX), torch.take),
-    (Swish, (3 * X,), F.silu),
-    (LearnedSwish, (X, draw(4, seed=1)), lambda x, beta: x * torch.sigmoid(beta * x)),
-    (LearnedSwish, (X, draw()), lambda x, beta: x * torch.sigmoid(beta * x)),
-    (GELU, (2 * X,), F.gelu),
-    (SoftThreshold, (2 * X, draw(3, 1, seed=1).abs()), shrunken),
-    (SoftThreshold, (torch.tensor([-0.5, 0.0, 0.5, 1.0]), torch.tensor(0.5)), shrunken),
-    (SoftRank, (draw(2, 4),), soft_ranks),
-    (SoftRank, (draw(2, 1, 4), 0.5), soft_ranks),
-    (SmoothMaximum, (draw(2, 3, 4), torch.tensor(0.7)), smooth_maximum),
-    (SmoothMaximum, (X, torch.tensor(0.7)), smooth_maximum),
-    (PackedReLU, (X,), F.relu),
-    (LinearReLU, (draw(2, 3, 4), draw(5, 4), draw(5)), lambda *a: F.relu(F.linear(*a))),
-    (LinearReLU, (X, draw(5, 4), None, "sign"), lambda x, w, *_: F.relu(F.linear(x, w))),
-    (AddReLU, (X, draw(3, 1, seed=9)), lambda a, b: F.relu(a + b)),
-    (LambertW, (X.abs(),), newton),
-    (Equilibrium, (X, draw(4, 4, seed=3) / 30), iterated),
-    (TriangularSolve, (TRIANGLE, X.t()), solved),
-    (TriangularSolve, (TRIANGLE, X.t()[:, :1], False), solved),
-    (GradientReversal, (X,), straight_through(torch.clone, torch.neg)),
-    (GradientReversal, (X, 0.3), straight_through(lambda x, _: x, lambda x, s: -s * x)),
-    (SignSTE, (torch.tensor([-2.0, 0.0, 2.0]),), straight_through(sign, torch.clone)),
-    (RoundSTE, (torch.tensor([-1.6, 0.5, 1.5]),), straight_through(torch.round, torch.clone)),
+    (fn.LocalResponseNorm, (draw(2, 5, 2), 3, 1.0), F.local_response_norm),
+    (fn.LocalResponseNorm, (draw(2, 5, 2), 3), F.local_response_norm),
+    (fn.LocalResponseNorm, (draw(1, 4), 1, 1.0), lambda x, *_: x * (1 + x**2) ** -0.75),
+    (fn.LocalResponseNorm, (draw(2, 0, 3), 3), lambda x, n: x),
+    (fn.LocalResponseNorm, (draw(1, 4, 1), 4, 2.0, 0.5, 0.7), F.local_response_norm),
+    (fn.Lookup, (draw(4, 3), ROWS), lambda table, rows: F.embedding(rows, table)),
+    (fn.Lookup, (TABLE[:, 0], IDX), torch.take),
+    (fn.Swish, (3 * X,), F.silu),
+    (fn.LearnedSwish, (X, draw(4, seed=1)), lambda x, beta: x * torch.sigmoid(beta * x)),
+    (fn.LearnedSwish, (X, draw()), lambda x, beta: x * torch.sigmoid(beta * x)),
+    (fn.GELU, (2 * X,), F.gelu),
+    (fn.SoftThreshold, (2 * X, draw(3, 1, seed=1).abs()), shrunken),
+    (fn.SoftThreshold, (torch.tensor([-0.5, 0.0, 0.5, 1.0]), torch.tensor(0.5)), shrunken),
+    (fn.SoftRank, (draw(2, 4),), soft_ranks),
+    (fn.SoftRank, (draw(2, 1, 4), 0.5), soft_ranks),
+    (fn.SmoothMaximum, (draw(2, 3, 4), torch.tensor(0.7)), smooth_maximum),
+    (fn.SmoothMaximum, (X, torch.tensor(0.7)), smooth_maximum),
+    (fn.PackedReLU, (X,), F.relu),
+    (fn.LinearReLU, (draw(2, 3, 4), draw(5, 4), draw(5)), lambda *a: F.relu(F.linear(*a))),
+    (fn.LinearReLU, (X, draw(5, 4), None, "sign"), lambda x, w, *_: F.relu(F.linear(x, w))),
+    (fn.AddReLU, (X, draw(3, 1, seed=9)), lambda a, b: F.relu(a + b)),
+    (fn.LambertW, (X.abs(),), newton),
+    (fn.Equilibrium, (X, draw(4, 4, seed=3) / 30), iterated),
+    (fn.TriangularSolve, (TRIANGLE, X.t()), solved),
+    (fn.TriangularSolve, (TRIANGLE, X.t()[:, :1], False), solved),
+    (fn.GradientReversal, (X,), straight_through(torch.clone, torch.neg)),
+    (fn.GradientReversal, (X, 0.3), straight_through(lambda x, _: x, lambda x, s: -s * x)),
+    (fn.SignSTE, (torch.tensor([-2.0, 0.0, 2.0]),), straight_through(sign, torch.clone)),
+    (fn.RoundSTE, (torch.tensor([-1.6, 0.5, 1.5]),), straight_through(torch.round, torch.clone)),
     (
-        ClippedSTE,
+        fn.ClippedSTE,
         (torch.tensor([-1.5, -1.0, 0.0, 1.0, 1.1]),),
         straight_through(sign, lambda x: x.clamp(-1, 1)),
     ),
-    (ClippedSTE, (X, 0.5), straight_through(sign, lambda x, bound: x.clamp(-bound, bound))),
+    (fn.ClippedSTE, (X, 0.5), straight_through(sign, lambda x, bound: x.clamp(-bound, bound))),
     (
-        FakeQuantize,
+        fn.FakeQuantize,
         (NOT_ON_THE_GRID, torch.tensor(0.3), -4, 3),
         straight_through(on_grid, on_the_grid),
     ),
     (
-        FakeQuantize,
+        fn.FakeQuantize,
         (torch.tensor([-1.0, 1.5, 2.0]), torch.tensor([0.5]), -2, 3),
         straight_through(on_grid, on_the_grid),
     ),
-    (FakeQuantize, (X, torch.tensor([0.5]), 0, 3), straight_through(on_grid, on_the_grid)),
+    (fn.FakeQuantize, (X, torch.tensor([0.5]), 0, 3), straight_through(on_grid, on_the_grid)),
 ]
 
 
@@ -287,7 +247,7 @@ def test_values_and_gradients_are_those_of_pytorchs_own_operation(call, dtype) -
     function, inputs, own = call
     cast = [v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for v in inputs]
     asking = [at for at, value in enumerate(cast) if is_differentiable(value)]
-    if function is ReinMax or function is Sort:
+    if function is fn.ReinMax or function is fn.Sort:
         asking = asking[:1]
     for wanted in [asking, *([at] for at in asking if len(asking) > 1)]:
         outputs, found = grads(function.apply, cast, wanted)
@@ -302,7 +262,7 @@ SEVERAL = [
     for at, value in enumerate(inputs)
     if is_differentiable(value) and sum(map(is_differentiable, inputs)) > 1
     # ReinMax's noise has no gradient, and that of a triangle needs the other.
-    if (function, at) not in {(ReinMax, 1), (TriangularSolve, 0)}
+    if (function, at) not in {(fn.ReinMax, 1), (fn.TriangularSolve, 0)}
 ]
 
 
@@ -338,27 +298,27 @@ def test_new_tensors_are_made_where_the_inputs_are(call) -> None:
 def test_forward_mode_has_the_slopes_of_pytorchs_own_operation() -> None:
     at, along = (draw(2, 3, 4), draw()), (draw(2, 3, 4, seed=1), draw(seed=2))
 
-    found = torch.func.jvp(SmoothMaximum.apply, at, along)
+    found = torch.func.jvp(fn.SmoothMaximum.apply, at, along)
     torch.testing.assert_close(found, torch.func.jvp(smooth_maximum, at, along))
 
 
 def test_dropout_without_dropping_drops_nothing_whatever_is_drawn(monkeypatch) -> None:
     monkeypatch.setattr(torch, "rand", torch.zeros)
 
-    assert torch.equal(PackedDropout.apply(X, 0.0), X)
+    assert torch.equal(fn.PackedDropout.apply(X, 0.0), X)
 
 
 def test_dropout_drops_half_if_nothing_is_said() -> None:
     with torch.device("meta"), torch.random.fork_rng():
         torch.manual_seed(0)
-        y = PackedDropout.apply(torch.ones(4000, device="cpu"))
+        y = fn.PackedDropout.apply(torch.ones(4000, device="cpu"))
 
     assert sorted(y.unique().tolist()) == [0, 2]
     assert 1900 < int(y.count_nonzero()) < 2100
 
 
 def test_a_row_that_is_masked_altogether_has_no_gradient() -> None:
-    (y,), (gradient,) = grads(LogSumExp.apply, [MASKED], [0])
+    (y,), (gradient,) = grads(fn.LogSumExp.apply, [MASKED], [0])
 
     assert y[1] == -INF
     assert gradient[1].tolist() == [0, 0, 0]
@@ -377,15 +337,20 @@ def test_noise_is_gumbels_from_the_generator_that_is_given() -> None:
 
 
 REFUSED = [
-    (FakeQuantize, (X, torch.ones(2), 0, 3), ValueError, "one step for all, got 2 of them"),
-    (LeakyReLUInPlace, (X, 0.0), ValueError, "needs a positive slope, .* got 0.0"),
-    (LeakyReLUInPlace, (X, math.nan), ValueError, "needs a positive slope, .* got nan"),
-    (LocalResponseNorm, (draw(4), 3), ValueError, r"\(N, C, …\) and n of 1 .* not \(4,\) and 3"),
-    (LocalResponseNorm, (X, 0), ValueError, r"not \(3, 4\) and 0"),
-    (MatMul, (X, draw(4)), ValueError, r"two matrices .*, got shapes \(3, 4\) and \(4,\)"),
-    (WeightedSum, (X, Y, draw(4)), ValueError, r"shape, got \(3, 4\), \(3, 4\) and \(4,\)"),
-    (WeightedSum, (X, draw(4), Y), ValueError, r"shape, got \(3, 4\), \(4,\) and \(3, 4\)"),
-    (Equilibrium, (X, 9 * torch.eye(4).flip(0)), RuntimeError, "no fixed point .* in 200 rounds"),
+    (fn.FakeQuantize, (X, torch.ones(2), 0, 3), ValueError, "one step for all, got 2 of them"),
+    (fn.LeakyReLUInPlace, (X, 0.0), ValueError, "needs a positive slope, .* got 0.0"),
+    (fn.LeakyReLUInPlace, (X, math.nan), ValueError, "needs a positive slope, .* got nan"),
+    (fn.LocalResponseNorm, (draw(4), 3), ValueError, r"\(N, C, …\) and n of 1 .* not \(4,\) and 3"),
+    (fn.LocalResponseNorm, (X, 0), ValueError, r"not \(3, 4\) and 0"),
+    (fn.MatMul, (X, draw(4)), ValueError, r"two matrices .*, got shapes \(3, 4\) and \(4,\)"),
+    (fn.WeightedSum, (X, Y, draw(4)), ValueError, r"shape, got \(3, 4\), \(3, 4\) and \(4,\)"),
+    (fn.WeightedSum, (X, draw(4), Y), ValueError, r"shape, got \(3, 4\), \(4,\) and \(3, 4\)"),
+    (
+        fn.Equilibrium,
+        (X, 9 * torch.eye(4).flip(0)),
+        RuntimeError,
+        "no fixed point .* in 200 rounds",
+    ),
 ]
 
 

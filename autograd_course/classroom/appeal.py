@@ -51,8 +51,16 @@ def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answ
 
 def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Score]) -> str:
     if not known:
-        return f"there is no {student!r} in the gradebook: it knows {', '.join(book.students())}."
+        names = _alike(book.students(), student)
+        return f"there is no {student!r} in the gradebook: it knows {names}."
     return f"there is no verdict on {student}'s {exercise!r}, but on {', '.join(known)}."
+
+
+def _alike(names: list[str], asked: str, most: int = 10) -> str:
+    """Return the first few names with what was asked for in them; of all, where it is in none."""
+    alike = [name for name in names if asked.lower() in name.lower()] or names
+    more = f" and {len(alike) - most} more" if len(alike) > most else ""
+    return ", ".join(alike[:most]) + more
 
 
 def _same(verdict: Verdict, score: Score) -> bool:

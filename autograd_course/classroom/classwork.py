@@ -59,13 +59,13 @@ def crew(
 
 
 def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:
-    """Grade what is pending, report; return whether all of it could be graded."""
+    """Grade what is pending, report; return whether there was any, and all could be graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
         run = book.begin(CATALOGUE.values(), grader_version(), resume=resume)
         try:
-            _collect(book, places.submissions, exercises)
+            found = _collect(book, places.submissions, exercises)
             _judge(book, run, exercises, crew)
         except KeyboardInterrupt:
             raise GradingError(f"stopped; all that was graded is kept. {_go_on()}") from None
@@ -73,7 +73,7 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
         tallies = _show(book)
         files.write(book, places.reports)
         typer.echo(f"Reports: {_short(places.reports)}")
-        return not any(tally.counts.get("grader failed") for tally in tallies)
+        return found and not any(tally.counts.get("grader failed") for tally in tallies)
 
 
 def report(
@@ -101,7 +101,8 @@ def report(
         )
 
 
-def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None:
+def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> bool:
+    """Read what was handed in, and say so; return whether any notebook could be."""
     with showing.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -111,6 +112,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> None
         )
     rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
     typer.echo(f"{_some(came.notebooks, 'notebook')} read{rejected}")
+    return came.notebooks > 0
 
 
 def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew) -> None:

@@ -47,7 +47,7 @@ def grade(
         Path,
         typer.Argument(
             metavar="SUBMISSIONS",
-            help="A folder, or zip, of what was handed in: any common layout.",
+            help="A folder of what was handed in, in any common layout; or one file.",
         ),
     ],
     exercises: Exercises = None,

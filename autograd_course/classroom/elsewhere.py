@@ -65,11 +65,14 @@ def gradescope(
     """Write an autograder for Gradescope: upload the zip under Configure Autograder."""
     from autograd_course.classroom.gradescope.autograder import AutograderError, write_zip
 
+    wanted = chosen_or_exit(exercises)
     try:
-        write_zip(target, chosen_or_exit(exercises))
+        write_zip(target, wanted)
     except AutograderError as error:
         end(str(error))
+    points = sum(exercise.points for exercise in wanted)
     typer.echo(f"wrote {target}: upload it to Gradescope under Configure Autograder.")
+    typer.echo(f"The assignment has {points} points there.")
 
 
 def again(

@@ -40,6 +40,7 @@ BOMBS = {
         f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
         "    try: os.fork() or os._exit(0)\n    except OSError: pass\n    time.sleep(0.001)",
         "started more than 200 processes", "imports os", wall=60,
+        unsecluded="computed for more than 4 s together",  # nobody counts them there
     ),
     "a tensor too large to send": Hostile(
         square("ctx.save_for_backward(x)\nreturn x.new_zeros(1).expand(1 << 40)"),
@@ -57,7 +58,7 @@ BOMBS = {
     ),
     "a million files": Hostile(
         "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",
-        "calls open",
+        "calls open", unsecluded="ran too long|No space left",  # Podman bounds no number of files
     ),
     "a large file": Hostile(
         "open('/tmp/x', 'wb', 0).write(bytes(5 << 20)) > 4 << 20 or 1 / 0", "ZeroDivisionError"

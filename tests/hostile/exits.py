@@ -5,6 +5,7 @@ from submissions import square
 from hostile.making import Hostile
 
 _ENDED = "the code ended the process before it had answered"
+_KILLED = "the code was stopped: .* or killed itself"
 
 EXITS = {
     "sys.exit at import": Hostile("import sys\nsys.exit(0)", "the cell raised SystemExit"),
@@ -18,16 +19,21 @@ EXITS = {
     "an interrupt": Hostile("raise KeyboardInterrupt", _ENDED),
     "an interrupt in forward": Hostile(square("raise KeyboardInterrupt"), _ENDED),
     "killing the parent": Hostile(
-        "import os\nos.kill(os.getppid() or -1, 9)", "the cell raised ProcessLookupError"
+        "import os\nos.kill(os.getppid() or -1, 9)", "the cell raised ProcessLookupError",
+        unsecluded=_KILLED,
     ),
     "killing the process group": Hostile(
-        "import os\nos.killpg(0, 9)\nos.kill(0, 9)", "the cell defines no Square"
+        "import os\nos.killpg(0, 9)\nos.kill(0, 9)", "the cell defines no Square",
+        unsecluded=_KILLED,
     ),
     "stopping the process group": Hostile(
-        "import os\nos.killpg(0, 19)\nos._exit(0)", _ENDED, "imports os"
+        "import os\nos.killpg(0, 19)\nos._exit(0)", _ENDED, "imports os",
+        unsecluded="the code did not answer within 8 s",
     ),
-    "killing all": Hostile("import os\nos.kill(-1, 9)", "the cell raised ProcessLookupError"),
-    "killing itself": Hostile("import os\nos.kill(os.getpid(), 9)\nos._exit(137)", "stopped"),
+    "killing all": Hostile(
+        "import os\nos.kill(-1, 9)", "the cell raised ProcessLookupError", unsecluded=_KILLED
+    ),
+    "killing itself": Hostile("import os\nos.kill(os.getpid(), 9)\nos._exit(137)", _KILLED),
     "abort": Hostile("import os\nos.abort()", "the code crashed Python"),
     "a segfault by ctypes": Hostile(
         "import ctypes\nctypes.string_at(0)", r"crashed Python \(SIGSEGV\)", "imports ctypes"

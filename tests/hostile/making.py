@@ -18,7 +18,8 @@ class Hostile:
 
     ``said`` stands in the message, ``seen`` in one of the remarks. ``wall`` is the time that the
     answer to one question may take, in seconds, ``whole`` that of all, where the submission is to
-    use it up.
+    use it up. ``unsecluded`` is said where it has no namespace of its own, as in a container: there
+    signals reach it that the first process of a namespace never gets, and ``/proc`` is its own.
     """
 
     source: str
@@ -29,6 +30,7 @@ class Hostile:
     name: str = "Square"
     wall: float = 8.0
     whole: float = 60.0
+    unsecluded: str = ""
 
 
 def half(before: str, forward: str = "ctx.save_for_backward(x)\nreturn x * x") -> str:

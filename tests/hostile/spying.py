@@ -6,11 +6,12 @@ from hostile.making import Hostile
 
 _ROOT = Path(__file__).parents[2]
 _NOT_THERE = "FileNotFoundError|NotADirectoryError"
+_ITS_OWN = "the cell defines no Square"  # and nothing there but what is its own
 
 
-def _reads(path: object) -> Hostile:
+def _reads(path: object, unsecluded: str = "") -> Hostile:
     source = f"import os\npath = {str(path)!r}\n(os.listdir if os.path.isdir(path) else open)(path)"
-    return Hostile(source, _NOT_THERE, "imports os")
+    return Hostile(source, _NOT_THERE, "imports os", unsecluded=unsecluded)
 
 
 SPYING = {
@@ -19,9 +20,9 @@ SPYING = {
     "the tests": _reads(_ROOT / "tests"),
     "the gradebook": _reads(_ROOT / "gradebook.sqlite"),
     "the users": _reads("/etc/passwd"),
-    "the parent's environment": _reads("/proc/1/environ"),
-    "its own memory": _reads("/proc/self/mem"),
-    "its own file descriptors": _reads("/proc/self/fd"),
+    "the parent's environment": _reads("/proc/1/environ", _ITS_OWN),
+    "its own memory": _reads("/proc/self/mem", _ITS_OWN),
+    "its own file descriptors": _reads("/proc/self/fd", _ITS_OWN),
     "its control socket": _reads("/course/control/x"),
     "the environment": Hostile("import os\nraise LookupError(sorted(os.environ))", "LookupError"),
 }

@@ -7,11 +7,11 @@ runs in the end is the course's code all the same, from the course's files.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -26,14 +26,26 @@ _set_profile = sys.setprofile
 
 
 Whose = tuple[str, str]
+Came = TypeVar("Came")
 
 
-@contextmanager
-def noticed(inputs: tuple[Any, ...] = ()) -> Iterator[list[str]]:
-    """Note what of the course's answers is called in the block by code that is not the course's.
+def own_work(call: Callable[[], Came], inputs: tuple[Any, ...] = ()) -> Came | Raised:
+    """Return what a call comes to, or what is to be said where the course's own answers did it.
 
     A model or a function among ``inputs`` is there to be called, with the Functions it applies.
     """
+    with _noticed(inputs) as found:
+        came = call()
+    if found:
+        return Raised(
+            f"the course's own {found[0]} does the work: write what is asked for yourself."
+        )
+    return came
+
+
+@contextmanager
+def _noticed(inputs: tuple[Any, ...]) -> Iterator[list[str]]:
+    """Note what of the course's answers is called in the block by code that is not the course's."""
     found: list[str] = []
     given = set(_handed_over(inputs))
 
@@ -51,13 +63,6 @@ def noticed(inputs: tuple[Any, ...] = ()) -> Iterator[list[str]]:
         yield found
     finally:
         _set_profile(None)
-
-
-def borrowed(found: list[str]) -> Raised | None:
-    """Return what is to be said of an answer that called these."""
-    if not found:
-        return None
-    return Raised(f"the course's own {found[0]} does the work: write what is asked for yourself.")
 
 
 def _named(code: CodeType) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autograd_course.classroom.asking.borrowing import borrowed, noticed
+from autograd_course.classroom.asking.borrowing import own_work
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
 from autograd_course.doctor.diagnosing import look
@@ -27,16 +27,12 @@ def _signature(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _forward(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
-    with noticed() as found:
-        came = present.forward(inputs)
-    came = borrowed(found) or came
+    came = own_work(lambda: present.forward(inputs))
     return raised(came) if isinstance(came, Raised) else returned(came)
 
 
 def _backward(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
-    with noticed() as found:
-        came = present.backward(inputs)
-    came = borrowed(found) or came
+    came = own_work(lambda: present.backward(inputs))
     return raised(came) if came else Frame({})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autograd_course.classroom.asking.borrowing import borrowed, noticed
+from autograd_course.classroom.asking.borrowing import own_work
 from autograd_course.classroom.asking.functions import raised
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
@@ -19,9 +19,7 @@ def _called(present: Present, said: dict[str, Any], _: Inputs) -> Frame:
     """Call it on a sample drawn here: models and callables, which some take, do not travel."""
     sample = said["sample"]
     inputs = present.exercise.samples(said["seed"])[sample]
-    with noticed(inputs) as found:
-        came = present.called(sample, inputs)
-    came = borrowed(found) or came
+    came = own_work(lambda: present.called(sample, inputs), inputs)
     return raised(came) if isinstance(came, Raised) else returned(came)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import shutil
 import tempfile
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.grading.alone import Alone
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.choosing import chosen
+from autograd_course.classroom.grading.crew import GradingError, RefusedError
 from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.grading.run import work
 from autograd_course.classroom.grading.version import grader_version
@@ -26,14 +28,36 @@ from autograd_course.grader.exercise import Exercise
 _STUDENT = "student"  # Gradescope knows who it is
 
 
+def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
+    """Return Gradescope's results, and what its instructors are told of how they were made.
+
+    Where nothing could be graded the results say why, and have no score: nobody gets a 0 for it.
+    """
+    try:
+        return graded(submission, asked)
+    except (GradingError, RefusedError) as error:
+        why = str(error)
+    except Exception as error:
+        traceback.print_exc()
+        why = f"{type(error).__name__}: {error}"
+    told = f"nothing was graded: {why}"
+    results = {
+        "output": f"{told}\nThis is no fault of what was handed in: please tell your instructor.",
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": [],
+    }
+    return results, told
+
+
 def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Return Gradescope's results, and what its instructors are told of how they were made."""
+    """Do the same where nothing is in the way. Raises GradingError, RefusedError."""
     exercises = chosen([asked])
     bench, told = _bench()
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder, "submissions")
-        with contextlib.suppress(shutil.Error):  # a pipe, say: the rest is copied nevertheless
-            shutil.copytree(submission, copied / _STUDENT, symlinks=True)
+        _copy(submission, copied / _STUDENT)
         with Gradebook(Path(folder, "gradebook.sqlite")) as book:
             run = book.begin(exercises, grader_version())
             _expect(book, exercises)
@@ -41,6 +65,21 @@ def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
             book.queue(run, exercises)
             work(book, run, Alone(bench))
             return gradescope_results(book, _STUDENT), told
+
+
+def _copy(submission: Path, target: Path) -> None:
+    """Copy what was handed in, but for what is no file. Raises RefusedError for a closed one."""
+    try:
+        shutil.copytree(submission, target, symlinks=True)
+    except shutil.Error as several:  # the rest is copied nevertheless
+        failed = [Path(source) for source, *_ in several.args[0]]
+        closed = [path for path in failed if not os.access(path, os.R_OK)]
+    except OSError:
+        closed = [submission]
+    else:
+        return
+    if closed:
+        raise RefusedError(f"{closed[0]} cannot be read by the user that grades.")
 
 
 def _bench() -> tuple[Bench, str]:

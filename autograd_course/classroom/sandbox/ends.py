@@ -38,7 +38,10 @@ def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
 
 def _ended(code: int, limits: Limits) -> str:
     if code == 128 + signal.SIGKILL:
-        return f"the code was stopped: it computed for more than {limits.cpu} s, or took too much."
+        return (  # the kernel tells nobody which
+            f"the code was stopped: it computed for more than {limits.cpu} s, took too much, "
+            "or killed itself."
+        )
     if code > 128:
         return f"the code crashed Python ({_name(code - 128)}), as by writing to foreign memory."
     return f"the code ended the process before it had answered (exit code {code})."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections import defaultdict
@@ -11,7 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from autograd_course.classroom.extraction.extracting import attempted
 from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
-from autograd_course.classroom.submissions.files import found, is_skipped, printable
+from autograd_course.classroom.submissions.downloads import EXPORT, names_beside, students_in
+from autograd_course.classroom.submissions.files import ZIP, found, is_skipped, printable
 from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
 from autograd_course.classroom.submissions.students import student_of
@@ -43,20 +45,31 @@ def collect(root: Path) -> Iterator[Submission | Rejected]:
     if not root.exists():
         raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
     for student, paths in sorted(_by_student(root).items()):
-        files = [file for path in paths for file in found(path, _label(path, root))]
-        yield from _students(student, files)
+        whole = [path for path in paths if path.suffix.lower() == ZIP and students_in(path) > 1]
+        yield from (_of_a_class(_label(path, root)) for path in whole)
+        own = [path for path in paths if path not in whole]
+        if own:
+            files = [file for path in own for file in found(path, _label(path, root))]
+            yield from _students(student, files)
 
 
 def _by_student(root: Path) -> dict[str, list[Path]]:
     """Return the top-level files and folders of each student."""
     owned: defaultdict[str, list[Path]] = defaultdict(list)
+    names = functools.cache(names_beside)
     for path in _tops(root):
-        owned[printable(student_of(PurePosixPath(_label(path, root)), root.stem))].append(path)
+        by_path = student_of(PurePosixPath(_label(path, root)), root.stem)
+        owned[printable(names(path.parent).get(path.name) or by_path)].append(path)
     return owned
 
 
+def _of_a_class(source: str) -> Rejected:
+    """Return what is said of a zip that is no student's, but a course site's of many."""
+    return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
+
+
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield what belongs to one student each: entries of the root, of ``submitted``, of lessons."""
+    """Yield what belongs to one student each: entries of the root, and of folders of many."""
     if not root.is_dir():
         yield root
         return
@@ -64,10 +77,14 @@ def _tops(root: Path) -> Iterator[Path]:
         is_folder = path.is_dir() and not path.is_symlink()
         if is_skipped(path.name):
             continue
-        if is_folder and (path.name == "submitted" or path.name.lower() in LESSONS):
+        if is_folder and _is_of_many(path.name):
             yield from _tops(path)
         elif is_folder or path.is_symlink() or path.suffix.lower() in (".ipynb", ".py", ".zip"):
             yield path
+
+
+def _is_of_many(name: str) -> bool:
+    return name == "submitted" or name.lower() in LESSONS or EXPORT.fullmatch(name) is not None
 
 
 def _label(path: Path, root: Path) -> str:

@@ -8,6 +8,7 @@ a path under the submissions folder     the student
 ``ann_123_01_template.ipynb``           ann_123 (Canvas: name, number, file; ``LATE`` dropped)
 ``Ann B_123_assignsubmission_file/…``   Ann B_123 (Moodle)
 ``hw_ann_attempt_2026-…_x.ipynb``       ann (Blackboard)
+``assignment_7_export/submission_9/…``  Ann B_123 (Gradescope; ``downloads.names_beside``)
 ``01-template-ann/…``                   ann (GitHub Classroom's repositories)
 ``01_template/ann.ipynb``               ann (a folder for each lesson)
 ``01_template.ipynb`` alone             the submissions folder's own name
@@ -20,10 +21,9 @@ import re
 import unicodedata
 from pathlib import PurePosixPath
 
+from autograd_course.classroom.submissions.downloads import BLACKBOARD, EXPORT, GRADESCOPE, MOODLE
 from autograd_course.grader.exercises import LESSONS
 
-_MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext)_?.*")
-_BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
 _CANVAS = re.compile(r"(?P<name>.+?)(?:_LATE)?_(?P<number>\d{3,})(?:_\d+)?(?:_(?!\d+$).*)?")
 _COPY = re.compile(r"(?: ?\(\d+\)|-Copy\d+|-\d)$")
 _LESSONS = "|".join(
@@ -38,7 +38,8 @@ _LESSON = re.compile(
 
 def student_of(path: PurePosixPath, root: str) -> str:
     """Return the student of the path, which is relative to the submissions folder ``root``."""
-    parts = [part for part in path.parts if part != "submitted"]
+    parts = [p for p in path.parts if p != "submitted" and not EXPORT.fullmatch(p)]
+    parts = parts or [path.name]  # a link of such a name
     if len(parts) > 1 and _is_lesson(parts[0]):
         parts = parts[1:]
     name = parts[0] if len(parts) > 1 else PurePosixPath(parts[0]).stem
@@ -50,7 +51,7 @@ def _is_lesson(name: str) -> bool:
 
 
 def _named(name: str) -> str:
-    for system in (_MOODLE, _BLACKBOARD):
+    for system in (MOODLE, BLACKBOARD, GRADESCOPE):
         if said := system.fullmatch(name):
             return said["student"]
     bare = _COPY.sub("", name)

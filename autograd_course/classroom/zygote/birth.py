@@ -39,7 +39,7 @@ class Child:
     def reaped(self) -> int:
         """Wait for the keeper; return the child's exit code, 128 and more for a signal."""
         _, status = os.waitpid(self._keeper, 0)
-        return os.waitstatus_to_exitcode(status)
+        return _as_a_shell(status)  # where they share a namespace, the child may kill the keeper
 
     def __enter__(self) -> Self:
         return self
@@ -90,8 +90,13 @@ def _keep(
     os.write(told, str(process).encode())
     os.close(told)
     _, status = os.waitpid(process, 0)
+    os._exit(_as_a_shell(status))
+
+
+def _as_a_shell(status: int) -> int:
+    """Return the exit code of a process that was waited for, 128 and more for a signal."""
     code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code
 
 
 def _live(channel: socket.socket, limits: Limits, life: Life, secluded: bool) -> NoReturn:

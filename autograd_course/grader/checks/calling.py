@@ -42,3 +42,9 @@ def node(outputs: list[Tensor]) -> Any:
 def storage(tensor: Tensor) -> int:
     """Return what tells one tensor's memory from another's."""
     return tensor.untyped_storage().data_ptr()
+
+
+def farthest(came: Tensor, right: Tensor) -> tuple[float, float]:
+    """Return the elements of two tensors of one shape where they differ most."""
+    at = int((came - right).abs().argmax())
+    return float(came.flatten()[at]), float(right.flatten()[at])

@@ -11,7 +11,7 @@ from torch.autograd import Function
 
 from autograd_course.doctor import Finding
 from autograd_course.doctor.running.calls import is_float
-from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.checks.calling import applied, farthest, found
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.raised import told
 
@@ -79,8 +79,7 @@ def _clash(message: str) -> Finding:
 
 
 def _imprecise(how: str, name: str, came: Tensor, right: Tensor) -> Finding:
-    at = int((came - right).abs().argmax())
-    one, other = float(came.flatten()[at]), float(right.flatten()[at])
+    one, other = farthest(came, right)
     return found(
         "autocast",
         f"Under autocast to bfloat16, {how}, {name} has lost its digits: {one:.4g}, and "

@@ -11,7 +11,7 @@ from torch.autograd import Function
 
 from autograd_course.doctor import Finding
 from autograd_course.grader.checks import backward_is_a_formula, no_tensor_on_ctx
-from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.checks.calling import applied, farthest, found
 from autograd_course.grader.exercise import FunctionExercise, Sampler
 from autograd_course.grader.sampling import normal
 
@@ -54,8 +54,7 @@ def noise_gets_none_or_the_truth(
     of_logits, of_noise = torch.autograd.grad(sample, leaves, arriving, allow_unused=True)
     if of_noise is None or not of_noise.any() or torch.allclose(of_noise, of_logits):
         return None
-    place = int((of_noise - of_logits).abs().argmax())
-    came, right = float(of_noise.flatten()[place]), float(of_logits.flatten()[place])
+    came, right = farthest(of_noise, of_logits)
     return found(
         "gradient-mismatch",
         f"the gradients of the logits are right. One of the noise came too: {came:.4g}, should be "

@@ -1,0 +1,83 @@
+"""What course sites make of a whole class: zips of everybody's work, and Gradescope's numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder of all submissions
+_PEOPLE = "submission_metadata.yml"  # beside them: whose each is
+MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
+BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
+_CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # of a file, with both numbers
+GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
+_FOLDER = re.compile(r"(submission_\d+):")
+_FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
+_END, _LONGEST = b"PK\x05\x06", 1 << 24  # bytes of the list of names in a zip
+
+
+def students_in(path: Path) -> int:
+    """Return of how many students a zip holds what a course site names as theirs; 0 if of none."""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
+            return 0
+        with zipfile.ZipFile(path) as archive:
+            tops = {_top(name) for name in archive.namelist()}
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return 0  # whoever reads it will say what it is
+    sites = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
+    found = (site.fullmatch(top) for site in sites for top in tops)
+    return len({match["student"] for match in found if match})
+
+
+def _is_short(path: Path) -> bool:
+    """Whether a zip's list of names is of a length that one can read it before all else."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
+        _, found, end = file.read().rpartition(_END)
+    return bool(found) and int.from_bytes(end[8:12], "little") <= _LONGEST
+
+
+def _top(name: str) -> str:
+    first, *others = name.split("/")
+    return others[0] if others and EXPORT.fullmatch(first) else first
+
+
+def names_beside(folder: Path) -> dict[str, str]:
+    """Return whose each of Gradescope's folders is: name and student number, ``Ann B_123``."""
+    try:
+        lines = (folder / _PEOPLE).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    people: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
+    here, submitters = "", False
+    for line in lines:
+        if match := _FOLDER.fullmatch(line):
+            here = match[1]
+        elif line.startswith("  :"):
+            submitters = line == "  :submitters:"
+        elif submitters and (match := _FIELD.fullmatch(line)):
+            if line.startswith("  -"):
+                people[here].append({})
+            people[here][-1][match[1]] = _plain(match[2])
+    return {folder: " and ".join(_called(p, folder) for p in who) for folder, who in people.items()}
+
+
+def _called(person: dict[str, str], folder: str) -> str:
+    number = person.get("sid") or folder.removeprefix("submission_")
+    return f"{person.get('name', '')}_{number}".lstrip("_").replace("/", " ")
+
+
+def _plain(value: str) -> str:
+    """Return a scalar of YAML without its quotes."""
+    if value[:1] == '"':
+        try:
+            return str(json.loads(value))
+        except ValueError:
+            return value.strip('"')
+    return value[1:-1].replace("''", "'") if value[:1] == "'" else value
