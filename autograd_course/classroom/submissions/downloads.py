@@ -49,7 +49,11 @@ def _top(name: str) -> str:
 
 
 def names_beside(folder: Path) -> dict[str, str]:
-    """Return whose each of Gradescope's folders is: name and student number, ``Ann B_123``."""
+    """Return whose each of Gradescope's folders is: name and student number, ``Ann B_123``.
+
+    Read line by line: with the results of everybody in it, a parser of YAML takes a second for each
+    megabyte.
+    """
     try:
         lines = (folder / _PEOPLE).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
