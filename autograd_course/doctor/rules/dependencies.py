@@ -85,9 +85,10 @@ def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _reduced(m: Mismatch, what: str) -> str:
+    reduced = "reduced over that axis" if "along axis" in what else "reduced there"
     return (
-        f"the gradient of {m.name} is incomplete: {what}. Something that was reduced there (a "
-        "mean, a norm, a variance) was held fixed, or differentiated with a wrong factor"
+        f"the gradient of {m.name} is incomplete: {what}. Something that was {reduced} (a mean, a "
+        "norm, a variance) was held fixed, or differentiated with a wrong factor"
     )
 
 
