@@ -62,6 +62,7 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
 def _rounds(function: type[Function], inputs: tuple[Any, ...]) -> int:
     """Count the tanhs of backward: one for each round that it runs, each of which keeps its own."""
     _, outputs = applied(function, inputs)
-    with Recording() as recording:
+    recording = Recording()
+    with recording:
         backward(outputs)
     return recording.names.count("tanh")
