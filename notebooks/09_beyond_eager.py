@@ -585,8 +585,8 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 # keeps one list of batch axes for the two. Where they differ, backward through `vmap` raises.)
 #
 # What holds of `grad_output` holds of a tangent: other operations on the same input read it, so it
-# is never changed in place. And `jacfwd` runs `jvp` under `vmap`, so that a tangent may stand for
-# many directions: no `.item()`.
+# is not changed in place (unless forward so changes that input). And `jacfwd` runs `jvp` under
+# `vmap`, where a tangent stands for many directions: no `.item()`.
 
 
 # %%

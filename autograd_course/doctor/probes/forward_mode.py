@@ -55,7 +55,12 @@ def _copied(tangents: ByPosition) -> ByPosition:
 def _left_alone(
     evidence: Evidence, how: str, after: ByPosition, before: ByPosition
 ) -> Iterator[Twin]:
-    """Yield each tangent beside what it was before jvp got it: other operations read it too."""
+    """Yield each tangent beside what it was before jvp got it: other operations read it too.
+
+    Where forward changes its input in place, jvp has to do so with the tangent.
+    """
+    if evidence.forward.dirty:
+        return
     for position, tangent in before.items():
         name = f"the tangent of {evidence.name(position)}"
         yield Twin("tangent", how, (name,), (after[position],), (tangent,))

@@ -12,10 +12,10 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
-BOTH_SIDES = (
-    "In the graph of backward torch.where multiplies what it does not choose by 0, and 0 · inf is "
-    "nan: put a harmless number into that side before the operation that fails there (a division, "
-    "a root, a logarithm)."
+ZERO_BY_INF = (
+    "The graph of backward multiplies 0 by inf: behind a root or a division of 0, or on the side "
+    "that torch.where or clamp does not choose, which is differentiated too. Put a harmless number "
+    "there before the operation that fails."
 )
 
 
@@ -37,7 +37,7 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     wrong = _first_wrong(second)
     if wrong is None:
         return None
-    return _seen(evidence, _lost(wrong), wrong, hint="" if _is_number(wrong) else BOTH_SIDES)
+    return _seen(evidence, _lost(wrong), wrong, hint="" if _is_number(wrong) else ZERO_BY_INF)
 
 
 @rule(
