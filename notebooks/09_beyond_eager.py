@@ -583,6 +583,10 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 # The method is `jvp`. It gets one tangent for each input, and what was kept for it by
 # `save_for_forward`: the same tensors as for backward, in the same order. (A generated vmap rule
 # keeps one list of batch axes for the two. Where they differ, backward through `vmap` raises.)
+#
+# What holds of `grad_output` holds of a tangent: other operations on the same input read it, so it
+# is not changed in place (unless forward so changes that input). And `jacfwd` runs `jvp` under
+# `vmap`, where a tangent stands for many directions: no `.item()`.
 
 
 # %%
@@ -1056,9 +1060,10 @@ print("defined twice")
 #
 # *In depth: for a Function in mixed precision. Exercise 7 needs it.*
 #
-# Under `torch.autocast` a matrix product takes float32 and computes in bfloat16. It is switched on
-# around the forward pass of a whole model, by somebody else. The backward pass runs after it, with
-# autocast off. Here is a linear layer as in lesson 01; it prints what its `backward` meets.
+# Under `torch.autocast` a matrix product takes float32 and computes in bfloat16 (on a GPU in
+# float16, unless a dtype is given). It is switched on around the forward pass of a whole model, by
+# somebody else. The backward pass runs after it, with autocast off. Here is a linear layer as in
+# lesson 01; it prints what its `backward` meets.
 
 
 # %%
@@ -1175,8 +1180,8 @@ print(*(call.split()[0] for call in calls))
 # %% [markdown]
 # The second `forward` runs *inside* `backward`, at the moment when that asks for its saved tensors.
 # So `forward` may not count its calls, draw from random numbers other than PyTorch's, or change
-# anything outside. And `ctx.saved_tensors` can be unpacked once in each backward, twice raises:
-# read it into names in the first line.
+# anything outside. And with `use_reentrant=False`, the form to use, `ctx.saved_tensors` can be
+# unpacked once in each backward, twice raises: read it into names in the first line.
 #
 # `DistributedDataParallel` runs the same model in several processes, each with its share of the
 # batch, and averages the gradients over them while they arrive. **Common belief: "in a Function I

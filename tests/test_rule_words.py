@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from cases.making import X, Y, raw, saving
@@ -14,11 +15,21 @@ from autograd_course import diagnose
 from autograd_course.functions import LeakyReLUInPlace
 
 product = torch.mul
+FROM_ZERO = torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 0.7])
+SIGNS = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
 TINY_FIRST = torch.tensor([1e-7, 1.0, 2.0, -3.0, 0.5])
 
 
 def square(x: Tensor) -> Tensor:
     return x * x
+
+
+def numpy_norm(x: Tensor) -> float:
+    return float(np.linalg.norm(x.detach().numpy()))
+
+
+def in_half(x: Tensor, w: Tensor) -> Tensor:
+    return (x.half() @ w.half().T).to(x.dtype)
 
 
 def none_unless(says_one) -> object:
@@ -106,6 +117,23 @@ def not_in_float32(x, g):
 
 # What is wrong, the Function, its inputs, options, the rule, and words of its message or evidence.
 SAID = [
+    (
+        "0/0 avoided by a hair", saving(lambda x: 2 * x, lambda x, g: 2 * g * x / (x + 1e-30)),
+        (FROM_ZERO,), {}, "wrong-region", "wrong where args[0] is 0 (it is zero there)",
+    ),
+    (
+        "a mask without its bound", saving(lambda x: 2 * x, lambda x, g: 2 * g * (x > 0)),
+        (FROM_ZERO * SIGNS,), {}, "wrong-region", "wrong where args[0] <= 0 (it is zero there)",
+    ),
+    (
+        "a cast to 16 bits", saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), (X, Y), {},
+        "undeclared-surrogate", "forward returns numbers of float16, which stand still",
+    ),
+    (
+        "the norm of the whole, by NumPy, held fixed",
+        saving(lambda x: x / numpy_norm(x), lambda x, g: g / numpy_norm(x)), (X,), {},
+        "missing-dependency", "in the whole tensor a multiple of",
+    ),
     (
         "no gradient for the negative",
         none_unless(lambda total: total > 0), (X, Y), {}, "nonlinear-in-grad-output",

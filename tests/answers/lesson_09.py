@@ -168,6 +168,12 @@ def without_out_dims(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any
     return by_moving(apply, info, in_dims, a, b)[0]
 
 
+def forward_alone(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return Solve.forward(
+        *(moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    ), 0
+
+
 def looped(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
     a, b = (moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
     return torch.stack([apply(one, other) for one, other in zip(a, b, strict=True)]), 0
@@ -251,6 +257,32 @@ def p_for_forward(ctx: Any, inputs: Any, output: Any) -> None:
 def jvp_of_p(ctx: Any, dx: Any, dt: Any) -> Any:
     x, t, y, p = ctx.saved_tensors
     return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def y_first_for_forward(ctx: Any, inputs: Any, output: Any) -> None:
+    backward_only(ctx, inputs, output)
+    ctx.save_for_forward(output, *inputs)
+
+
+def jvp_of_y_first(ctx: Any, dx: Any, dt: Any) -> Any:
+    y, x, t = ctx.saved_tensors
+    p = torch.softmax(x / t, -1)
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def jvp_in_place(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return dx.mul_(p).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def jvp_by_func(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, _ = ctx.saved_tensors
+    return torch.func.jvp(Maximum.forward, (x, t), (dx, dt))[1]
+
+
+def jvp_of_a_number(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return (p * dx).sum(-1) + dt.item() * (y - (p * x).sum(-1)) / t
 
 
 class MaximumWithoutJvp(Maximum):
@@ -426,6 +458,7 @@ WRONG = [
     _vmap("out_dims is not returned", "wrong-vmap", ruled(without_out_dims)),
     _vmap("a loop over the samples", "wrong-vmap", ruled(looped)),
     _vmap("a generated rule", "wrong-vmap", SolveGenerated),
+    Wrong("vmap-solve", "forward, not apply", "wrong-vmap", ruled(forward_alone), "has no graph"),
     _vmap("the kernel is left out", "without the kernel", ruled(without_the_kernel)),
     _jvp("what backward returns", "wrong-jvp", jvp=jvp_as_backward),
     _jvp("the temperature's tangent is left out", "wrong-jvp", jvp=jvp_of_x_alone),
@@ -436,6 +469,34 @@ WRONG = [
     _jvp("kept on ctx", "tensor-on-ctx", setup_context=all_on_ctx, jvp=jvp_from_ctx),
     _jvp("other tensors for each mode", "wrong-vmap", setup_context=p_for_forward, jvp=jvp_of_p),
     Wrong("jvp-smooth-maximum", "no jvp", "wrong-jvp", MaximumWithoutJvp),
+    Wrong(
+        "jvp-smooth-maximum",
+        "the same tensors in another order",
+        "wrong-vmap",
+        maximum(setup_context=y_first_for_forward, jvp=jvp_of_y_first),
+        "in the same order",
+    ),
+    Wrong(
+        "jvp-smooth-maximum",
+        "writes into a tangent",
+        "wrong-jvp",
+        maximum(jvp=jvp_in_place),
+        "Work on a new tensor",
+    ),
+    Wrong(
+        "jvp-smooth-maximum",
+        "forward mode inside of jvp",
+        "wrong-jvp",
+        maximum(jvp=jvp_by_func),
+        "write down the derivative",
+    ),
+    Wrong(
+        "jvp-smooth-maximum",
+        "a tangent made a number",
+        "wrong-jvp",
+        maximum(jvp=jvp_of_a_number),
+        "no .item() of it",
+    ),
     _huber("a branch on values", "compile-mismatch", forward=huber_branching),
     _huber("written in place at a mask", "compile-mismatch", forward=huber_in_place),
     _huber("autograd in backward", "compile-mismatch", backward=huber_by_autograd),

@@ -163,6 +163,10 @@ def backward_detached(self: Any, ctx: Any, g: Any) -> Any:
     return _back(self, ctx, g.detach()), None
 
 
+def backward_of_x_alone(self: Any, ctx: Any, g: Any) -> Any:
+    return _back(self, ctx, g)
+
+
 ALSO_RIGHT = {
     "per-sample gradients by a Jacobian": ("per-sample-gradients", by_jacobian),
     "an operator by windows": ("operator-window-sums", operator(by_windows)),
@@ -198,5 +202,10 @@ WRONG = [
     _operator("no backward", "no backward is registered", operator(backward=None)),
     _operator("NumPy in backward", "the compiler traces", operator(backward=backward_in_numpy)),
     _operator("zeros on one side", "In which windows", operator(backward=backward_on_one_side)),
+    _operator(
+        "no None for width",
+        "one gradient for each argument",
+        operator(backward=backward_of_x_alone),
+    ),
     _operator("a detached gradient", "it has no graph", operator(backward=backward_detached)),
 ]

@@ -82,6 +82,21 @@ class EquilibriumOfTheLesson(Function):
         return vjp(u, x, W)
 
 
+class EquilibriumByFunc(EquilibriumOfTheLesson):
+    """The same round through torch.func, which refuses hooks that count what is saved."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, z = ctx.saved_tensors
+
+        def once(z: Any, x: Any, W: Any) -> Any:
+            return torch.tanh(z @ W.t() + x)
+
+        _, through = torch.func.vjp(once, z, x, W)
+        u = settled(lambda u: g + through(u)[0], g)
+        return through(u)[1:]
+
+
 class EquilibriumForManyRounds(Function):
     """Loops of its own, more rounds than it takes."""
 
@@ -159,6 +174,7 @@ ALSO_RIGHT = {
     "Lambert's W, backward calls it again": ("lambert-w", LambertCallsItself),
     "equilibrium by a linear solve": ("equilibrium-layer", functions.Equilibrium),
     "equilibrium, one round recorded": ("equilibrium-layer", EquilibriumOfTheLesson),
+    "equilibrium, one round by torch.func": ("equilibrium-layer", EquilibriumByFunc),
     "equilibrium by loops of its own": ("equilibrium-layer", EquilibriumForManyRounds),
     "equilibrium by an inverse": ("equilibrium-layer", EquilibriumByAnInverse),
     "triangular solve of the package": ("triangular-solve", functions.TriangularSolve),
@@ -204,6 +220,15 @@ class LambertFromTheTable(LambertByNewton):
     def backward(ctx: Any, g: Any) -> Any:
         x, w = ctx.saved_tensors
         return g * w / (x * (1 + w))
+
+
+class LambertByWhere(LambertByNewton):
+    """The same, with its 0/0 replaced: right once, and 0 · inf in the graph of backward."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return g * torch.where(x == 0, 1.0, w / (x * (1 + w)))
 
 
 def lambert_complex(ctx: Any, x: Any) -> Any:
@@ -276,6 +301,20 @@ class EquilibriumRunAgain(EquilibriumOfTheLesson):
         return torch.autograd.grad(z, (x, W), g)
 
 
+class EquilibriumRunByFunc(EquilibriumOfTheLesson):
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, _ = ctx.saved_tensors
+
+        def rounds(x: Any, W: Any) -> Any:
+            z = torch.zeros_like(x)
+            for _ in range(60):
+                z = torch.tanh(z @ W.t() + x)
+            return z
+
+        return torch.func.vjp(rounds, x, W)[1](g)
+
+
 class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
     """Records all rounds in forward, and keeps the graph on ctx."""
 
@@ -307,6 +346,12 @@ def solves_with_itself(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 def whole_outer_product(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
     return -U @ X.mT, U, None
+
+
+def without_diagonal(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    grad_T = -U @ X.mT
+    return grad_T.tril(-1) if ctx.lower else grad_T.triu(1), U, None
 
 
 def without_minus(ctx: Any, T: Any, X: Any, g: Any) -> Any:
@@ -370,6 +415,10 @@ def takes_the_bytes(x: Any, threshold: float) -> Any:
     return operator(x if x.is_floating_point() else x.view(torch.float64), threshold)
 
 
+def takes_integers(x: Any, threshold: float) -> Any:
+    return operator(x.double(), threshold).to(x.dtype)
+
+
 def always_double(x: Any, threshold: float) -> Any:
     return operator(x.double() if x.is_floating_point() else x, threshold)
 
@@ -393,6 +442,13 @@ WRONG = [
     backward("lambert-w", "slope by NumPy", "silent-double-backward", lambert_of_arrays),
     Wrong("lambert-w", "slope worked out in forward", "silent-double-backward", LambertWithSlope),
     Wrong("lambert-w", "0/0 at 0", "non-finite", LambertFromTheTable),
+    Wrong(
+        "lambert-w",
+        "0/0 at 0, replaced",
+        "silent-double-backward",
+        LambertByWhere,
+        "multiplies 0 by inf",
+    ),
     forward("lambert-w", "left complex", "take .real", lambert_complex),
     forward("lambert-w", "float64 whatever comes", "for float32 inputs", lambert_in_double),
     forward("lambert-w", "from_numpy of a number", "expected np.ndarray", lambert_from_numpy),
@@ -426,9 +482,11 @@ WRONG = [
     backward(EQUILIBRIUM, "gradient of W transposed", "transposed-gradient", weight_transposed),
     forward(EQUILIBRIUM, "stopped after four rounds", "forward-mismatch", unfinished_forward),
     Wrong(EQUILIBRIUM, "run again in backward", "runs the solver again", EquilibriumRunAgain),
+    Wrong(EQUILIBRIUM, "run again by func", "runs the solver again", EquilibriumRunByFunc),
     Wrong(EQUILIBRIUM, "recorded on ctx", "tensor-on-ctx", EquilibriumRecorded),
     backward(TRIANGULAR, "not transposed", "solving with T in backward", solves_with_itself),
     backward(TRIANGULAR, "the unread half too", "One half of T is never read", whole_outer_product),
+    backward(TRIANGULAR, "no diagonal", "The diagonal belongs to the half", without_diagonal),
     backward(TRIANGULAR, "sign of the matrix", "flipped-sign", without_minus),
     backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "which of the two comes first", product_in_other_order),
     backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
@@ -453,6 +511,7 @@ WRONG = [
     Wrong(OPERATOR, "cut, not shrunk", "this leaves it where it is", hard),
     Wrong(OPERATOR, "writes into x", "x itself is changed", writes_into_x),
     Wrong(OPERATOR, "always float64", "for float32 it gives", always_double),
+    Wrong(OPERATOR, "integers, right", "and no error. A pointer", takes_integers),
     Wrong(OPERATOR, "integers as numbers", "bytes of another dtype", takes_the_bytes),
     backward(
         FUNCTION, "threshold gets nothing", "missing-gradient", lambda _, y, g: (g * (y != 0), None)

@@ -157,6 +157,18 @@ def lost_that_wipes(model: Any, shipped: Any, x: Any) -> Any:
     return [name for name in ours if not torch.allclose(ours[name], theirs[name])]
 
 
+def lost_without_a_gradient(model: Any, shipped: Any, x: Any) -> Any:
+    """Takes None on both sides for a loss."""
+    y, z = model(x), shipped(x)
+    g = torch.randn_like(y)
+
+    def vjp(y: Any) -> Any:
+        return lambda ps: torch.autograd.grad(y, ps, g, allow_unused=True)
+
+    pairs = _pairs(model, shipped, vjp(y), vjp(z))
+    return [n for n, a, b in pairs if a is None or b is None or not torch.allclose(a, b)]
+
+
 def lost_as_a_count(model: Any, shipped: Any, x: Any) -> Any:
     return len(RIGHT["lost-gradients"](model, shipped, x))
 
@@ -237,6 +249,7 @@ WRONG = [
     Wrong("lost-gradients", "unused", "not have been used", lost_that_trips_over_the_unused),
     Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
     Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also wipes", lost_that_wipes),
+    Wrong("lost-gradients", "None", "neither model uses it", lost_without_a_gradient),
     Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
     Wrong("lost-gradients", "compares outputs", "it names nothing", lost_outputs),
     Wrong("reversal-that-travels", ".data", "detach is an operation", reverses_by_data),

@@ -108,6 +108,11 @@ def floats(weight: Any) -> Any:
     return scales, whole.double()
 
 
+def into_the_weight(weight: Any) -> Any:
+    scales = eight_bits(weight, torch.round)[0]
+    return scales, weight.div_(scales).round_().clamp_(-128, 127).to(torch.int8)
+
+
 def the_other_order(weight: Any) -> Any:
     return eight_bits(weight, torch.round)[::-1]
 
@@ -125,6 +130,7 @@ WRONG_BITS = [
     wrong_bits("no abs", "absolute values first", by_the_largest_number),
     wrong_bits("no eps", "output 0 of the result is wrong at", without_eps),
     wrong_bits("floats", "has dtype torch.float64; torch.int8", floats),
+    wrong_bits("in place", "the weight itself is changed", into_the_weight),
     wrong_bits("the other order", "output 0 of the result has shape", the_other_order),
     wrong_bits("integers only", "returns 1 value;", lambda w: eight_bits(w, torch.round)[1]),
 ]

@@ -32,6 +32,19 @@ def unit(x: Tensor) -> Tensor:
     return x / x.norm(dim=-1, keepdim=True)
 
 
+def norms(v: Tensor) -> Tensor:
+    return v.norm(dim=(1, 2), keepdim=True)
+
+
+def filters(v: Tensor, scale: Tensor) -> Tensor:
+    """Return filters of given lengths, as weight normalization does."""
+    return scale * v / norms(v)
+
+
+def circular(z: Tensor, k: Tensor) -> Tensor:
+    return torch.fft.ifft(torch.fft.fft(z) * torch.fft.fft(k))
+
+
 def square_with(g_of: Callable[[Tensor], Tensor]) -> type[Function]:
     """Return the square with grad_output bent by a map."""
     return saving(lambda x: x * x, lambda x, g: 2 * x * g_of(g))
@@ -321,6 +334,8 @@ WITNESSES = [
          product_with(lambda x, w, g: (g @ w, x.T @ g)), (X, draw(4, 4, seed=5))),
     Case("transposed-gradient", "a weight that is not square",
          product_with(lambda x, w, g: (g @ w, x.T @ g)), (X, W)),
+    Case("transposed-gradient", "a circular convolution with the filter's own spectrum",
+         saving(circular, lambda z, k, g: (circular(g, k), circular(g, z))), (CPLX, draw(5, seed=6, dtype=CPLX.dtype))),
     Case("missing-conjugate", "z squared", saving(lambda z: z * z, lambda z, g: 2 * z * g), (CPLX,)),
     Case("missing-conjugate", "exp", saving(torch.exp, lambda z, g: z.exp() * g), (CPLX,)),
     Case("missing-cross-terms", "softmax as if element by element",
@@ -361,6 +376,9 @@ WITNESSES = [
          saving(lambda x, y: x * torch.tanh(x * y), lambda x, y, g:
                 (torch.tanh(x * y) * g, x * x * (1 - torch.tanh(x * y) ** 2) * g)), (X, Y),
          {"reference": lambda x, y: x * torch.tanh(x * y)}),
+    Case("missing-dependency", "the norms of filters held fixed",
+         saving(filters, lambda v, s, g: (g * s / norms(v), (g * v / norms(v)).sum((1, 2), keepdim=True))),
+         (draw(3, 2, 4), draw(3, 1, 1, seed=1))),
     Case("permuted-gradient", "the same permutation instead of its inverse",
          saving(lambda x: x[:, [1, 2, 3, 0]] * 2, lambda x, g: 2 * g[:, [1, 2, 3, 0]]), (X,)),
     Case("permuted-gradient", "a flip forgotten",

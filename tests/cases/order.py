@@ -46,6 +46,20 @@ def on_detached_inputs(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(y, leaves, g)
 
 
+def sinc_gradient(x: Tensor, g: Tensor) -> Tensor:
+    """Replace 0/0 by its limit: right once, and 0 · nan in the graph that this leaves."""
+    return g * torch.where(x == 0, 0.0, (x * x.cos() - x.sin()) / x.square())
+
+
+def bump(x: Tensor) -> Tensor:
+    """exp(-1/x), 0 up to x = 0: as smooth there as anywhere."""
+    return torch.where(x > 0, (-1 / x.where(x > 0, 1.0)).exp(), 0.0)
+
+
+def bump_gradient(x: Tensor, g: Tensor) -> Tensor:
+    return g * bump(x) / x.where(x > 0, 1.0).square()
+
+
 def on_the_inputs(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, ...]:
     with torch.enable_grad():
         views = [t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in (x, w)]
@@ -331,6 +345,8 @@ WITNESSES = [
          saving(lambda x: 2 * x, lambda x, g: 2 * g.detach()), (X,)),
     Case("silent-double-backward", "complex, one factor detached",
          saving(lambda z: z * z, lambda z, g: 2 * z.detach().conj() * g), (CPLX,)),
+    Case("silent-double-backward", "0/0 is replaced by its limit, once",
+         saving(lambda x: torch.sinc(x / torch.pi), sinc_gradient), (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED),
     Case("once-differentiable-leak", "exp", once(torch.exp, lambda x, g: x.exp() * g), (X,)),
     Case("once-differentiable-leak", "a squared norm, and second derivatives are wanted",
          once(lambda x: x.square().sum(-1), lambda x, g: 2 * x * g[:, None]), (X,), ASKED),
@@ -350,6 +366,7 @@ WITNESSES = [
     Case("wrong-jvp", "it raises", sine(lambda x, t: x.cos() @ t), (X,)),
     Case("wrong-jvp", "conjugated",
          split(lambda z: z * z, saved(lambda z, g: 2 * z.conj() * g), jvp=saved(lambda z, t: 2 * z.conj() * t)), (CPLX,)),
+    Case("wrong-jvp", "a tangent is changed in place", sine(lambda x, t: t.mul_(x.cos())), (X,)),
     Case("wrong-vmap", "an axis that is another one in the stack",
          running_sum(lambda made, dim, x, axis: (made.apply(x, axis), dim)), (X, 0)),
     Case("wrong-vmap", "every stack is taken for one along the first dimension", matrix_product(first_dims), (X, W)),
@@ -377,6 +394,8 @@ LOOKALIKES = [
          saving(lambda x: x * x.sigmoid(), lambda x, g: swish_gradient(x, x.sigmoid(), g)), (X,), ASKED),
     Case("silent-double-backward", "a recomputation on the inputs themselves",
          saving(mlp, on_the_inputs), (X, W), ASKED),
+    Case("silent-double-backward", "a division that is harmless on either side of where",
+         saving(bump, bump_gradient), (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED),
     Case("silent-double-backward", "no second derivative", saving(torch.relu, lambda x, g: g * (x.detach() > 0)),
          (torch.tensor([-1.0, 0.0, 2.0]),), ASKED),
     Case("silent-double-backward", "a straight-through estimator",

@@ -179,7 +179,7 @@ OPERATIONS = (
         torch.linalg.solve,
         (
             Mutant("missing-conjugate", transposed_but_not_conjugated),
-            Mutant("gradient-mismatch", solved_with_the_same_matrix),
+            Mutant("transposed-gradient", solved_with_the_same_matrix),
         ),
     ),
 )

@@ -39,11 +39,31 @@ def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Tw
     tangents = dict(zip(session.wanted, drawn(likes, rng), strict=True))
     gradients = list(_by_output(session, plain))
     for how, moving in _moving(evidence, tangents):
-        came = attempt(lambda: _pushed(session, plain.inputs, moving))  # noqa: B023 - called here
+        given = _copied(moving)
+        came = attempt(lambda: _pushed(session, plain.inputs, given))  # noqa: B023 - called here
         if not isinstance(came, Failure):
             yield from _compared(evidence, how, plain.grad_outputs, came, gradients, moving)
+            yield from _left_alone(evidence, how, given, moving)
         elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
             yield Twin("jvp", how, failure=came, stage="forward mode")
+
+
+def _copied(tangents: ByPosition) -> ByPosition:
+    return {position: None if v is None else v.clone() for position, v in tangents.items()}
+
+
+def _left_alone(
+    evidence: Evidence, how: str, after: ByPosition, before: ByPosition
+) -> Iterator[Twin]:
+    """Yield each tangent beside what it was before jvp got it: other operations read it too.
+
+    Where forward changes its input in place, jvp has to do so with the tangent.
+    """
+    if evidence.forward.dirty:
+        return
+    for position, tangent in before.items():
+        name = f"the tangent of {evidence.name(position)}"
+        yield Twin("tangent", how, (name,), (after[position],), (tangent,))
 
 
 def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
@@ -73,7 +93,7 @@ def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> li
 
     def dual(args: list[Any]) -> list[Any]:
         pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
-        return [arg if v is None else forward_ad.make_dual(arg, v.clone()) for arg, v in pairs]
+        return [arg if v is None else forward_ad.make_dual(arg, v) for arg, v in pairs]
 
     with forward_ad.dual_level():
         floats = session.run(inputs=inputs, wanted=(), arrange=dual).floats

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # How what is meant to be so is declared; for an exercise's learner this is no way out.
 BY_DESIGN = {
+    "extra-gradient": "a straight-through estimator is declared by what it stands for: "
+    "surrogate=differentiable_stand_in",
     "flipped-sign": "a gradient reversal is declared with intentional='flipped-sign'",
     "nonlinear-in-grad-output": "a clipped or guided backward is declared with "
     "intentional='nonlinear-in-grad-output'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -12,6 +13,7 @@ from autograd_course.doctor.rules.terms import lacking_term
 from autograd_course.doctor.rules.wording import ordinal
 from autograd_course.doctor.running.calls import is_float
 
+FEWEST = 6  # elements of a tensor that is a single slice: fewer are met by chance
 _ONE = "a term is missing or has a wrong factor"
 
 
@@ -54,27 +56,39 @@ def _row_term(m: Mismatch) -> str | None:
     if not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
         return None
     constant = torch.ones_like(residual)
-    for axis in range(residual.dim() - 1, -1, -1):
-        if residual.shape[axis] < 3:
+    for where, axes in _slices(residual):
+        length = math.prod(residual.shape[axis] for axis in axes)
+        if length < 3 or (len(axes) == residual.dim() > 1 and length < FEWEST):
             continue
-        if _spanned(m, residual, [constant], axis):
-            return _reduced(m, f"{_ONE}, along axis {axis} the same for every element")
+        if _spanned(m, residual, [constant], axes):
+            return _reduced(m, f"{_ONE}, {where} the same for every element")
         for name, tensor in _at_hand(m):
-            if _spanned(m, residual, [tensor], axis):
-                return _reduced(m, f"{_ONE}, along axis {axis} a multiple of {name}")
-            if residual.shape[axis] > 3 and _spanned(m, residual, [constant, tensor], axis):
+            if _spanned(m, residual, [tensor], axes):
+                return _reduced(m, f"{_ONE}, {where} a multiple of {name}")
+            if length > 3 and _spanned(m, residual, [constant, tensor], axes):
                 return _reduced(
                     m,
-                    f"two terms are missing or have a wrong factor, along axis {axis} one the same "
-                    f"for every element, the other a multiple of {name}",
+                    f"two terms are missing or have a wrong factor, {where} one the same for every "
+                    f"element, the other a multiple of {name}",
                 )
     return None
 
 
+def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the axes over which forward may have reduced: all, all but the first, each."""
+    every = tuple(range(residual.dim()))
+    if len(every) > 1:
+        yield "in the whole tensor", every
+    if len(every) > 2:
+        yield "in each slice of axis 0", every[1:]
+    yield from ((f"along axis {axis}", (axis,)) for axis in reversed(every))
+
+
 def _reduced(m: Mismatch, what: str) -> str:
+    reduced = "reduced over that axis" if "along axis" in what else "reduced there"
     return (
-        f"the gradient of {m.name} is incomplete: {what}. Something that was reduced over that "
-        "axis (a mean, a norm, a variance) was held fixed, or differentiated with a wrong factor"
+        f"the gradient of {m.name} is incomplete: {what}. Something that was {reduced} (a mean, a "
+        "norm, a variance) was held fixed, or differentiated with a wrong factor"
     )
 
 
@@ -88,12 +102,17 @@ def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
             yield name, tensor
 
 
-def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axis: int) -> bool:
-    """Whether every row of the residual along an axis is a combination of the basis' rows."""
-    rows = torch.stack([t.movedim(axis, -1).to(residual.dtype) for t in basis], -1)
-    target = residual.movedim(axis, -1).unsqueeze(-1)
+def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
+    """Whether every slice of the residual over some axes is a combination of the basis' slices."""
+    last = tuple(range(-len(axes), 0))
+
+    def rows(tensor: Tensor) -> Tensor:
+        return tensor.expand_as(residual).movedim(axes, last).flatten(-len(axes))
+
+    span = torch.stack([rows(t.to(residual.dtype)) for t in basis], -1)
+    target = rows(residual).unsqueeze(-1)
     if not bool(torch.isfinite(target).all()):
         return False
-    fitted = (rows @ (torch.linalg.pinv(rows) @ target)).squeeze(-1).movedim(-1, axis)
-    tolerance = m.expected.tolerance + 1e-9 * residual.abs().max()
-    return bool(((residual - fitted).abs() <= tolerance).all())
+    fitted = span @ (torch.linalg.pinv(span) @ target)
+    tolerance = rows(m.expected.tolerance + 1e-9 * residual.abs().max()).unsqueeze(-1)
+    return bool(((target - fitted).abs() <= tolerance).all())

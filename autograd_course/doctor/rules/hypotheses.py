@@ -18,6 +18,9 @@ from autograd_course.doctor.rules.regions import edge
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.differences import as_real
 
+FEW_BITS = 6  # a quantizer's levels have no more digits than that, numbers of 16 bits have
+FEWEST = 3  # numbers to tell the two apart by
+
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
     """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
@@ -27,10 +30,26 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
     values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
     if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.jacobian):
         return None  # a constant function is no quantizer
+    if dtype := _short(values):
+        return (
+            f"forward returns numbers of {dtype}, which stand still while {m.name} moves a "
+            "little: differences see no slope, and backward returns one"
+        )
     return (
         f"forward is piecewise constant, so the true gradient of {m.name} is zero, but backward "
         "returns something else: it looks like a straight-through estimator"
     )
+
+
+def _short(values: Tensor) -> str | None:
+    """Return the 16-bit dtype that holds all values, where they are too fine for levels."""
+    digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
+    if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
+        return None
+    held = (
+        d for d in (torch.float16, torch.bfloat16) if torch.equal(values, values.to(d).double())
+    )
+    return next((str(dtype).removeprefix("torch.") for dtype in held), None)
 
 
 def swapped_gradients(m: Mismatch) -> str | None:
@@ -76,7 +95,7 @@ def extra_gradient(m: Mismatch) -> str | None:
     # No Jacobian was needed where forward's slopes confirm what backward returns.
     if not e.jacobian or bool(e.jacobian[m.slot].matrix.any()):
         return f"the input {m.name} gets a gradient, but the reference holds it fixed"
-    return f"the input {m.name} gets a gradient, but the output does not depend on it"
+    return f"the input {m.name} gets a gradient, but no small change of it moves the output"
 
 
 def non_finite(m: Mismatch) -> str | None:
@@ -97,7 +116,8 @@ def transposed_gradient(m: Mismatch) -> str | None:
     """The truth with its last two axes exchanged, or the Jacobian where its transpose belongs."""
     if m.truth.dim() > 1 and m.fits(_shaped(m.truth.mT, m)):
         return f"the gradient of {m.name} is the true one with its last two axes exchanged"
-    if permuted_gradient(m) is None and m.fits(jacobians.untransposed(m)):
+    told = permuted_gradient(m) or missing_conjugate(m)
+    if told is None and m.fits(jacobians.untransposed(m)):
         return (
             f"the gradient of {m.name} is the Jacobian times grad_output: forward's own linear map "
             "was applied, not its transpose"

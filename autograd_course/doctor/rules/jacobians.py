@@ -15,9 +15,13 @@ NEGLIGIBLE = 1e-9  # of the largest entry: rounding of the differences, not an i
 def untransposed(m: Mismatch) -> Tensor | None:
     """Return the Jacobian times grad_output, where its transpose belongs."""
     matrix, g = _jacobian(m), _one_grad_output(m)
-    if matrix is None or g is None or m.input.is_complex() or g.shape != m.input.shape:
+    if matrix is None or g is None or g.shape != m.input.shape:
         return None
-    return None if g.is_complex() else (matrix @ g.reshape(-1)).reshape(g.shape)
+    if g.is_complex() != m.input.is_complex():
+        return None
+    real = as_real(g)
+    pushed = (matrix @ real.reshape(-1)).reshape(real.shape)
+    return torch.view_as_complex(pushed) if g.is_complex() else pushed
 
 
 def unconjugated(m: Mismatch) -> Tensor | None:

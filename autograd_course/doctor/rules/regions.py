@@ -90,7 +90,17 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
         chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
         for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
             if float(low) < float(high):
-                yield f"{name} {sign} {other or _bound(m, float(low), float(high))}", chance
+                yield f"{name} {_beyond(m, sign, bad, low, high, other)}", chance
+
+
+def _beyond(m: Mismatch, sign: str, bad: Tensor, low: Tensor, high: Tensor, other: str) -> str:
+    """Return on which side of a bound all wrong elements lie, or that all of them lie on it."""
+    if other:
+        return f"{sign} {other}"
+    bound = _bound(m, float(low), float(high))
+    if not bool((bad == float(bound)).any()):
+        return f"{sign} {bound}"
+    return f"is {bound}" if bool((bad == float(bound)).all()) else f"{sign}= {bound}"
 
 
 def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:

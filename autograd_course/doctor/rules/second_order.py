@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from autograd_course.doctor.comparing.numbers import number
 from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
 from autograd_course.doctor.finding import Severity
@@ -10,6 +12,11 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
+ZERO_BY_INF = (
+    "The graph of backward multiplies 0 by inf: behind a root or a division of 0, or on the side "
+    "that torch.where or clamp does not choose, which is differentiated too. Put a harmless number "
+    "there before the operation that fails."
+)
 
 
 @rule(
@@ -28,7 +35,9 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     if second is None or _marked(second.failure):
         return None
     wrong = _first_wrong(second)
-    return None if wrong is None else _seen(evidence, _lost(wrong), wrong)
+    if wrong is None:
+        return None
+    return _seen(evidence, _lost(wrong), wrong, hint="" if _is_number(wrong) else ZERO_BY_INF)
 
 
 @rule(
@@ -85,7 +94,16 @@ def _first_wrong(second: SecondOrder) -> SecondDerivative | None:
     return next((found for found in second.derivatives if found.wrong), None)
 
 
+def _is_number(wrong: SecondDerivative) -> bool:
+    return math.isfinite(wrong.came or 0.0)
+
+
 def _lost(wrong: SecondDerivative) -> str:
+    if not _is_number(wrong):
+        return (
+            f"the gradient of {wrong.of} is finite, and so is its derivative with respect to "
+            f"{wrong.by}, but by its graph that comes out as {number(wrong.came or 0.0)}."
+        )
     if wrong.came:
         return (
             f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}: its "
@@ -97,13 +115,14 @@ def _lost(wrong: SecondDerivative) -> str:
     )
 
 
-def _seen(evidence: Evidence, message: str, wrong: SecondDerivative) -> Seen:
+def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Seen:
     came, should = number(wrong.came or 0.0), number(wrong.should)
     witness = (
         f"gradient of {wrong.of}, differentiated by {wrong.by} along a random direction: "
         f"{came}, should be {should}"
     )
-    return Seen(message, {"input": wrong.of, "witness": witness}, severity=_if_asked(evidence))
+    seen = {"input": wrong.of, "witness": witness}
+    return Seen(message, seen, severity=_if_asked(evidence), hint=hint)
 
 
 def _if_asked(evidence: Evidence) -> Severity | None:

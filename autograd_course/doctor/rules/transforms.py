@@ -19,7 +19,21 @@ SAVED_APART = (
     "A generated rule keeps one list of batch axes for both: give ctx.save_for_forward the same "
     "tensors as ctx.save_for_backward, in the same order."
 )
-NO_AXIS_KEPT = "flat_bdims must not be None"  # what functorch says where the two differ
+# What functorch says where the two differ.
+NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
+TANGENT_CHANGED = (
+    "Work on a new tensor (x_tangent * cos, not x_tangent *= cos): whatever else takes the same "
+    "input reads this tangent, too."
+)
+FORMULA = (
+    "jvp runs inside of forward mode, which cannot be nested there: write down the derivative as "
+    "a formula in the saved tensors and the tangents."
+)
+NESTED = "Nested forward mode AD"
+NO_GRAPH = (
+    "The result of the vmap method has no graph: let it end in a call of the Function's own apply, "
+    "with the batch in front and grad mode as it is."
+)
 USERS_EXCEPTION = "Observed exception"  # so dynamo begins to tell of one in the code it traces
 
 
@@ -34,14 +48,25 @@ USERS_EXCEPTION = "Observed exception"  # so dynamo begins to tell of one in the
     after=FIRST_ORDER,
 )
 def wrong_jvp(evidence: Evidence) -> Seen | None:
-    return next(filter(None, map(_jvp_told, twins(evidence, "jvp"))), None)
+    seen = next(filter(None, map(_jvp_told, twins(evidence, "jvp"))), None)
+    return seen or next(filter(None, map(_tangent_told, twins(evidence, "tangent"))), None)
+
+
+def _tangent_told(twin: Twin) -> Seen | None:
+    seen = told(twin)
+    return seen and replace(
+        seen, message=f"{twin.names[0]} is changed in place by jvp.", hint=TANGENT_CHANGED
+    )
 
 
 def _jvp_told(twin: Twin) -> Seen | None:
     if twin.failure:
         seen = told(twin)
-        unsaved = "saved_tensors" in twin.failure.line
-        return replace(seen, hint=NOT_KEPT) if seen and unsaved else seen
+        hints = {
+            NOT_KEPT: "saved_tensors" in twin.failure.line,
+            FORMULA: NESTED in twin.failure.text,
+        }
+        return next((replace(seen, hint=hint) for hint in hints if seen and hints[hint]), seen)
     if furthest(twin) is None:
         return None
     came, should = (number(plain(value)) for (value,) in (twin.came, twin.should))
@@ -63,10 +88,20 @@ def _jvp_told(twin: Twin) -> Seen | None:
     after=(*FIRST_ORDER, "layout"),
 )
 def wrong_vmap(evidence: Evidence) -> Seen | None:
-    seen = disagreement(evidence, "vmap")
-    failures = (twin.failure.text for twin in twins(evidence, "vmap") if twin.failure)
-    apart = any(NO_AXIS_KEPT in text for text in failures)
-    return replace(seen, hint=SAVED_APART) if seen and apart else seen
+    for twin in twins(evidence, "vmap"):
+        if seen := told(twin):
+            return replace(seen, hint=_vmap_hint(twin))
+    return None
+
+
+def _vmap_hint(twin: Twin) -> str:
+    """Return a hint for what went wrong here, empty where the rule's own will do."""
+    if twin.failure:
+        apart = any(text in twin.failure.text for text in NO_AXIS_KEPT)
+        return SAVED_APART if apart else ""
+    place = furthest(twin)
+    arrives_nowhere = place is not None and twin.came[place[0]] is None
+    return NO_GRAPH if arrives_nowhere else ""
 
 
 @rule(

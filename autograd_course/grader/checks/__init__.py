@@ -11,12 +11,17 @@ from autograd_course.grader.checks.kinks import gradient_at, slope_within, ties_
 from autograd_course.grader.checks.memory import keeps_at_most, peaks_at_most, saves_only_outputs
 from autograd_course.grader.checks.mixed import same_under_autocast
 from autograd_course.grader.checks.tiles import makes_at_most, on
-from autograd_course.grader.checks.transforms import compiles_whole, one_call_for_the_batch
+from autograd_course.grader.checks.transforms import (
+    compiles_whole,
+    jvp_takes_a_batch,
+    one_call_for_the_batch,
+)
 
 __all__ = [
     "backward_is_a_formula",
     "compiles_whole",
     "gradient_at",
+    "jvp_takes_a_batch",
     "keeps_at_most",
     "makes_at_most",
     "no_copy_on_ctx",

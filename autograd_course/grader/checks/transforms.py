@@ -52,6 +52,23 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
     )
 
 
+def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that ``jvp`` runs under ``vmap``, as a Jacobian by forward mode and a Hessian have it."""
+    wanted = tuple(i for i, value in enumerate(inputs) if is_float(value))
+    try:
+        torch.func.jacfwd(function.apply, wanted)(*inputs)
+    except Exception as error:
+        return found(
+            "wrong-jvp",
+            f"Forward mode is right, but under vmap, where jacfwd and hessian run it, jvp "
+            f"raised {type(error).__name__}: {str(error).partition('. ')[0]}",
+            {"error": type(error).__name__},
+            "There a tangent holds one direction and stands for many: no .item() of it, no float() "
+            "and no branch on its values.",
+        )
+    return None
+
+
 def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that forward and backward can be traced into one graph each."""
     try:

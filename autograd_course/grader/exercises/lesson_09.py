@@ -8,6 +8,7 @@ from torch.nn.functional import huber_loss
 
 from autograd_course.grader.checks import (
     compiles_whole,
+    jvp_takes_a_batch,
     no_gradient_through,
     no_tensor_on_ctx,
     one_call_for_the_batch,
@@ -183,7 +184,7 @@ SECOND: tuple[FunctionExercise, ...] = (
         samplers=HEATED,
         double_backward=True,
         methods=("setup_context", "jvp"),
-        checks=(no_tensor_on_ctx,),
+        checks=(no_tensor_on_ctx, jvp_takes_a_batch),
         bounds="its Hessian is right, forward over reverse",
         hints=(
             "Let both inputs change by a little, x by its tangent and t by its own. By how much "

@@ -25,6 +25,7 @@ from autograd_course.grader.exercises.lesson_10_solvers import (
     other_half,
     triangular_solve,
     whole,
+    without_diagonal,
 )
 from autograd_course.grader.sampling import normal, positive
 
@@ -152,6 +153,7 @@ TRIANGULAR_SOLVE = FunctionExercise(
     lesson=LESSON,
     title="A triangular system, twice",
     points=3,
+    seconds=20.0,  # on a busy machine LAPACK's threads wait for one another: 30 ms a solution
     reference=triangular_solve,
     samplers=SYSTEMS,
     double_backward=True,
@@ -166,6 +168,8 @@ TRIANGULAR_SOLVE = FunctionExercise(
         "of U and Xᵀ fills both halves.": whole,
         "This is -X Uᵀ. T has a row for each equation, as B and U have, and a column for each "
         "unknown, as X has a row: which of the two comes first?": exchanged,
+        "The diagonal belongs to the half that is read, and gets its gradient: tril() and triu() "
+        "keep it, tril(-1) and triu(1) do not.": without_diagonal,
     },
     hints=(
         "In the lesson's linear system x and b were vectors. Here each column of X is such a "

@@ -87,10 +87,12 @@ def refuses_integers(routine: Callable[..., Any]) -> Verdict | None:
         got = routine(x[:2], 1.0)
     except Exception:
         return None
+    bytes_read = not torch.equal(got.double(), soft_threshold(x[:2].double(), 1.0))
     return wrong(
-        f"right for float64 and float32; for an x of int64, [-2, 3], it returns {_listed(got)} "
-        "and no error: bytes of another dtype are read as floating numbers. A pointer has any "
-        "type that you cast it to, so ask first: STD_TORCH_CHECK(condition, message)."
+        f"right for float64 and float32; for an x of int64, [-2, 3], it returns {_listed(got)} and "
+        f"no error{': bytes of another dtype are read as floating numbers' if bytes_read else ''}. "
+        "A pointer has any type that you cast it to, so ask first: STD_TORCH_CHECK(condition, "
+        "message)."
     )
 
 
@@ -107,7 +109,8 @@ def leaves_x_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def _listed(tensor: Tensor) -> str:
-    return str([float(f"{value:.3g}") for value in tensor.double().reshape(-1).tolist()[:12]])
+    shown = tensor.double().reshape(-1)[:12] + 0.0  # no -0.0
+    return str([float(f"{value:.3g}") for value in shown.tolist()])
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -94,6 +94,7 @@ not_transposed = triangular(system=lambda T, lower: _half(T, lower).mT)
 other_half = triangular(system=lambda T, lower: _half(T, not lower))
 whole = triangular(read=lambda T, lower: T)
 always_lower = triangular(read=lambda T, lower: T.tril())
+without_diagonal = triangular(read=lambda T, lower: _half(T, lower) - torch.diag(T.diagonal()))
 exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
 
 

@@ -1,6 +1,6 @@
 """The exercises of lesson 11: ship a model with a Function, and prove that it arrived."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from autograd_course.grader.exercises.lesson_11_trials import (
     takes_any_batch,
 )
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
 
 LESSON = "11_ship_it"
 TITLE = "Ship it"
@@ -66,6 +67,19 @@ def by_127(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return the same with the largest integer, 127, for the largest magnitude."""
     scales = _scales(weight) * 127.5 / 127
     return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+
+
+def leaves_the_weight(routine: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Verdict | None:
+    """Ask that the weight that is handed in holds the same numbers afterwards."""
+    weight = rows(torch.Generator().manual_seed(0), 3, 4)
+    given = weight.clone()
+    routine(given)
+    if torch.equal(given, weight):
+        return None
+    return wrong(
+        "right, but the weight itself is changed: who calls it with the weight of a net has lost "
+        "that. Operations whose name ends in _ write into their tensor."
+    )
 
 
 def rows(rng: torch.Generator, *shape: int) -> Tensor:
@@ -195,6 +209,8 @@ BITS: tuple[RoutineExercise, ...] = (
             "That scale takes the largest magnitude to 127. Asked for is the one that spreads the "
             "two signs over all 255 steps.": by_127,
         },
+        trials=(leaves_the_weight,),
+        bounds="the weight stays as it is",
         hints=(
             "One scale for each row: which axis disappears, and how is it kept for the division? "
             "And what is 0 / 0 in a row of zeros?",

@@ -62,6 +62,10 @@ def net_of(activation: Callable[[Tensor], Tensor], *last: nn.Module) -> nn.Modul
 
 
 FIRST = ("0.weight", "0.bias")
+SPARE = "0.spare"
+UNUSED = (
+    "No gradient arrives at it on either side, since neither model uses it: None on both sides."
+)
 # What is shipped, the net in eager, the net that was exported, what is lost, a word on it.
 CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (
     (
@@ -105,6 +109,7 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
         if isinstance(names, Verdict):
             return names
         if names != set(expected):
+            word = UNUSED if names == {SPARE, *expected} else word
             return wrong(
                 f"with {what}, it names {_listed(names)}; lost is {_listed(expected)}. {word}"
             )
