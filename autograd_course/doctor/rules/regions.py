@@ -48,9 +48,12 @@ def region(m: Mismatch) -> str | None:
         return None
     instead = _instead(m)
     for where, chance in _thresholds(m, right):
-        if instead or chance < 0.01:
+        # Where few digits are known, small elements pass for right: no bound but 0 is sure then.
+        if where.endswith(" 0") and instead if m.coarse else instead or chance < 0.01:
             what = f" ({instead} there)" if instead else ""
             return f"the gradient of {m.name} is right elsewhere and wrong where {where}{what}"
+    if m.coarse:
+        return None
     if label := labeled(m):
         what = f" ({instead} there)" if instead else ""
         return f"the gradient of {m.name} is right elsewhere and wrong where {label}{what}"
