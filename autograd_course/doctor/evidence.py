@@ -5,6 +5,7 @@ Nothing here runs the user's code, and nothing here holds a graph, a node or a c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -231,8 +232,10 @@ class SecondDerivative:
 
     @property
     def wrong(self) -> bool:
-        """Whether what came, zero if nothing did, is not the truth."""
-        return abs((self.came or 0.0) - self.should) > self.error
+        """Whether what came, zero if nothing did, is not the truth; nan is not."""
+        off = abs((self.came or 0.0) - self.should)
+        known = math.isfinite(self.should) and math.isfinite(self.error)
+        return known and not off <= self.error
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Mismatch:
         return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
 
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
-        """Whether a candidate leaves little of what is off: within a wide tolerance much may lie."""
+        """Whether a candidate leaves little of what is off; a wide tolerance has room for much."""
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
 

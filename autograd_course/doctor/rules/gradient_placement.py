@@ -40,6 +40,7 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
             f"{failure.text}",
             raised(failure),
             "error",
+            hint=_NUMPY if "unsupported ScalarType" in failure.text else "",
         )
     for variant in dtypes:
         for position, want, got in _unlike(evidence, variant):
@@ -50,6 +51,12 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
                 {"input": name, "expected": want, "actual": got},
             )
     return None
+
+
+_NUMPY = (
+    "NumPy knows no bfloat16, and nothing of a graph: write the formula in PyTorch's operations. "
+    "Where NumPy must stay, go through .float() first."
+)
 
 
 def _unsupported(text: str) -> bool:

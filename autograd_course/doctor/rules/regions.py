@@ -94,6 +94,24 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
         for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
             if float(low) < float(high):
                 yield f"{name} {sign} {other or _bound(m, float(low), float(high))}", chance
+        if value is m.input:
+            yield from _outside(m, right)
+
+
+def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
+    """Yield the interval of the input that holds all right elements, with wrong ones on both sides.
+
+    It is what a backward gives that forgets a clamp altogether.
+    """
+    bad, good = m.input[m.wrong], m.input[right]
+    below, above = bad[bad < good.min()], bad[bad > good.max()]
+    if not below.numel() or not above.numel() or below.numel() + above.numel() < bad.numel():
+        return
+    low = _bound(m, float(below.max()), float(good.min()))
+    high = _bound(m, float(good.max()), float(above.min()))
+    count = bad.numel() + good.numel()
+    chance = 4 * count / math.comb(count, bad.numel())
+    yield f"{m.name} < {low} or {m.name} > {high}", chance
 
 
 def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from autograd_course.doctor.comparing.numbers import number
 from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
 from autograd_course.doctor.finding import Severity
@@ -28,7 +31,16 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     if second is None or _marked(second.failure):
         return None
     wrong = _first_wrong(second)
-    return None if wrong is None else _seen(evidence, _lost(wrong), wrong)
+    if wrong is None:
+        return None
+    seen = _seen(evidence, _lost(wrong), wrong)
+    return seen if math.isfinite(wrong.came or 0.0) else replace(seen, hint=_STEEP)
+
+
+_STEEP = (
+    "Which step of backward has a finite value and no finite slope there: a root or a broken power "
+    "of 0, a norm of zeros, a branch of torch.where that is not taken?"
+)
 
 
 @rule(
@@ -37,7 +49,8 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     "warning",
     "@once_differentiable drops a second derivative in silence",
     hint="Build backward from differentiable operations and drop the decorator. If that cannot be, "
-    "raise in backward where torch.is_grad_enabled(): it is when a second derivative is wanted.",
+    "raise in backward where torch.is_grad_enabled(): it is when a second derivative is wanted, "
+    "and always under torch.func, which then refuses the first one too.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -70,11 +83,19 @@ def no_double_backward(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
     if second is None or second.failure is None or _first_wrong(second) is not None:
         return None
+    in_place = "modified by an inplace operation" in second.failure.text
     return Seen(
         f"a second derivative {what_was_raised(second.failure)}",
         raised(second.failure),
         severity=_if_asked(evidence),
+        hint=_IN_PLACE if in_place else "",
     )
+
+
+_IN_PLACE = (
+    "An operation in place (sub_, +=, an assignment to p[…]) in backward overwrites values that "
+    "the second derivative needs: compute into a new tensor, wherever torch.is_grad_enabled()."
+)
 
 
 def _marked(failure: Failure | None) -> bool:
@@ -86,10 +107,16 @@ def _first_wrong(second: SecondOrder) -> SecondDerivative | None:
 
 
 def _lost(wrong: SecondDerivative) -> str:
+    if wrong.came is not None and not math.isfinite(wrong.came):
+        return (
+            f"the gradient of {wrong.of}, differentiated by {wrong.by}, is {wrong.came}; the true "
+            "second derivative is finite."
+        )
     if wrong.came:
         return (
             f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}: its "
-            "graph misses a part of how it depends on it."
+            "graph misses a part of how it depends on it, or a Function that backward calls has a "
+            "wrong backward of its own."
         )
     return (
         f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not know: the "

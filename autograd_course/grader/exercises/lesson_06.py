@@ -18,6 +18,7 @@ from autograd_course.grader.exercises.lesson_06_bounds import (
     never_builds_the_logits,
 )
 from autograd_course.grader.exercises.lesson_06_checkpoint import CHECKPOINT
+from autograd_course.grader.exercises.lesson_06_suspects import PACKED_GRADIENTS
 from autograd_course.grader.sampling import around, normal
 
 LESSON = "06_memory_patterns"
@@ -99,6 +100,7 @@ LINEAR_RELU = FunctionExercise(
     points=2,
     reference=linear_relu,
     samplers=LAYERS,
+    asked=("unreduced-broadcast",),
     hints=(
         "Composed, the ReLU would keep its output for itself, and the linear layer its input and "
         "weight. What does the ReLU's backward read from that output?",
@@ -128,6 +130,8 @@ PACKED = FunctionExercise(
     points=3,
     reference=leaky_relu,
     samplers=LEAKY,
+    asked=("input-layout",),
+    gradient_suspects=PACKED_GRADIENTS,
     hints=(
         "Eight numbers that are 0 or 1, as the digits of one number from 0 to 255: what is each of "
         "them worth? And what if the mask's length is not a multiple of eight?",
@@ -175,6 +179,7 @@ COUPLING = FunctionExercise(
             lambda x1, x2, w, v: _bytes(x1, x2, w, v), "the two outputs and the two weights"
         ),
         forgets_the_halves,
+        keeps_no_intermediate,
     ),
     bounds="of the activations only the outputs are kept",
 )
