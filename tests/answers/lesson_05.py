@@ -86,9 +86,8 @@ def hvp_forward_over_reverse(f: Any, inputs: Any, vectors: Any) -> Any:
     return torch.func.jvp(gradient, tuple(inputs), tuple(vectors))[1]
 
 
-def hvp_in_place_leaves(f: Any, inputs: Any, vectors: Any) -> Any:
-    for x in inputs:
-        x.requires_grad_()
+def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
+    inputs = [x.clone().requires_grad_() for x in inputs]
     grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
     used = [(g, v) for g, v in zip(grads, vectors, strict=True) if g.requires_grad]
     products = torch.autograd.grad(
@@ -119,7 +118,7 @@ ALSO_RIGHT = {
     "Hessian-vector product of the library": ("hessian-vector-product", hvp_of_the_manual),
     "forward over reverse": ("hessian-vector-product", hvp_forward_over_reverse),
     "linearized": ("hessian-vector-product", hvp_linearized),
-    "product by grad_outputs": ("hessian-vector-product", hvp_in_place_leaves),
+    "product by grad_outputs": ("hessian-vector-product", hvp_by_grad_outputs),
     "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
     "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
 }

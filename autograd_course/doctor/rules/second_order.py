@@ -116,7 +116,7 @@ def _lost(wrong: SecondDerivative) -> str:
         return (
             f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}: its "
             "graph misses a part of how it depends on it, or a Function that backward calls has a "
-            "wrong backward of its own."
+            "wrong backward."
         )
     return (
         f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not know: the "

@@ -117,8 +117,8 @@ ROUTINES: tuple[RoutineExercise, ...] = (
                 hvp_of_blocks
             ),
         },
-        bounds="its cost is that of two backward passes, whatever the size, and f is evaluated at "
-        "the inputs alone",
+        bounds="its cost is that of two backward passes, whatever the size, f is evaluated at the "
+        "inputs alone, and the inputs stay as they are",
         hints=(
             "The Hessian is the Jacobian of the gradient. You know an operation that multiplies a "
             "Jacobian by a vector without building it. (On which side does not matter here: why?)",

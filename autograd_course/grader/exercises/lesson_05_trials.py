@@ -39,7 +39,8 @@ def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
 
 def _watched(routine: Callable[..., Any], size: int) -> Largest:
     rng = torch.Generator().manual_seed(0)
-    with Largest() as watch:
+    watch = Largest()
+    with watch:
         routine(valley, (normal(rng, size),), (normal(rng, size),))
     return watch
 

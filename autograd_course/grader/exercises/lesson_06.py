@@ -52,6 +52,15 @@ def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Te
     return normal(rng, rows, width), normal(rng, words, width), target
 
 
+def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return numbers on both sides of 0 in no order, so that no mistake makes one mask of another.
+
+    Where the sides take turns, the digits of a byte in reverse are those of the other side.
+    """
+    flat = around(rng, (0.0,), torch.Size(shape).numel())
+    return flat[torch.randperm(flat.numel(), generator=rng, device="cpu")].reshape(shape)
+
+
 LAYERS: Mapping[str, Sampler] = {
     "a batch of 5 rows": lambda rng: (normal(rng, 5, 3), normal(rng, 4, 3), normal(rng, 4)),
     "a single row": lambda rng: (normal(rng, 1, 3), normal(rng, 2, 3), normal(rng, 2)),
@@ -59,10 +68,10 @@ LAYERS: Mapping[str, Sampler] = {
 }
 
 LEAKY: Mapping[str, Sampler] = {
-    "24 elements": lambda rng: (around(rng, (0.0,), 4, 6), 0.1),
-    "a number not divisible by 8": lambda rng: (around(rng, (0.0,), 13), 0.3),
-    "three axes, one of length 1": lambda rng: (around(rng, (0.0,), 3, 1, 7), 0.01),
-    "a negative slope": lambda rng: (around(rng, (0.0,), 2, 5), -0.5),
+    "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),
+    "a number not divisible by 8": lambda rng: (both_signs(rng, 13), 0.3),
+    "three axes, one of length 1": lambda rng: (both_signs(rng, 3, 1, 7), 0.01),
+    "a negative slope": lambda rng: (both_signs(rng, 2, 5), -0.5),
     "a single number (0-dim)": lambda rng: (-around(rng, (0.0,)).abs(), 0.2),
 }
 
