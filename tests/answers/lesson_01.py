@@ -79,6 +79,16 @@ class ClippedByComparison(Function):
         return torch.where(x == y, g, torch.zeros_like(g)), None
 
 
+class PolarByComplexNumbers(RIGHT["to-polar"]):  # type: ignore[misc]
+    """Complex numbers of 16 bits PyTorch has not: that is no fault of backward."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        z = torch.complex(*ctx.saved_tensors)
+        turned = z / z.abs() * torch.complex(g, h / z.abs())
+        return turned.real, turned.imag
+
+
 class AbsoluteByBranch(SOLVED["BrokenAbsolute"]):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -101,6 +111,7 @@ ALSO_RIGHT = {
     "linear of the package": ("linear", functions.Linear),
     "linear as in PyTorch's manual": ("linear", LinearAsInTheManual),
     "polar coordinates of the package": ("to-polar", functions.ToPolar),
+    "polar coordinates by complex numbers": ("to-polar", PolarByComplexNumbers),
     "absolute value with slope 1 at 0": ("repair-absolute", AbsoluteByBranch),
     "mean by ones": ("repair-mean", MeanByOnes),
 }

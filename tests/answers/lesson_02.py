@@ -263,6 +263,22 @@ class SortSavingInput(Function):
         return torch.zeros_like(x).scatter(-1, indices, g), None
 
 
+class SortingAgain(Function):
+    """As many bytes as the indices, and a second sort."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, descending: bool = False) -> Any:
+        ctx.save_for_backward(x)
+        ctx.descending = descending
+        return tuple(torch.sort(x, -1, descending))
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        places = x.argsort(-1, descending=ctx.descending)
+        return torch.zeros_like(g).scatter(-1, places, g), None
+
+
 def sort_marks_the_values(ctx: Any, x: Any, descending: bool = False) -> Any:
     values, indices = torch.sort(x, dim=-1, descending=descending)
     ctx.mark_non_differentiable(values, indices)
@@ -314,6 +330,7 @@ WRONG = [
     ),
     Wrong("sort-with-indices", "one gradient for two outputs", "backward-raises", SortOneGradient),
     Wrong("sort-with-indices", "saves the input too", "oversaved", SortSavingInput),
+    Wrong("sort-with-indices", "sorts the input again", "allows the indices", SortingAgain),
     backward(
         "sort-with-indices",
         "gathers instead of scattering",

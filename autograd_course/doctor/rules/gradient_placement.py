@@ -14,6 +14,7 @@ UNSUPPORTED = (
     "Low precision dtypes not supported",
     "Unsupported dtype",
     "is only supported for",
+    "Expected both inputs to be Half, Float or Double",  # torch.complex
 )
 
 

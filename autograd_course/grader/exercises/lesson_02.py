@@ -64,6 +64,22 @@ def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding
     )
 
 
+def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that what is saved are places, not numbers: they may take as many bytes."""
+    _, outputs = applied(function, inputs)
+    for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
+        if saved is not None and saved.is_floating_point():
+            return found(
+                "oversaved",
+                f"Saved tensor number {position} holds values ({str(saved.dtype)[6:]}); this "
+                "exercise allows the indices only.",
+                {"position": position},
+                "Where did each value go? Forward knows it already, and backward need not sort "
+                "again.",
+            )
+    return None
+
+
 def gives_only_the_prediction_a_gradient(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
@@ -192,6 +208,7 @@ WRITE: tuple[FunctionExercise, ...] = (
             keeps_at_most(
                 lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes an element"
             ),
+            saves_no_values,
         ),
         bounds="nothing but the indices is kept",
     ),
