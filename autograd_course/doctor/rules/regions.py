@@ -109,6 +109,8 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
         return
     low = _bound(m, float(below.max()), float(good.min()))
     high = _bound(m, float(good.max()), float(above.min()))
+    if low == f"-{high}":
+        return  # which |x| tells more shortly
     count = bad.numel() + good.numel()
     chance = 4 * count / math.comb(count, bad.numel())
     yield f"{m.name} < {low} or {m.name} > {high}", chance
