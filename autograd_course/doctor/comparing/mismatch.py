@@ -14,7 +14,7 @@ from autograd_course.doctor.comparing.numbers import plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Expected
 from autograd_course.doctor.truth.symmetry import shared
 
-COARSE = 1e-4  # of the gradient's size: differences of a float64 forward know it far better
+COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
 LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained
 
 
@@ -63,7 +63,8 @@ class Mismatch:
     def coarse(self) -> bool:
         """Whether few digits are known, as from differences of a forward in float32."""
         tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
-        return float(tolerance.median()) > COARSE * size(self.truth[self.known])
+        largest = max(size(self.truth[self.known]), size(self.actual[self.known]))
+        return float(tolerance.median()) > COARSE * largest
 
     def fits(self, candidate: Tensor | None) -> bool:
         """Whether the actual gradient is what a hypothesis says it would be."""

@@ -30,7 +30,7 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
     if second is None or _marked(second.failure):
         return None
-    wrong = _first_wrong(second)
+    wrong = _first_wrong(evidence, second)
     if wrong is None:
         return None
     seen = _seen(evidence, _lost(wrong), wrong)
@@ -58,7 +58,7 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
     if second is None or not _marked(second.failure):
         return None
-    wrong = _first_wrong(second)
+    wrong = _first_wrong(evidence, second)
     if wrong is None:
         return None
     message = (
@@ -81,7 +81,7 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
 )
 def no_double_backward(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
-    if second is None or second.failure is None or _first_wrong(second) is not None:
+    if second is None or second.failure is None or _first_wrong(evidence, second) is not None:
         return None
     in_place = "modified by an inplace operation" in second.failure.text
     return Seen(
@@ -102,8 +102,11 @@ def _marked(failure: Failure | None) -> bool:
     return failure is not None and ONCE_DIFFERENTIABLE in failure.text
 
 
-def _first_wrong(second: SecondOrder) -> SecondDerivative | None:
-    return next((found for found in second.derivatives if found.wrong), None)
+def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
+    """Return the first that is wrong; one that is nan, which its user sees, only where asked."""
+    wrong = (found for found in second.derivatives if found.wrong)
+    told = (f for f in wrong if evidence.second_order_asked or math.isfinite(f.came or 0.0))
+    return next(told, None)
 
 
 def _lost(wrong: SecondDerivative) -> str:
