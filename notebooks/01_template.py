@@ -653,7 +653,7 @@ print("scale is frozen: ", gradcheck(ScaleShift.apply, (x, scale.detach(), shift
 
 # %%
 class GainSigmoid(Function):
-    """y = a·σ(x), a number; ∂L/∂x = y (1 - y/a) ∂L/∂y."""
+    """y = a·σ(x), where a is a number; ∂L/∂x = y (1 - y/a) ∂L/∂y."""
 
     @staticmethod
     def forward(ctx, x, gain):
@@ -973,7 +973,7 @@ print(
 # | `check_backward_ad` (True) | `False` if only forward mode is to be checked |
 # | `check_batched_grad` (False) | the gradient must also work under `vmap` |
 # | `check_batched_forward_grad` (False) | the same for forward mode |
-# | `check_grad_dtypes` (False) | the gradient that arrives must have the input's dtype |
+# | `check_grad_dtypes` (False) | the gradient has the input's dtype; the engine casts anyway |
 # | `masked` (None) | for sparse inputs: ignore entries that are not stored |
 
 # %% [markdown]
@@ -1004,11 +1004,17 @@ print("gradient of sum(10·x²):", g.tolist(), "– true:", (20 * x).tolist())
 # %% [markdown]
 # A one-hot $g$ holds nothing but zeros and a one, and on those clipping does nothing. The
 # backward is not linear in $g$, so it is the VJP of no function at all; `gradcheck` never asks a
-# question that would show it. Move `grad_output` past 1 and see: the slope that `backward` claims
-# sinks, though `forward` never changed.
+# question that would show it. Behind a factor of ten `grad_output` is 10, and the slope that
+# `backward` claims is a tenth of the true one. Alone the Function looks right; choose it, move
+# `grad_output` past 1, and see the claimed slope sink, though `forward` never changed.
+
 
 # %%
-function_lab({"CalmSquare": CalmSquare, "Square": Square}, x=1.5)
+def ten_times(x):
+    return 10 * CalmSquare.apply(x)
+
+
+function_lab({"10 · CalmSquare": ten_times, "CalmSquare": CalmSquare, "Square": Square}, x=1.5)
 
 # %% [markdown]
 # ### Right by luck

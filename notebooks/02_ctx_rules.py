@@ -344,7 +344,8 @@ print([gradcheck(version.apply, angles) for version in versions])
 # Every tensor counts how often it was written to; `_version` is the counter. `save_for_backward`
 # notes the count along with the tensor, and compares when `ctx.saved_tensors` takes it out. An
 # attribute is a bare reference. `1 * x` stands for whatever layer came before and whose result
-# somebody reuses. (Into a leaf that requires a gradient PyTorch lets nobody write.)
+# somebody reuses. (Into a leaf that requires a gradient PyTorch lets nobody write, except under
+# `no_grad`, as an optimizer does; and that write counts too.)
 
 # %%
 for version in (Saved, InputOnCtx):
@@ -453,8 +454,9 @@ memory_timeline(
 )
 
 # %% [markdown]
-# The dashed lines are the end of forward and the end of backward. All three keep the same 512 KiB
-# at the first. Then they part:
+# The dashed lines are the end of forward and the end of backward; in the narrow strip to the right
+# of them the results are dropped, and in the third picture the garbage collector is called. All
+# three keep the same 512 KiB at the first line. Then they part:
 #
 # - `Saved` gives back each tensor as soon as its own `backward` has run.
 # - `InputOnCtx` gives nothing back until the results are dropped, and the graph with them. In a
@@ -907,20 +909,27 @@ class ReverseCopy(Reverse):
         return x.clone()
 
 
-h = 1 * torch.ones(2, requires_grad=True)
-for reverse in (Reverse, ReverseCopy):
+class ReverseDetached(Reverse):
+    @staticmethod
+    def forward(ctx, x):
+        return x.detach()
+
+
+for reverse in (Reverse, ReverseCopy, ReverseDetached):
+    h = 1 * torch.tensor([-1.0, 2.0], requires_grad=True)
     y = reverse.apply(h)
-    print(f"{reverse.__name__:11} is the input: {y is h}, is a view: {y._is_view()}, ", end="")
+    print(f"{reverse.__name__:15} is the input: {y is h}, is a view: {y._is_view()}, ", end="")
     try:
         y.relu_()
-        print("then relu_ works")
+        print("then relu_ works, and h is", h.tolist())
     except RuntimeError as error:
         print("then relu_ raises:", str(error).partition(" and ")[0])
 
 # %% [markdown]
 # A write into a view goes around the node that made it, and around your `backward`, so PyTorch
 # forbids it. `x.clone()` costs a copy and leaves your users free. The same holds for a slice or a
-# `reshape` of the input.
+# `reshape` of the input. `x.detach()` only hides the fact: the memory is shared and nobody forbids
+# the write, so `h` changes behind the back of whoever still uses it.
 
 # %% [markdown]
 # ## Outputs without a gradient

@@ -38,6 +38,7 @@ from torch.nn.functional import softplus
 
 from autograd_course import diagnose
 from autograd_course.grader.predict import predict
+from autograd_course.measure import peak_bytes
 from autograd_course.visualize import compare_flows, jacobian_view, knowledge_check
 from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
@@ -796,8 +797,7 @@ print("H = diag(p) - ppᵀ:", torch.allclose(hessian(SmoothMax.apply, x), p.diag
 # no harm.)
 #
 # **Forward over reverse.** Push $v$ through the computation of the gradient as a change of $x$, a
-# *tangent*: the change of the gradient *is* $Hv$. `torch.func` composes the two modes. It needs
-# no graph of the gradient, and so less memory.
+# *tangent*: the change of the gradient *is* $Hv$. `torch.func` composes the two modes.
 
 # %%
 torch.manual_seed(0)
@@ -824,13 +824,54 @@ print("reverse over reverse:   ", reverse.numpy().round(4))
 print("forward over reverse:   ", forward.numpy().round(4))
 
 # %% [markdown]
-# ### Forward over reverse through a Function
+# ### Forward over reverse, and its price
 #
-# *In depth: what it asks of yours. Exercise 5 needs the first way only.*
+# *In depth: what it keeps, and what it asks of a Function of yours. Exercise 5 needs the first way
+# only.*
 #
-# Forward over reverse was run on composed operations. Through a custom Function it needs what
-# forward mode needs: a `jvp` (and, for `torch.func`, the form with `setup_context` that lesson 09
-# introduces). Without it, it raises, and does not guess:
+# **Common belief: "forward over reverse keeps no graph of the gradient, so it takes less memory."**
+# In its place it keeps a tangent beside every tensor. Twenty layers, and the most bytes alive at
+# any moment (`peak_bytes` wants a result that requires a gradient, hence the last line of `most`):
+
+
+# %%
+def deep(x):
+    for _ in range(20):
+        x = torch.tanh(x @ mix)
+    return x.square().sum()
+
+
+def reverse_over_reverse(x, v):
+    x.requires_grad_()
+    (g,) = grad(deep(x), x, create_graph=True)
+    return grad(g, x, grad_outputs=v)[0]
+
+
+def forward_over_reverse(x, v):
+    return torch.func.jvp(torch.func.grad(deep), (x,), (v,))[1]
+
+
+def most(product):
+    def run(x):
+        return product(x.detach(), torch.ones_like(x)) + 0 * x
+
+    return peak_bytes(run, state, backward=False) / 2**20
+
+
+mix, state = torch.randn(64, 64) / 8, torch.randn(256, 64)
+ways = (reverse_over_reverse, forward_over_reverse)
+both = [way(state.clone(), torch.ones_like(state)) for way in ways]
+print("the same product:", torch.allclose(*both, atol=1e-3))
+for way in ways:
+    print(f"{way.__name__:21} {most(way):.1f} MiB")
+
+# %% [markdown]
+# So measure before you choose. (Speed is another question, and so is a compiler, which may drop
+# what it does not need.)
+#
+# Through a custom Function forward over reverse needs what forward mode needs: a `jvp` (and, for
+# `torch.func`, the form with `setup_context` that lesson 09 introduces). Without it, it raises, and
+# does not guess:
 
 
 # %%

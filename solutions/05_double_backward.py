@@ -173,7 +173,7 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # $$(Hv)_k = \sum_l \frac{\partial^2 f}{\partial x_k \, \partial x_l} \, v_l .$$
 #
-# The tensors in `inputs` do not require grad, so make leaves of your own. And `f` may be linear in one of them; then its part of the product is zeros.
+# The tensors in `inputs` do not require grad, and shall not afterwards, so make leaves of your own. And `f` may be linear in one of them; then its part of the product is zeros.
 #
 # **Write** the function. It returns a tuple.
 #

@@ -33,6 +33,13 @@ def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tenso
     return (low + position * (high - low)).to(torch.float64).reshape(shape)
 
 
+def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
+    """Return a matrix of numbers of both signs, with a zero in each row."""
+    x = normal(rng, 2, 4)
+    x[:, 1] = 0
+    return (x,)
+
+
 def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
     """Return samplers of ``count`` tensors of one shape each: a matrix, a vector, 3-d, 0-dim."""
     shapes = {

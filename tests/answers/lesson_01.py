@@ -9,7 +9,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, double, solved
+from answers.making import Spoiling, Wrong, double, solved, spoiled
 from autograd_course import functions
 
 SOLVED = solved("01_template")
@@ -79,6 +79,16 @@ class ClippedByComparison(Function):
         return torch.where(x == y, g, torch.zeros_like(g)), None
 
 
+class PolarByComplexNumbers(RIGHT["to-polar"]):  # type: ignore[misc]
+    """Complex numbers of 16 bits PyTorch has not: that is no fault of backward."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        z = torch.complex(*ctx.saved_tensors)
+        turned = z / z.abs() * torch.complex(g, h / z.abs())
+        return turned.real, turned.imag
+
+
 class AbsoluteByBranch(SOLVED["BrokenAbsolute"]):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -101,6 +111,7 @@ ALSO_RIGHT = {
     "linear of the package": ("linear", functions.Linear),
     "linear as in PyTorch's manual": ("linear", LinearAsInTheManual),
     "polar coordinates of the package": ("to-polar", functions.ToPolar),
+    "polar coordinates by complex numbers": ("to-polar", PolarByComplexNumbers),
     "absolute value with slope 1 at 0": ("repair-absolute", AbsoluteByBranch),
     "mean by ones": ("repair-mean", MeanByOnes),
 }
@@ -224,6 +235,32 @@ def _linear(ctx: Any, x: Any, w: Any, g: Any, **instead: Any) -> Any:
     return tuple({**right, **instead}.values())
 
 
+class LinearAskingTooFar(RIGHT["linear"]):  # type: ignore[misc]
+    """needs_input_grad has no third entry where the bias was left out."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        if ctx.needs_input_grad[2]:
+            return _linear(ctx, x, w, g)
+        return _linear(ctx, x, w, g, bias=None)
+
+
+def linear_asking_the_bias(ctx: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    ctx.save_for_backward(x, weight)
+    ctx.has_bias = bias is not None
+    return x @ weight.t() + bias if bias else x @ weight.t()
+
+
+def square_in_float32(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x)
+    return (x.float() ** 2).to(x.dtype)
+
+
+def polar_the_other_way_round(ctx: Any, x: Any, y: Any) -> Any:
+    return RIGHT["to-polar"].forward(ctx, x, y)[::-1]
+
+
 WRONG = [
     Wrong("square", "keeps x in a global", "shared-state", KeptInAGlobal),
     Wrong("square", "lets autograd differentiate", "unneeded-function", AutogradInside),
@@ -251,6 +288,13 @@ WRONG = [
         "forgets the 2 in float32",
         "gradient-mismatch",
         lambda ctx, x, g: (x if x.dtype is torch.float32 else 2 * x) * g,
+    ),
+    Wrong(
+        "square",
+        "computes in float32",
+        "forward-mismatch",
+        spoiled(RIGHT["square"], forward=square_in_float32),
+        "digits of float32",
     ),
     Wrong("square", "no staticmethod", "missing-staticmethod", InstanceMethods),
     Wrong("square", "keeps x on ctx", "tensor-on-ctx", TensorOnCtx),
@@ -310,6 +354,7 @@ WRONG = [
         "ignores-grad-output",
         lambda ctx, inside, g: (inside.to(g.dtype), None),
     ),
+    backward("clipped-relu", "lets all through", "wrong-region", lambda ctx, inside, g: (g, None)),
     forward("clipped-relu", "forgets the ceiling in backward", "wrong-region", clip_below_only),
     forward("clipped-relu", "0 at the bounds", "kink-convention", clip_strictly),
     forward("clipped-relu", "forgets the ceiling in forward", "forward-mismatch", clip_and_shift),
@@ -353,6 +398,33 @@ WRONG = [
         "wrong-arity",
         lambda ctx, x, w, g: _linear(ctx, x, w, g, bias=g.reshape(-1, w.shape[0]).sum(0)),
     ),
+    Wrong(
+        "linear",
+        "asks needs_input_grad for a bias that was left out",
+        "backward-raises",
+        LinearAskingTooFar,
+        "an entry for every argument that was passed",
+    ),
+    Wrong(
+        "linear",
+        "asks a tensor whether it is there",
+        "forward-raises",
+        spoiled(RIGHT["linear"], forward=linear_asking_the_bias),
+        "is not None",
+    ),
+    forward(
+        "to-polar",
+        "exchanges the outputs",
+        "right, in another order",
+        polar_the_other_way_round,
+    ),
+    backward(
+        "to-polar",
+        "returns a list",
+        "wrong-arity",
+        lambda ctx, x, y, g, h: list(RIGHT["to-polar"].backward(ctx, g, h)),
+        "as a tuple",
+    ),
     backward(
         "to-polar",
         "exchanges x and y",
@@ -390,6 +462,12 @@ WRONG = [
         "ignores-grad-output",
         lambda ctx, x, y, g: (y, x),
     ),
+    backward(
+        "repair-multiply",
+        "divides the product again",
+        "non-finite",
+        lambda ctx, x, y, g: (x * y / x * g, x * g),
+    ),
     Wrong("repair-mean", "unrepaired", "constant-factor", SOLVED["BrokenMean"]),
     backward(
         "repair-mean",
@@ -414,6 +492,12 @@ WRONG = [
         "keeps the power",
         "gradient-mismatch",
         lambda ctx, x, g: (ctx.exponent * x**ctx.exponent * g, None),
+    ),
+    backward(
+        "repair-power",
+        "divides by x",
+        "non-finite",
+        lambda ctx, x, g: (ctx.exponent * x**ctx.exponent / x * g, None),
     ),
     backward(
         "repair-power",

@@ -146,6 +146,15 @@ def gain_returns_the_slice(ctx: Any, x: Any, gain: Any, stride: int, training: b
     return kept * gain if training else kept
 
 
+def gain_made_contiguous(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
+    """With stride 1 the slice is contiguous, and no copy is made."""
+    ctx.shape, ctx.stride, ctx.training = x.shape, stride, training
+    if training:
+        ctx.save_for_backward(x, gain)
+    kept = x[..., ::stride].contiguous()
+    return kept * gain if training else kept
+
+
 class GainOnCtx(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
@@ -209,6 +218,14 @@ def leaky_not_in_place(ctx: Any, x: Any, slope: float) -> Any:
     return y
 
 
+def leaky_in_other_memory(ctx: Any, x: Any, slope: float) -> Any:
+    x.data = torch.where(x > 0, x, slope * x)
+    ctx.mark_dirty(x)
+    ctx.save_for_backward(x)
+    ctx.slope = slope
+    return x
+
+
 def leaky_saves_a_copy_on_ctx(ctx: Any, x: Any, slope: float) -> Any:
     ctx.slope, ctx.y = slope, x
     x.mul_(torch.where(x > 0, 1.0, slope))
@@ -246,6 +263,22 @@ class SortSavingInput(Function):
         return torch.zeros_like(x).scatter(-1, indices, g), None
 
 
+class SortingAgain(Function):
+    """As many bytes as the indices, and a second sort."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, descending: bool = False) -> Any:
+        ctx.save_for_backward(x)
+        ctx.descending = descending
+        return tuple(torch.sort(x, -1, descending))
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        places = x.argsort(-1, descending=ctx.descending)
+        return torch.zeros_like(g).scatter(-1, places, g), None
+
+
 def sort_marks_the_values(ctx: Any, x: Any, descending: bool = False) -> Any:
     values, indices = torch.sort(x, dim=-1, descending=descending)
     ctx.mark_non_differentiable(values, indices)
@@ -262,6 +295,7 @@ WRONG = [
     forward("strided-gain", "saves in evaluation too", "oversaved", gain_saves_always),
     forward("strided-gain", "x on ctx in evaluation", "tensor-on-ctx", gain_keeps_x_in_evaluation),
     forward("strided-gain", "returns the slice", "returns-view", gain_returns_the_slice),
+    forward("strided-gain", "contiguous for clone", "returns-view", gain_made_contiguous),
     Wrong("strided-gain", "everything on ctx", "tensor-on-ctx", GainOnCtx),
     backward("strided-gain", "gain in evaluation too", "extra-gradient", gain_in_evaluation_too),
     backward("strided-gain", "asks nobody what is needed", "wasted-gradient", gain_asks_nothing),
@@ -280,6 +314,7 @@ WRONG = [
         leaky_marks_and_returns_new,
     ),
     forward("leaky-relu-in-place", "not in place", "wrong-mark-dirty", leaky_not_in_place),
+    forward("leaky-relu-in-place", "other memory", "wrong-mark-dirty", leaky_in_other_memory),
     Wrong("leaky-relu-in-place", "the output on ctx", "tensor-on-ctx", LeakyOnCtx),
     backward(
         "leaky-relu-in-place",
@@ -295,6 +330,7 @@ WRONG = [
     ),
     Wrong("sort-with-indices", "one gradient for two outputs", "backward-raises", SortOneGradient),
     Wrong("sort-with-indices", "saves the input too", "oversaved", SortSavingInput),
+    Wrong("sort-with-indices", "sorts the input again", "allows the indices", SortingAgain),
     backward(
         "sort-with-indices",
         "gathers instead of scattering",
@@ -358,6 +394,15 @@ WRONG = [
         "forgets the weight",
         "gradient-mismatch",
         lambda ctx, p, t, w, g: (2 * (p - t) * g / p.numel(), None, None),
+    ),
+    backward(
+        "frozen-target",
+        "a single None where nothing is wanted",
+        "frozen-input",
+        lambda ctx, p, t, w, g: (
+            (_loss(p, t, w, g), None, None) if ctx.needs_input_grad[0] else None
+        ),
+        "one value for each argument",
     ),
     backward(
         "frozen-target",

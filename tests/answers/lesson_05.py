@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -85,9 +86,8 @@ def hvp_forward_over_reverse(f: Any, inputs: Any, vectors: Any) -> Any:
     return torch.func.jvp(gradient, tuple(inputs), tuple(vectors))[1]
 
 
-def hvp_in_place_leaves(f: Any, inputs: Any, vectors: Any) -> Any:
-    for x in inputs:
-        x.requires_grad_()
+def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
+    inputs = [x.clone().requires_grad_() for x in inputs]
     grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
     used = [(g, v) for g, v in zip(grads, vectors, strict=True) if g.requires_grad]
     products = torch.autograd.grad(
@@ -95,6 +95,11 @@ def hvp_in_place_leaves(f: Any, inputs: Any, vectors: Any) -> Any:
     )
     pairs = zip(products, inputs, strict=True)
     return [torch.zeros_like(x) if p is None else p for p, x in pairs]
+
+
+def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:
+    gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
+    return torch.func.linearize(gradient, *inputs)[1](*vectors)
 
 
 def penalty_with_epsilon(critic: Any, x: Any) -> Any:
@@ -112,7 +117,8 @@ ALSO_RIGHT = {
     "log-sum-exp from the input alone": ("logsumexp-hessian", LogSumExpFromInput),
     "Hessian-vector product of the library": ("hessian-vector-product", hvp_of_the_manual),
     "forward over reverse": ("hessian-vector-product", hvp_forward_over_reverse),
-    "product by grad_outputs": ("hessian-vector-product", hvp_in_place_leaves),
+    "linearized": ("hessian-vector-product", hvp_linearized),
+    "product by grad_outputs": ("hessian-vector-product", hvp_by_grad_outputs),
     "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
     "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
 }
@@ -155,6 +161,21 @@ class CubeByAutograd(SOLVED["Cube"]):  # type: ignore[misc]
         (x,) = ctx.saved_tensors
         with torch.enable_grad():
             return torch.autograd.grad(x**3, x, g, create_graph=True)[0]
+
+
+class CubeOfOutput(Function):
+    """3 |y|^(2/3): right once, and without a slope at 0."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x**3
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return 3 * y.abs() ** (2 / 3) * g
 
 
 class CubeOnCtx(SOLVED["Cube"]):  # type: ignore[misc]
@@ -304,6 +325,25 @@ def hvp_that_trips_over_zero(f: Any, inputs: Any, vectors: Any) -> Any:
     return torch.autograd.grad(dot, leaves)
 
 
+def hvp_by_blocks(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    return tuple(
+        torch.autograd.grad((g * v).sum(), x, retain_graph=True)[0]
+        if g.requires_grad
+        else torch.zeros_like(x)
+        for g, v, x in zip(grads, vectors, leaves, strict=True)
+    )
+
+
+def hvp_on_the_callers_tensors(f: Any, inputs: Any, vectors: Any) -> Any:
+    for x in inputs:
+        x.requires_grad_()
+    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, inputs, materialize_grads=True)
+
+
 def hvp_with_none(f: Any, inputs: Any, vectors: Any) -> Any:
     leaves = _leaves(inputs)
     grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
@@ -366,6 +406,13 @@ def _repaired_by(method: Any) -> Any:
     return Repaired
 
 
+def subtracting_in_place(ctx: Any, g: Any) -> Any:
+    logits, target = ctx.saved_tensors
+    p = torch.softmax(logits, -1)
+    p[torch.arange(len(p)), target] -= 1
+    return p * g[:, None], None
+
+
 def _one_hot(ctx: Any) -> Any:
     logits, target = ctx.saved_tensors
     return torch.nn.functional.one_hot(target, logits.shape[-1])
@@ -388,6 +435,14 @@ WRONG = [
         "writes the second derivative",
         "gradient-mismatch",
         lambda ctx, x, g: 6 * x * g,
+    ),
+    Wrong("cube-twice", "a broken power of the output", "silent-double-backward", CubeOfOutput),
+    backward(
+        "cube-twice",
+        "goes through NumPy",
+        "gradient-dtype",
+        lambda ctx, x, g: torch.from_numpy(3 * np.asarray(x.detach().cpu()) ** 2).to(g) * g,
+        "NumPy knows no bfloat16",
     ),
     Wrong("exp-twice", "saves a second exponential", "silent-double-backward", ExpOfACopy),
     Wrong("exp-twice", "saves the input", "oversaved", ExpOfInput),
@@ -450,6 +505,13 @@ WRONG = [
         "appears to not have been used",
         hvp_that_trips_over_zero,
     ),
+    Wrong("hessian-vector-product", "each by itself", "diagonal blocks", hvp_by_blocks),
+    Wrong(
+        "hessian-vector-product",
+        "turns the caller's tensors into leaves",
+        "the caller's own tensors require grad",
+        hvp_on_the_callers_tensors,
+    ),
     Wrong("hessian-vector-product", "returns None for zero", "is None", hvp_with_none),
     Wrong("gradient-penalty", "forgets create_graph", "has no graph", penalty_without_create_graph),
     Wrong("gradient-penalty", "returns a float", "has no graph", penalty_as_a_float),
@@ -461,6 +523,13 @@ WRONG = [
     Wrong("gradient-penalty", "by backward", "has filled the .grad", penalty_by_backward),
     Wrong("gradient-penalty", "detaches a factor", "cut off", penalty_half_detached),
     Wrong("repair-hessian", "unrepaired", "silent-double-backward", SOLVED["BrokenCrossEntropy"]),
+    Wrong(
+        "repair-hessian",
+        "subtracts in place",
+        "no-double-backward",
+        _repaired_by(subtracting_in_place),
+        "in place",
+    ),
     Wrong(
         "repair-hessian",
         "computes it from a detached input",

@@ -250,6 +250,15 @@ def packs_without_filling_up(ctx: Any, x: Any, slope: float) -> Any:
     return torch.where(x > 0, x, slope * x)
 
 
+def packs_a_view(ctx: Any, x: Any, slope: float) -> Any:
+    flat = (x > 0).view(-1)
+    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
+    bits = 2 ** torch.arange(8, device=x.device)
+    ctx.save_for_backward((padded * bits).sum(1, dtype=torch.uint8))
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
 def sums_in_int64(ctx: Any, x: Any, slope: float) -> Any:
     flat = (x > 0).reshape(-1)
     padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
@@ -277,6 +286,17 @@ class CouplingOfInputs(SOLVED["Coupling"]):  # type: ignore[misc]
         y1 = x1 + a
         b = torch.tanh(y1 @ v)
         return _coupled(x2, y1, w, v, a, b, g1, g2)
+
+
+class CouplingOfCopies(SOLVED["Coupling"]):  # type: ignore[misc]
+    """As many bytes as the outputs, and beside them."""
+
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        y1 = x1 + torch.tanh(x2 @ w)
+        y2 = x2 + torch.tanh(y1 @ v)
+        ctx.save_for_backward(y1.clone(), y2.clone(), w, v)
+        return y1, y2
 
 
 class CouplingOfIntermediates(SOLVED["Coupling"]):  # type: ignore[misc]
@@ -335,6 +355,10 @@ def _checkpoint(**instead: Any) -> Any:
             block.train(not instead.get("evaluates"))
             ctx.block, ctx.state = block, torch.get_rng_state()
             ctx.save_for_backward(x, *parameters)
+            if instead.get("by_seed"):
+                ctx.state = torch.Generator().manual_seed(torch.initial_seed()).get_state()
+            if instead.get("on_ctx"):
+                ctx.x = x
             if instead.get("keeps"):
                 ctx.kept = block[0](x)
             return block(x)
@@ -444,6 +468,15 @@ WRONG = [
     ),
     backward(
         "fused-linear-relu",
+        "keeps the axis of the bias' gradient",
+        "unreduced-broadcast",
+        lambda ctx, x, weight, y, g: (
+            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
+            (g * (y > 0)).sum(0, keepdim=True),
+        ),
+    ),
+    backward(
+        "fused-linear-relu",
         "multiplies by the output, not by its sign",
         "gradient-mismatch",
         lambda ctx, x, weight, y, g: ((g * y) @ weight, (g * y).t() @ x, (g * y).sum(0)),
@@ -466,7 +499,19 @@ WRONG = [
             torch.where(_unpacked(ctx, packed, reversed(range(8))), g, ctx.slope * g),
             None,
         ),
+        "in reverse",
     ),
+    backward(
+        "packed-leaky-relu",
+        "exchanges the sides",
+        "gradient-mismatch",
+        lambda ctx, packed, g: (
+            torch.where(_unpacked(ctx, packed, range(8)), ctx.slope * g, g),
+            None,
+        ),
+        "Both sides are exchanged",
+    ),
+    forward("packed-leaky-relu", "views the mask", "input-layout", packs_a_view),
     backward(
         "packed-leaky-relu",
         "unpacks on the CPU",
@@ -485,6 +530,7 @@ WRONG = [
         lambda ctx, packed, g: (g * _unpacked(ctx, packed, range(8)), None),
     ),
     Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
+    Wrong("invertible-coupling", "saves copies of the outputs", "oversaved", CouplingOfCopies),
     Wrong("invertible-coupling", "x2 as an array", "outside of any tensor", CouplingWithAnArray),
     Wrong("invertible-coupling", "saves the tanhs too", "oversaved", CouplingOfIntermediates),
     *(
@@ -511,6 +557,8 @@ WRONG = [
             ("only writes into .grad", "backward returns None for each", {"silent": True}),
             ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
             ("switches dropout off", "changes the random state, or", {"evaluates": True}),
+            ("keeps the seed, not the state", "A seed tells how it began", {"by_seed": True}),
+            ("keeps x on ctx", "ctx.x holds the input", {"on_ctx": True}),
             ("keeps an activation", "are kept for backward", {"keeps": True}),
             ("thinks of no frozen parts", "where a parameter is frozen", {}),
         )

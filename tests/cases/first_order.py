@@ -360,6 +360,8 @@ WITNESSES = [
          saving(lambda x, c: x.clamp(0, c), lambda x, c, g: (g * (x > 0), None)), (3 * X, 1.0)),
     Case("wrong-region", "soft threshold without the dead zone",
          saving(lambda x: F.softshrink(x, 0.5), lambda x, g: g), (X,)),
+    Case("wrong-region", "a clamp without its mask",
+         saving(lambda x, c: x.clamp(0, c), lambda x, c, g: (g, None)), (3 * X, 1.0)),
     Case("wrong-region", "one side of a pinball loss",
          saving(lambda x, y: torch.maximum(0.9 * (y - x), 0.1 * (x - y)),
                 lambda x, y, g: (0.9 * torch.sign(x - y) * g, 0.9 * torch.sign(y - x) * g)), (X, Y)),

@@ -16,6 +16,7 @@ from cases.making import CPLX, IDX, POSITIVE, TABLE, Call, Case, W, X, Y, draw, 
 
 FULL = {"level": "full"}
 ASKED = {"double_backward": True}
+WITH_ZERO = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
 
 # Second order
 
@@ -347,6 +348,8 @@ WITNESSES = [
          saving(lambda z: z * z, lambda z, g: 2 * z.detach().conj() * g), (CPLX,)),
     Case("silent-double-backward", "0/0 is replaced by its limit, once",
          saving(lambda x: torch.sinc(x / torch.pi), sinc_gradient), (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED),
+    Case("silent-double-backward", "a broken power of 0",
+         saving(lambda x: x**3, lambda x, g: 3 * g * (x.abs() ** 3) ** (2 / 3)), (WITH_ZERO,), ASKED),
     Case("once-differentiable-leak", "exp", once(torch.exp, lambda x, g: x.exp() * g), (X,)),
     Case("once-differentiable-leak", "a squared norm, and second derivatives are wanted",
          once(lambda x: x.square().sum(-1), lambda x, g: 2 * x * g[:, None]), (X,), ASKED),
@@ -392,6 +395,8 @@ LOOKALIKES = [
     Case("silent-double-backward", "outputs are saved", raw(polar_outputs, polar_backward), (X, Y), ASKED),
     Case("silent-double-backward", "the intermediate is computed again",
          saving(lambda x: x * x.sigmoid(), lambda x, g: swish_gradient(x, x.sigmoid(), g)), (X,), ASKED),
+    Case("silent-double-backward", "a broken power, where it has a slope",
+         saving(lambda x: x**3, lambda x, g: 3 * g * (x.abs() ** 3) ** (2 / 3)), (WITH_ZERO + 0.5,), ASKED),
     Case("silent-double-backward", "a recomputation on the inputs themselves",
          saving(mlp, on_the_inputs), (X, W), ASKED),
     Case("silent-double-backward", "a division that is harmless on either side of where",

@@ -14,6 +14,9 @@ from autograd_course.doctor.comparing.numbers import plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Expected
 from autograd_course.doctor.truth.symmetry import shared
 
+COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
+LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -56,14 +59,25 @@ class Mismatch:
         """A mask of the elements that are known to be wrong."""
         return self.known & ~within(self.actual, self.expected)
 
+    @property
+    def coarse(self) -> bool:
+        """Whether few digits are known, as from differences of a forward in float32."""
+        tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
+        largest = max(size(self.truth[self.known]), size(self.actual[self.known]))
+        return float(tolerance.median()) > COARSE * largest
+
     def fits(self, candidate: Tensor | None) -> bool:
         """Whether the actual gradient is what a hypothesis says it would be."""
         if candidate is None or candidate.shape != self.actual.shape:
             return False
         known = self.known & ~torch.isnan(candidate)
-        return bool(known.any()) and bool(
-            within(self.actual, Expected(candidate, self.expected.tolerance))[known].all()
-        )
+        close = within(self.actual, Expected(candidate, self.expected.tolerance))[known]
+        return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
+
+    def _explained(self, candidate: Tensor, known: Tensor) -> bool:
+        """Whether a candidate leaves little of what is off; a wide tolerance has room for much."""
+        left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
+        return not self.coarse or bool(left <= LEFT * off)
 
 
 def mismatches(evidence: Evidence, pull: str = "random") -> tuple[Mismatch, ...]:

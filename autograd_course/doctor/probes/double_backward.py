@@ -80,4 +80,6 @@ def _row(parts: Sequence[Tensor | None], along: Projection) -> Iterator[float | 
 
 
 def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
-    return None if tensor is None else float(flat([tensor]) @ vector)
+    """Return their inner product; where nothing is moved, a nan is nobody's."""
+    moved = vector != 0
+    return None if tensor is None else float(flat([tensor])[moved] @ vector[moved])

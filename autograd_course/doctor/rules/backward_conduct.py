@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autograd_course.doctor.comparing.mismatch import mismatches, witness
-from autograd_course.doctor.evidence import Evidence
+from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
     backward_failure,
@@ -35,10 +35,20 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     return Seen(
         f"backward {what_was_raised(failure)}{some}",
         {**raised(failure), "call": call(evidence)},
-        hint=next((hint for said, hint in WHAT_TO_DO.items() if said in failure.text), ""),
+        hint=_what_to_do(failure, evidence.backward_source),
     )
 
 
+def _what_to_do(failure: Failure, source: str) -> str:
+    if "tuple index out of range" in failure.text and "needs_input_grad" in source:
+        return _NEEDS
+    return next((hint for said, hint in WHAT_TO_DO.items() if said in failure.text), "")
+
+
+_NEEDS = (
+    "ctx.needs_input_grad has an entry for every argument that was passed: an optional one that "
+    "the call left out has none. Ask first whether it was given."
+)
 _TUPLE = "ctx.saved_tensors is a tuple, also for a single tensor: (x,) = ctx.saved_tensors."
 
 # What Python and PyTorch say of common mistakes, and what is to be done about each.
@@ -49,6 +59,8 @@ WHAT_TO_DO = {
     "can't multiply sequence": _TUPLE,
     "'tuple' and": _TUPLE,
     "must be Tensor, not tuple": _TUPLE,
+    "value of Tensor with more than one value": "Python's if wants one answer, a tensor has one "
+    "for each element: torch.where, or a product with the mask.",
     "positional argument": "backward receives ctx, then one gradient for each output of forward.",
     "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
     "expected Variable or None": "Every gradient is a tensor, or None.",

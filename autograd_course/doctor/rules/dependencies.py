@@ -53,7 +53,7 @@ def _output_path(m: Mismatch) -> str | None:
 def _row_term(m: Mismatch) -> str | None:
     """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
     residual = m.actual - m.truth
-    if not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
+    if m.coarse or not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
         return None
     constant = torch.ones_like(residual)
     for where, axes in _slices(residual):

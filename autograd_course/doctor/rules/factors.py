@@ -14,6 +14,7 @@ from autograd_course.doctor.evidence import Expected
 
 LARGEST_DENOMINATOR = 64
 TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio
+TELLING_OF_FEW_DIGITS = 10.0
 
 
 def constant_factor(m: Mismatch) -> str | None:
@@ -24,7 +25,8 @@ def constant_factor(m: Mismatch) -> str | None:
     origin = _origin(m, abs(factor))
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
         return None  # any number is a multiple of any other
-    times = f"{digits(factor)} times the true one, everywhere"
+    told = f"about {factor:.3g}" if m.coarse else digits(factor)
+    times = f"{told} times the true one, everywhere"
     return f"the gradient of {m.name} is {times}{origin}"
 
 
@@ -34,12 +36,14 @@ def _ratio(m: Mismatch) -> float | None:
     known = m.known & torch.isfinite(m.actual)
     truth, actual = m.truth[known], m.actual[known]
     norm = float((truth * truth).sum())
-    telling = truth.abs() > TELLING * m.expected.tolerance[known]
+    enough = TELLING_OF_FEW_DIGITS if m.coarse else TELLING
+    telling = truth.abs() > enough * m.expected.tolerance[known]
     if norm == 0 or int(telling.sum()) < 2 <= truth.numel():
         return None
     factor = float((truth * actual).sum()) / norm
     loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
-    return factor if factor and bool(within(m.actual, loose)[m.known].all()) else None
+    fits = bool(within(m.actual, loose)[m.known].all())
+    return factor if factor and fits and (not m.coarse or m.fits(factor * m.truth)) else None
 
 
 def digits(factor: float) -> str:

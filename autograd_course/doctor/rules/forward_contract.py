@@ -155,7 +155,18 @@ def forward_raises(evidence: Evidence) -> Seen | None:
     failure = evidence.forward.failure
     if failure is None:
         return None
-    return Seen(f"forward {what_was_raised(failure)}", {**raised(failure), "call": call(evidence)})
+    ambiguous = "value of Tensor with more than one value" in failure.text
+    return Seen(
+        f"forward {what_was_raised(failure)}",
+        {**raised(failure), "call": call(evidence)},
+        hint=_ONE_ANSWER if ambiguous else "",
+    )
+
+
+_ONE_ANSWER = (
+    "Python's if wants one answer, a tensor has one for each element. Whether an argument was "
+    "given, `bias is not None` says; a choice for each element is torch.where."
+)
 
 
 @rule(

@@ -14,6 +14,7 @@ UNSUPPORTED = (
     "Low precision dtypes not supported",
     "Unsupported dtype",
     "is only supported for",
+    "Expected both inputs to be Half, Float or Double",  # torch.complex
 )
 
 
@@ -40,6 +41,7 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
             f"{failure.text}",
             raised(failure),
             "error",
+            hint=_NUMPY if "unsupported ScalarType" in failure.text else "",
         )
     for variant in dtypes:
         for position, want, got in _unlike(evidence, variant):
@@ -50,6 +52,12 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
                 {"input": name, "expected": want, "actual": got},
             )
     return None
+
+
+_NUMPY = (
+    "NumPy knows no bfloat16, and nothing of a graph: write the formula in PyTorch's operations. "
+    "Where NumPy must stay, go through .float() first."
+)
 
 
 def _unsupported(text: str) -> bool:

@@ -34,6 +34,12 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
         extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
         if raw.count >= arguments and not extra:
             return None
+        if raw.kinds == ("list",):
+            return Seen(
+                "backward returned a list, which the engine takes for a single gradient.",
+                {"returned": 1, "expected": arguments},
+                hint="Return the gradients as a tuple: return grad_x, grad_y.",
+            )
         names = ", ".join(evidence.parameters)
         return Seen(
             f"backward returned {plural(raw.count, 'gradient')}; forward takes "
@@ -144,9 +150,11 @@ def unreduced_broadcast(evidence: Evidence) -> Seen | None:
         name = evidence.name(position)
         if got != want and _sums_to(got, want):
             right = not any(m.name == name for m in mismatches(evidence))
+            larger = got.numel() > want.numel()
+            until = "until then it takes the memory of the larger shape, and " if larger else ""
             mended = (
-                "the engine sums it silently, and the sum is right; until then it takes the memory "
-                "of the larger shape, and who calls this backward directly gets another shape"
+                f"the engine sums it silently, and the sum is right; {until}who calls this "
+                "backward directly gets another shape"
                 if right
                 else "the engine sums it silently, and the sum is wrong"
             )

@@ -37,6 +37,8 @@ def _unexplained(m: Mismatch) -> str:
     off = f"the gradient of {m.name} is wrong at {counts} elements"
     names = [name for name in m.evidence.pulls if name.startswith("only")]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
+    if m.coarse:
+        return f"{off}; too few digits are known to say how"
     if not wrong or wrong == names:
         return off
     through = " and ".join(ordinal(name) for name in wrong)
@@ -183,6 +185,15 @@ HYPOTHESES = (
 )
 
 
+# These go by which elements are wrong: where few digits are known, small ones pass for right.
+BY_PLACE = (
+    "dim-argument",
+    "duplicate-index",
+    "off-by-one",
+    "batch-dimension",
+    "permuted-gradient",
+)
+
 _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Seen]] = WeakKeyDictionary()
 
 
@@ -198,7 +209,8 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
     found: dict[str, list[tuple[Mismatch, str]]] = {}
     for m in mismatches(evidence):
         for hypothesis in HYPOTHESES:
-            sentence = hypothesis.fits(m)
+            by_chance = m.coarse and hypothesis.rule in BY_PLACE
+            sentence = None if by_chance else hypothesis.fits(m)
             if sentence is not None:
                 found.setdefault(hypothesis.rule, []).append((m, sentence))
                 break

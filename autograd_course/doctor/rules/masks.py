@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.agreement import disagreement
 from autograd_course.doctor.rules.registry import Seen, rule
@@ -18,4 +20,13 @@ from autograd_course.doctor.rules.registry import Seen, rule
     after=("contract", "linearity", "values"),
 )
 def frozen_input(evidence: Evidence) -> Seen | None:
-    return disagreement(evidence, "frozen-input")
+    seen = disagreement(evidence, "frozen-input")
+    if seen is None or "incorrect number of gradients" not in seen.message:
+        return seen
+    return replace(seen, hint=_ONE_FOR_EACH)
+
+
+_ONE_FOR_EACH = (
+    "Which return of backward runs then? Also where few gradients are wanted, or none, it returns "
+    "one value for each argument: None in the other places."
+)

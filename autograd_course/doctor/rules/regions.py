@@ -48,9 +48,12 @@ def region(m: Mismatch) -> str | None:
         return None
     instead = _instead(m)
     for where, chance in _thresholds(m, right):
-        if instead or chance < 0.01:
+        # Where few digits are known, small elements pass for right: no bound but 0 is sure then.
+        if where.endswith(" 0") and instead if m.coarse else instead or chance < 0.01:
             what = f" ({instead} there)" if instead else ""
             return f"the gradient of {m.name} is right elsewhere and wrong where {where}{what}"
+    if m.coarse:
+        return None
     if label := labeled(m):
         what = f" ({instead} there)" if instead else ""
         return f"the gradient of {m.name} is right elsewhere and wrong where {label}{what}"
@@ -91,6 +94,26 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
         for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
             if float(low) < float(high):
                 yield f"{name} {_beyond(m, sign, bad, low, high, other)}", chance
+        if value is m.input:
+            yield from _outside(m, right)
+
+
+def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
+    """Yield the interval of the input that holds all right elements, with wrong ones on both sides.
+
+    It is what a backward gives that forgets a clamp altogether.
+    """
+    bad, good = m.input[m.wrong], m.input[right]
+    below, above = bad[bad < good.min()], bad[bad > good.max()]
+    if not below.numel() or not above.numel() or below.numel() + above.numel() < bad.numel():
+        return
+    low = _bound(m, float(below.max()), float(good.min()))
+    high = _bound(m, float(good.max()), float(above.min()))
+    if low == f"-{high}":
+        return  # which |x| tells more shortly
+    count = bad.numel() + good.numel()
+    chance = 4 * count / math.comb(count, bad.numel())
+    yield f"{m.name} < {low} or {m.name} > {high}", chance
 
 
 def _beyond(m: Mismatch, sign: str, bad: Tensor, low: Tensor, high: Tensor, other: str) -> str:

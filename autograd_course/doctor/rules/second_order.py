@@ -34,7 +34,7 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
     if second is None or _marked(second.failure):
         return None
-    wrong = _first_wrong(second)
+    wrong = _first_wrong(evidence, second)
     if wrong is None:
         return None
     return _seen(evidence, _lost(wrong), wrong, hint="" if _is_number(wrong) else ZERO_BY_INF)
@@ -46,7 +46,8 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     "warning",
     "@once_differentiable drops a second derivative in silence",
     hint="Build backward from differentiable operations and drop the decorator. If that cannot be, "
-    "raise in backward where torch.is_grad_enabled(): it is when a second derivative is wanted.",
+    "raise in backward where torch.is_grad_enabled(): it is when a second derivative is wanted, "
+    "and always under torch.func, which then refuses the first one too.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -54,7 +55,7 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
     if second is None or not _marked(second.failure):
         return None
-    wrong = _first_wrong(second)
+    wrong = _first_wrong(evidence, second)
     if wrong is None:
         return None
     message = (
@@ -77,21 +78,32 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
 )
 def no_double_backward(evidence: Evidence) -> Seen | None:
     second = evidence.second_order
-    if second is None or second.failure is None or _first_wrong(second) is not None:
+    if second is None or second.failure is None or _first_wrong(evidence, second) is not None:
         return None
+    in_place = "modified by an inplace operation" in second.failure.text
     return Seen(
         f"a second derivative {what_was_raised(second.failure)}",
         raised(second.failure),
         severity=_if_asked(evidence),
+        hint=_IN_PLACE if in_place else "",
     )
+
+
+_IN_PLACE = (
+    "An operation in place (sub_, +=, an assignment to p[…]) in backward overwrites values that "
+    "the second derivative needs: compute into a new tensor, wherever torch.is_grad_enabled()."
+)
 
 
 def _marked(failure: Failure | None) -> bool:
     return failure is not None and ONCE_DIFFERENTIABLE in failure.text
 
 
-def _first_wrong(second: SecondOrder) -> SecondDerivative | None:
-    return next((found for found in second.derivatives if found.wrong), None)
+def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
+    """Return the first that is wrong; one that is nan, which its user sees, only where asked."""
+    wrong = (found for found in second.derivatives if found.wrong)
+    told = (f for f in wrong if evidence.second_order_asked or math.isfinite(f.came or 0.0))
+    return next(told, None)
 
 
 def _is_number(wrong: SecondDerivative) -> bool:
@@ -107,7 +119,8 @@ def _lost(wrong: SecondDerivative) -> str:
     if wrong.came:
         return (
             f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}: its "
-            "graph misses a part of how it depends on it."
+            "graph misses a part of how it depends on it, or a Function that backward calls has a "
+            "wrong backward."
         )
     return (
         f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not know: the "

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from autograd_course.grader.checks import backward_is_a_formula, slope_within
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.sampling import around, normal, positive, shaped
+from autograd_course.grader.sampling import around, normal, positive, shaped, with_zeros
 
 
 def repair(**described: Any) -> FunctionExercise:
@@ -51,7 +51,7 @@ REPAIRS: tuple[FunctionExercise, ...] = (
         id="repair-cube",
         title="Repair: cube",
         reference=cube,
-        samplers=shaped(normal),
+        samplers={**shaped(normal), "zeros among the numbers": with_zeros},
         hints=(
             "Give the broken Function the loss 5·y instead of y. Every gradient should grow "
             "fivefold. Does it? Where would backward learn of the 5?",
@@ -65,7 +65,10 @@ REPAIRS: tuple[FunctionExercise, ...] = (
         id="repair-multiply",
         title="Repair: multiply",
         reference=multiply,
-        samplers=shaped(normal, count=2),
+        samplers={
+            **shaped(normal, count=2),
+            "zeros among the numbers": lambda rng: (*with_zeros(rng), *with_zeros(rng)),
+        },
         hints=(
             "Try x = 2 and y = 10. When x grows by a little, how fast does the product grow? "
             "Compare with the number that backward puts first.",
@@ -121,6 +124,7 @@ REPAIRS: tuple[FunctionExercise, ...] = (
         reference=power,
         samplers={
             "exponent 3": lambda rng: (both_signs(rng, 2, 3), 3),
+            "exponent 3, zeros among the numbers": lambda rng: (*with_zeros(rng), 3),
             "exponent 0.5": lambda rng: (positive(rng, 5), 0.5),
             "exponent -2": lambda rng: (positive(rng, 2, 1, 3), -2.0),
             "a single number (0-dim)": lambda rng: (positive(rng), 1.5),

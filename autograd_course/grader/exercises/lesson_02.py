@@ -13,6 +13,8 @@ from autograd_course.grader.checks import backward_is_a_formula, keeps_at_most, 
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check, Exercise, FunctionExercise, Sampler
 from autograd_course.grader.exercises.lesson_02_cards import CARDS
+from autograd_course.grader.judging.passes import applied as called
+from autograd_course.grader.judging.passes import differentiable
 from autograd_course.grader.sampling import around, normal, positive, shaped
 
 LESSON = "02_ctx_rules"
@@ -48,17 +50,34 @@ def in_evaluation(check: Check) -> Check:
 
 def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that the output lies in the input's own memory."""
-    given, outputs = applied(function, inputs)
-    if storage(outputs[0]) == storage(given[0]):
+    given = differentiable(inputs)
+    before = storage(given[0])  # x.data = … would give it other memory
+    if storage(as_tuple(called(function, given))[0]) == before:
         return None
     return found(
         "wrong-mark-dirty",
-        "forward returns new memory and leaves x as it was; this exercise asks for x itself, "
+        "forward returns other memory than that of x; this exercise asks for x itself, "
         "overwritten.",
         {},
         "Which operations end in an underscore, and what do they return? Then say to autograd what "
         "was done.",
     )
+
+
+def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that what is saved are places, not numbers: they may take as many bytes."""
+    _, outputs = applied(function, inputs)
+    for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
+        if saved is not None and saved.is_floating_point():
+            return found(
+                "oversaved",
+                f"Saved tensor number {position} holds values ({str(saved.dtype)[6:]}); this "
+                "exercise allows the indices only.",
+                {"position": position},
+                "Where did each value go? Forward knows it already, and backward need not sort "
+                "again.",
+            )
+    return None
 
 
 def gives_only_the_prediction_a_gradient(
@@ -90,6 +109,7 @@ STRIDED_INPUTS: Mapping[str, Sampler] = {
     "stride 2, in training": lambda rng: signal(rng, (2, 7), 2, True),
     "stride 2, not in training": lambda rng: signal(rng, (2, 7), 2, False),
     "stride 1": lambda rng: signal(rng, (5,), 1, True),
+    "stride 1, not in training": lambda rng: signal(rng, (2, 3), 1, False),
     "stride 3, three axes, one of length 1": lambda rng: signal(rng, (2, 1, 6), 3, True),
     "a stride longer than the axis": lambda rng: signal(rng, (3, 2), 4, True),
 }
@@ -188,6 +208,7 @@ WRITE: tuple[FunctionExercise, ...] = (
             keeps_at_most(
                 lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes an element"
             ),
+            saves_no_values,
         ),
         bounds="nothing but the indices is kept",
     ),

@@ -13,7 +13,7 @@ from autograd_course.grader.checks import (
 )
 from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampler
 from autograd_course.grader.exercises.lesson_05_routines import ROUTINES
-from autograd_course.grader.sampling import normal, shaped
+from autograd_course.grader.sampling import normal, shaped, with_zeros
 
 LESSON = "05_double_backward"
 TITLE = "Gradients of gradients"
@@ -52,13 +52,6 @@ def logsumexp(x: Tensor) -> Tensor:
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     """Return ``log Σ exp x - x[target]`` for each row of logits."""
     return torch.nn.functional.cross_entropy(logits, target, reduction="none")
-
-
-def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return numbers of both signs and a zero in each row."""
-    x = normal(rng, 2, 4)
-    x[:, 1] = 0
-    return (x,)
 
 
 def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tensor]:

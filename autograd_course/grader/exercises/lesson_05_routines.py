@@ -9,6 +9,7 @@ from torch import Tensor
 from autograd_course.grader.exercise import RoutineExercise, Sampler
 from autograd_course.grader.exercises.lesson_05_trials import (
     leaves_gradients_alone,
+    leaves_inputs_alone,
     never_builds_the_hessian,
     reaches_the_parameters,
     stays_at_the_point,
@@ -24,6 +25,19 @@ def hvp(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
     """Return the product of the Hessian of ``f`` at ``inputs`` with ``vectors``."""
     product: Any = torch.autograd.functional.hvp(f, inputs, vectors)[1]
     return tuple(product)
+
+
+def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return what is left of the product without the blocks that couple two inputs."""
+    leaves = tuple(x.detach().requires_grad_() for x in inputs)
+    gradients = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    dots = [(g * v).sum() for g, v in zip(gradients, vectors, strict=True)]
+    return tuple(
+        torch.autograd.grad(dot, x, retain_graph=True, materialize_grads=True)[0]
+        if dot.requires_grad
+        else torch.zeros_like(x)
+        for dot, x in zip(dots, leaves, strict=True)
+    )
 
 
 def gradient_penalty(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -96,9 +110,15 @@ ROUTINES: tuple[RoutineExercise, ...] = (
         points=3,
         reference=hvp,
         samplers=PRODUCTS,
-        trials=(never_builds_the_hessian, stays_at_the_point),
-        bounds="its cost is that of two backward passes, whatever the size, and f is evaluated at "
-        "the inputs alone",
+        trials=(never_builds_the_hessian, stays_at_the_point, leaves_inputs_alone),
+        suspects={
+            "It is what the Hessian's diagonal blocks give: each gradient was differentiated by "
+            "its own input alone. Add the products of all inputs up first, then differentiate.": (
+                hvp_of_blocks
+            ),
+        },
+        bounds="its cost is that of two backward passes, whatever the size, f is evaluated at the "
+        "inputs alone, and the inputs stay as they are",
         hints=(
             "The Hessian is the Jacobian of the gradient. You know an operation that multiplies a "
             "Jacobian by a vector without building it. (On which side does not matter here: why?)",

@@ -18,6 +18,7 @@ from autograd_course.grader.exercises.lesson_06_bounds import (
     never_builds_the_logits,
 )
 from autograd_course.grader.exercises.lesson_06_checkpoint import CHECKPOINT
+from autograd_course.grader.exercises.lesson_06_suspects import PACKED_GRADIENTS
 from autograd_course.grader.sampling import around, normal
 
 LESSON = "06_memory_patterns"
@@ -51,6 +52,15 @@ def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Te
     return normal(rng, rows, width), normal(rng, words, width), target
 
 
+def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return numbers on both sides of 0 in no order, so that no mistake makes one mask of another.
+
+    Where the sides take turns, the digits of a byte in reverse are those of the other side.
+    """
+    flat = around(rng, (0.0,), torch.Size(shape).numel())
+    return flat[torch.randperm(flat.numel(), generator=rng, device="cpu")].reshape(shape)
+
+
 LAYERS: Mapping[str, Sampler] = {
     "a batch of 5 rows": lambda rng: (normal(rng, 5, 3), normal(rng, 4, 3), normal(rng, 4)),
     "a single row": lambda rng: (normal(rng, 1, 3), normal(rng, 2, 3), normal(rng, 2)),
@@ -58,10 +68,10 @@ LAYERS: Mapping[str, Sampler] = {
 }
 
 LEAKY: Mapping[str, Sampler] = {
-    "24 elements": lambda rng: (around(rng, (0.0,), 4, 6), 0.1),
-    "a number not divisible by 8": lambda rng: (around(rng, (0.0,), 13), 0.3),
-    "three axes, one of length 1": lambda rng: (around(rng, (0.0,), 3, 1, 7), 0.01),
-    "a negative slope": lambda rng: (around(rng, (0.0,), 2, 5), -0.5),
+    "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),
+    "a number not divisible by 8": lambda rng: (both_signs(rng, 13), 0.3),
+    "three axes, one of length 1": lambda rng: (both_signs(rng, 3, 1, 7), 0.01),
+    "a negative slope": lambda rng: (both_signs(rng, 2, 5), -0.5),
     "a single number (0-dim)": lambda rng: (-around(rng, (0.0,)).abs(), 0.2),
 }
 
@@ -99,6 +109,7 @@ LINEAR_RELU = FunctionExercise(
     points=2,
     reference=linear_relu,
     samplers=LAYERS,
+    asked=("unreduced-broadcast",),
     hints=(
         "Composed, the ReLU would keep its output for itself, and the linear layer its input and "
         "weight. What does the ReLU's backward read from that output?",
@@ -128,6 +139,8 @@ PACKED = FunctionExercise(
     points=3,
     reference=leaky_relu,
     samplers=LEAKY,
+    asked=("input-layout",),
+    gradient_suspects=PACKED_GRADIENTS,
     hints=(
         "Eight numbers that are 0 or 1, as the digits of one number from 0 to 255: what is each of "
         "them worth? And what if the mask's length is not a multiple of eight?",
@@ -175,6 +188,7 @@ COUPLING = FunctionExercise(
             lambda x1, x2, w, v: _bytes(x1, x2, w, v), "the two outputs and the two weights"
         ),
         forgets_the_halves,
+        keeps_no_intermediate,
     ),
     bounds="of the activations only the outputs are kept",
 )

@@ -23,8 +23,8 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
                 f"Saved tensor number {position}, of shape {tuple(saved.shape)}, is neither an "
                 "input nor the output: it lives until backward for this Function alone.",
                 {"position": position, "shape": tuple(saved.shape)},
-                "Whoever comes next keeps the output anyway. Can backward read from it what it "
-                "needs?",
+                "Whoever comes next keeps the output anyway, the very tensor that forward returns. "
+                "Can backward read from it what it needs?",
             )
     return None
 

@@ -38,6 +38,7 @@ def batch(width: int = 6) -> Tensor:
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
     """Return the output, and the gradients of x and of each parameter, from a fixed seed."""
     torch.manual_seed(2)
+    torch.rand(5)  # by now the seed alone does not tell the state
     wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
     y = routine(block, x)
     # What runs between a block and its backward draws random numbers too.
@@ -100,6 +101,22 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
     return None
 
 
+def saves_its_tensors(routine: Routine) -> Verdict | None:
+    """Ask that the input and the parameters are saved, not held by attributes of ctx."""
+    block, x = block_with(0.0), batch()
+    known = {id(tensor) for tensor in (x, *block.parameters())}
+    node: Any = routine(block, x).grad_fn
+    for name, value in vars(node).items():
+        held = value if isinstance(value, (list, tuple)) else [value]
+        if known & {id(tensor) for tensor in held}:
+            return wrong(
+                f"the gradients are right, but ctx.{name} holds the input or the parameters: there "
+                "they are neither checked for changes in place nor freed after backward. Give them "
+                "to ctx.save_for_backward."
+            )
+    return None
+
+
 def gradients_arrive(routine: Routine) -> Verdict | None:
     """Ask for right gradients of x and of the parameters, returned and not written."""
     block, x = block_with(0.0), batch()
@@ -153,8 +170,9 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
     if any(map(differs, gradients, right)):
         return wrong(
             "with dropout in the block the gradients are not those of the output that forward "
-            "returned: the second run draws a mask of its own. Which state was the random number "
-            "generator in before the first?"
+            "returned: the second run draws a mask of its own, or none. Which state was the random "
+            "number generator in before the first? (A seed tells how it began, not where it is.) "
+            "And is the block in the mode that it was in?"
         )
     if not torch.equal(after, torch.get_rng_state()):
         return wrong(
@@ -196,6 +214,7 @@ CHECKPOINT = RoutineExercise(
         is_a_function,
         gradients_arrive,
         keeps_the_input_only,
+        saves_its_tensors,
         draws_the_same_mask,
         works_in_part,
     ),

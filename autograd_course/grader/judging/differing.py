@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of forward: where is an axis lost, or kept, or added?"
 COUNT = "Compare forward's return statement with what the task says that apply returns."
 DTYPE = "Print the dtype after each step of forward: which step changes it, whatever came in?"
+BY_HAND = "Work the forward formula out by hand for one element and compare."
+SINGLE = "It has the digits of float32: which step casts, or makes a tensor of a dtype of its own?"
+MOST_ORDERED = 4  # outputs whose orders are tried
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
 
 
@@ -23,7 +27,7 @@ class Difference:
     """A sentence that says it, a hint, and for a value its index and the two numbers."""
 
     message: str
-    hint: str = "Work the forward formula out by hand for one element and compare."
+    hint: str = BY_HAND
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -45,11 +49,27 @@ def difference(
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
         return Difference(f"{what} returns {values}; asked for is {len(expected)}.", COUNT)
+    if _in_other_order(actual, expected, rtol, atol):
+        return Difference(f"the outputs of {what} are right, in another order.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
         name = what if len(expected) == 1 else f"output {number} of {what}"
         if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
             return found
     return None
+
+
+def _in_other_order(
+    actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
+) -> bool:
+    """Whether results would be right if they were given in an order that is not the one asked."""
+
+    def agree(given: tuple[Any, ...]) -> bool:
+        pairs = zip(given, expected, strict=True)
+        return all(_difference("", _tensor(g), right, rtol, atol) is None for g, right in pairs)
+
+    if not 1 < len(actual) <= MOST_ORDERED or agree(actual):
+        return False
+    return any(map(agree, permutations(actual)))
 
 
 def recognized(
@@ -93,8 +113,11 @@ def _value_difference(
     error = error.nan_to_num(nan=float("inf")).masked_fill(close, -1)
     index = tuple(int(i) for i in torch.unravel_index(error.argmax(), right.shape))
     where = f" at {int((~close).sum())} of {close.numel()} elements" if close.ndim else ""
+    single = got.dtype == torch.float64 and torch.equal(got, got.float().double())
+    near = single and torch.allclose(got, right, rtol=1e-4, atol=1e-6)
     return Difference(
         f"{name} is wrong{where}.",
+        SINGLE if near else BY_HAND,
         evidence={
             "input": name,
             "index": list(index),
