@@ -51,10 +51,10 @@ def _output_path(m: Mismatch) -> str | None:
 def _row_term(m: Mismatch) -> str | None:
     """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
     residual = m.actual - m.truth
-    if not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
+    if not bool(m.known.all()):
         return None
     constant = torch.ones_like(residual)
-    for axis in range(residual.dim() - 1, -1, -1):
+    for axis in reversed(range(residual.dim())):
         if residual.shape[axis] < 3:
             continue
         if _spanned(m, residual, [constant], axis):
@@ -84,7 +84,7 @@ def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
     tensors = {"the output": e.forward.outputs[0], m.name: m.input}
     tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
     for name, tensor in tensors.items():
-        if is_float(tensor) and tensor.shape == m.truth.shape and not tensor.is_complex():
+        if is_float(tensor) and tensor.shape == m.truth.shape:
             yield name, tensor
 
 
