@@ -36,7 +36,7 @@ def _ratio(m: Mismatch) -> float | None:
     truth, actual = m.truth[known], m.actual[known]
     norm = float((truth * truth).sum())
     telling = truth.abs() > TELLING * m.expected.tolerance[known]
-    if norm == 0 or int(telling.sum()) < 2 <= truth.numel():
+    if int(telling.sum()) < 2 <= truth.numel():
         return None
     factor = float((truth * actual).sum()) / norm
     loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
