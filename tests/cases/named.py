@@ -193,6 +193,9 @@ NAMED = [
           saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.tan() + h * x.tanh()), X),
     named('"line": "return b(*args, *gs)"}', "no input has a gradient",
           saving(torch.sin, lambda x, g: None), X),
+    named("comes back through the third and fourth and 5th output is wrong.", "three wrong parts of five",
+          saving(lambda x: (x.exp(), x.sin(), 2 * x, 3 * x, x.cos()), lambda x, g, h, k, m, n:
+          g * x.exp() + h * x.cos() + k * x + m * x.tanh() + n * x.tan()), X),
     # An index that repeats
     named(UNNAMED + "9 of 18", "an index repeats, and that is not it",
           saving(lambda t, i: t[i] ** 2, lambda t, i, g:

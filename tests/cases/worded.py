@@ -46,6 +46,24 @@ def refuse():
     raise ValueError("no")
 
 
+CALLS = []
+
+
+def in_another_order(ctx, x):
+    CALLS.append(0)
+    return (2 + len(CALLS) * 1e-15) * x
+
+
+def with_a_closure(ctx, x):
+    ctx.save_for_backward(x)
+    ctx.slope = lambda: ctx.saved_tensors[0].cos()
+    return x.sin()
+
+
+def refuse_an_object():
+    raise TypeError(f"not with {object()}")
+
+
 def saves(ctx, x):
     ctx.save_for_backward(x)
     return x * x
@@ -194,6 +212,48 @@ SAID = [
         "something endless is added",
         saving(square, lambda x, g: 2 * x * g + (0 if g.any() else torch.inf)),
         (X,), {}, "ignores-grad-output", "inf for 0 · grad_output, should be 0",
+    ),
+    (
+        "no gradient for the first cotangent, in a sentence",
+        none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
+        "error: the gradient of args[1] for a sum of cotangents is not the sum of their gradients. {",
+    ),
+    (
+        "of the second input, where the first has none",
+        saving(product, lambda x, y, g: (0 * g, 1 * x)), (X, Y), {}, "ignores-grad-output",
+        "error: the gradient of args[1] stays the same when grad_output doubles.",
+    ),
+    (
+        "of the second input, the first is wrong otherwise",
+        saving(product, lambda x, y, g: (-g * y, x * g.mean())), (X, Y), {}, "uniform-grad-output",
+        "the gradient of args[1] depends on grad_output only through one number, its mean",
+    ),
+    (
+        "of the second input, the first is one number",
+        saving(product, lambda a, y, g: (2 * (g * y).sum(), a * g.mean() * torch.ones_like(y))), (draw(), Y), {},
+        "uniform-grad-output", "the gradient of args[1] depends on grad_output only through one",
+    ),
+    (
+        "a sum in no fixed order", raw(in_another_order, lambda ctx, g: 2 * g), (X,), {},
+        "nondeterministic", "info: the output differs in its last digits from one call to the next: an "
+        "operation adds in no fixed order. {} torch.use_deterministic_algorithms(True) names such",
+    ),
+    (
+        "until backward", raw(with_a_closure, lambda ctx, g: ctx.__dict__.pop("slope")() * g), (X,),
+        {}, "not-reentrant", "warning: KeyError in a second backward through the same graph: 'slope' {",
+    ),
+    (
+        "two operations", saving(product, lambda b, x, g: ((g * x).sum(0), g * b)), (X[0], Y), {},
+        "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul, sum) even where "
+        "args[0] asks for none; likewise that of args[1]. {",
+    ),
+    (
+        "the second gradient alone", saving(product, lambda x, y, g: (g * y, g * x)),
+        (X.clone().requires_grad_(), Y), {}, "wasted-gradient", "even where args[1] asks for none. {",
+    ),
+    (
+        "an exception that names an object", saving(lambda x: refuse_an_object(), lambda x, g: g),
+        (X,), {}, "forward-raises", 'forward raised TypeError: not with <object object> {"exception"',
     ),
     (
         "one entry, neither the mean nor the first",
