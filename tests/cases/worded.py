@@ -243,6 +243,11 @@ SAID = [
         {}, "not-reentrant", "warning: KeyError in a second backward through the same graph: 'slope' {",
     ),
     (
+        "four gradients", saving(lambda a, b, c, d: a * b * c * d, lambda a, b, c, d, g:
+        (g * b * c * d, g * a * c * d, g * a * b * d, g * a * b * c)), (X, Y, X + 1, Y + 1), {},
+        "wasted-gradient", "likewise that of args[1], args[2] and args[3]. {",
+    ),
+    (
         "two operations", saving(product, lambda b, x, g: ((g * x).sum(0), g * b)), (X[0], Y), {},
         "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul, sum) even where "
         "args[0] asks for none; likewise that of args[1]. {",
@@ -555,4 +560,14 @@ CLEAN = [
     ("grad_output is rounded to float32", lambda x: x.float() ** 2, lambda x, g: 2 * x * g),
     ("of terms that cancel, rounding is left", sums_to_one, rounding_alone),
     ("it refuses what is thousands of times as large", square, up_to_a_thousand),
+    (
+        "a batch rounds otherwise than its slices",
+        lambda x: x * (1 + 1e-15 * len(x)),
+        lambda x, g: g * (1 + 1e-15 * len(x)),
+    ),
+    (
+        "a batch rounds otherwise than its slices, in float32",
+        lambda x: (x.float() * (1 + 2e-7 * len(x))).to(x.dtype),
+        lambda x, g: (g.float() * (1 + 2e-7 * len(x))).to(g.dtype),
+    ),
 ]
