@@ -40,7 +40,6 @@ class Forward:
     dirty: tuple[int, ...] = ()
     written: tuple[int, ...] = ()  # to which an operation writes, be it the same value
     versions_moved: tuple[int, ...] = ()  # arguments of which autograd knows that they changed
-    dirty_returned: tuple[int, ...] = ()
     views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
     marked_non_differentiable: tuple[int, ...] = ()
     saved: tuple[Tensor, ...] = ()

@@ -20,7 +20,7 @@ def shown(value: Any, most: int = 40) -> str:
 def said(error: BaseException) -> str:
     """Return what an exception says, cut where it is too long to be read."""
     try:
-        text = str(error).strip()
+        text = _ADDRESS.sub("", str(error)).strip()
     except Exception:
         return ""
     return text if len(text) <= MOST else f"{text[:MOST]} …"

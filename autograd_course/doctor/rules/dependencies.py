@@ -53,7 +53,7 @@ def _output_path(m: Mismatch) -> str | None:
 def _row_term(m: Mismatch) -> str | None:
     """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
     residual = m.actual - m.truth
-    if m.coarse or not bool(m.known.all()) or residual.dim() == 0 or residual.is_complex():
+    if m.coarse or not bool(m.known.all()):
         return None
     constant = torch.ones_like(residual)
     for where, axes in _slices(residual):
@@ -98,7 +98,7 @@ def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
     tensors = {"the output": e.forward.outputs[0], m.name: m.input}
     tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
     for name, tensor in tensors.items():
-        if is_float(tensor) and tensor.shape == m.truth.shape and not tensor.is_complex():
+        if is_float(tensor) and tensor.shape == m.truth.shape:
             yield name, tensor
 
 
@@ -111,8 +111,6 @@ def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple
 
     span = torch.stack([rows(t.to(residual.dtype)) for t in basis], -1)
     target = rows(residual).unsqueeze(-1)
-    if not bool(torch.isfinite(target).all()):
-        return False
     fitted = span @ (torch.linalg.pinv(span) @ target)
     tolerance = rows(m.expected.tolerance + 1e-9 * residual.abs().max()).unsqueeze(-1)
     return bool(((target - fitted).abs() <= tolerance).all())

@@ -10,9 +10,10 @@ import torch
 
 from autograd_course.doctor.comparing.closeness import within
 from autograd_course.doctor.comparing.mismatch import Mismatch
-from autograd_course.doctor.evidence import Expected
+from autograd_course.doctor.evidence import Evidence, Expected
 
 LARGEST_DENOMINATOR = 64
+LARGEST_NUMERATOR = 1000  # of a proper fraction: beyond it every number is close to one
 TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio
 TELLING_OF_FEW_DIGITS = 10.0
 
@@ -54,7 +55,15 @@ def digits(factor: float) -> str:
 
 def _fraction(factor: float) -> Fraction | None:
     fraction = Fraction(factor).limit_denominator(LARGEST_DENOMINATOR)
-    return fraction if math.isclose(float(fraction), factor, rel_tol=1e-6) else None
+    simple = fraction.denominator == 1 or abs(fraction.numerator) <= LARGEST_NUMERATOR
+    return fraction if simple and math.isclose(float(fraction), factor, rel_tol=1e-6) else None
+
+
+def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Yield the numbers among the arguments, with their names."""
+    for i, value in enumerate(evidence.inputs):
+        if type(value) in (int, float) and abs(value) < 2**63:  # beyond it an int may be no float
+            yield evidence.name(i), float(value)
 
 
 def _origin(m: Mismatch, size: float) -> str:
@@ -66,15 +75,10 @@ def _origin(m: Mismatch, size: float) -> str:
 
 
 def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
-    for i, value in enumerate(m.evidence.inputs):
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and abs(value) not in (0, 1)
-            and abs(value) < 2**63  # beyond it an int may be no float
-        ):
+    for name, value in scalars(m.evidence):
+        if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
-            yield abs(float(value)), f"the {what} of {m.evidence.name(i)}"
+            yield abs(value), f"the {what} of {name}"
     shapes = {m.name: m.input.shape, "the output": m.evidence.forward.outputs[0].shape}
     for owner, shape in shapes.items():
         for axis, length in enumerate(shape):

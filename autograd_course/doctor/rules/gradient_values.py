@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, return_line, witness
@@ -229,8 +230,8 @@ def _told(explained: list[tuple[Mismatch, str]]) -> Seen:
     return Seen("; ".join(sentences) + ".", seen)
 
 
-def _asked(hypothesis: Hypothesis) -> Decide:
-    return lambda e: explain(e).get(hypothesis.rule) or hypothesis.otherwise(e)
+def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Seen | None:
+    return explain(evidence).get(hypothesis.rule) or hypothesis.otherwise(evidence)
 
 
 def _turned(evidence: Evidence) -> Seen | None:
@@ -270,4 +271,4 @@ for _hypothesis in HYPOTHESES:
         hint=_hypothesis.hint,
         lesson=_hypothesis.lesson,
         after=_AFTER,
-    )(_asked(_hypothesis))
+    )(partial(_asked, _hypothesis))

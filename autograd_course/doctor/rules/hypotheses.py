@@ -55,18 +55,10 @@ def _short(values: Tensor) -> str | None:
 def swapped_gradients(m: Mismatch) -> str | None:
     """The gradient of this input is what another input should get, and the other way round."""
     for other in mismatches(m.evidence):
-        if (
-            other.slot != m.slot
-            and m.fits(_shaped(other.truth, m))
-            and other.fits(_shaped(m.truth, other))
-        ):
+        if m.fits(other.truth) and other.fits(m.truth):
             first, second = sorted((m, other), key=lambda one: one.slot)
             return f"the gradients of {first.name} and {second.name} are in each other's place"
     return None
-
-
-def _shaped(candidate: Tensor, like: Mismatch) -> Tensor | None:
-    return candidate if candidate.shape == like.actual.shape else None
 
 
 def missing_gradient(m: Mismatch) -> str | None:
@@ -114,7 +106,7 @@ def flipped_sign(m: Mismatch) -> str | None:
 
 def transposed_gradient(m: Mismatch) -> str | None:
     """The truth with its last two axes exchanged, or the Jacobian where its transpose belongs."""
-    if m.truth.dim() > 1 and m.fits(_shaped(m.truth.mT, m)):
+    if m.truth.dim() > 1 and m.fits(m.truth.mT):
         return f"the gradient of {m.name} is the true one with its last two axes exchanged"
     told = permuted_gradient(m) or missing_conjugate(m)
     if told is None and m.fits(jacobians.untransposed(m)):

@@ -55,7 +55,7 @@ def wrong_where_shared(m: Mismatch) -> bool:
 def one_term_kept(m: Mismatch) -> bool:
     """Whether each wrong element holds just one of the terms that make up its true gradient."""
     matrix, g = _jacobian(m), _one_grad_output(m)
-    if matrix is None or g is None or m.input.is_complex() or g.is_complex():
+    if matrix is None or g is None or g.is_complex():
         return False
     wrong = m.wrong.reshape(-1)
     terms = (matrix * g.reshape(-1, 1))[:, wrong]

@@ -62,8 +62,7 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
                 "the gradient of {name} is not zero when grad_output is zero: something is added "
                 "to it."
             )
-            none = torch.zeros_like(zero)
-            return _seen(evidence, slot, law, "0 · grad_output", (once, zero, none))
+            return _seen(evidence, slot, law, "0 · grad_output", (once, zero, None))
     return None
 
 

@@ -17,9 +17,9 @@ from autograd_course.doctor.running.calls import is_float
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
     """Return the edge of an axis that holds every wrong element, or ``None``."""
-    for axis in range(wrong.dim() - 1, -1, -1):
+    for axis in reversed(range(wrong.dim())):
         length = wrong.shape[axis]
-        if length < 4 or wrong.numel() < 6:
+        if length < 4 or wrong.numel() == length:  # one wrong element is as likely chance as edge
             continue
         places = sorted(slices_with(wrong, axis))
         names = {
@@ -28,10 +28,9 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
             (0, length - 1): "both ends",
         }
         name = names.get(tuple(places))
-        # One wrong element in a vector is as likely chance as edge: ask for a whole slice.
         whole = all(bool(wrong.select(axis, p)[known.select(axis, p)].all()) for p in places)
         all_seen = len(slices_with(known, axis)) == length
-        if name and whole and all_seen and wrong.dim() > 1:
+        if name and whole and all_seen:
             return f"{name} of axis {axis}"
     return None
 
@@ -141,11 +140,9 @@ def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:
 def _bound(m: Mismatch, low: float, high: float) -> str:
     """Return the likeliest number between two: 0, an argument of the call, or few digits."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
-    for likely in (0, *numbers, *(-v for v in numbers), 1, -1):
-        if low <= likely <= high:
-            return f"{likely:g}"
-    rounded = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 5))
-    return next((f"{r:g}" for r in rounded if low <= r <= high), f"{(low + high) / 2:.4g}")
+    rounded = [float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 5)]
+    likely = (0, *numbers, *(-v for v in numbers), 1, -1, *rounded)
+    return f"{next((v for v in likely if low <= v <= high), rounded[-1]):g}"
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:

@@ -38,7 +38,9 @@ def _differing(evidence: Evidence) -> Seen | None:
 
 def _unwritten(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "filled"):
-        k, index = furthest(twin) or (0, ())
+        if (place := furthest(twin)) is None:
+            continue
+        k, index = place
         came = twin.came[k]
         if came is not None and came.dim() == len(index) and bool(came[index].isnan()):
             return Seen(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.comparing.mismatch import Mismatch
-from autograd_course.doctor.rules.factors import digits
+from autograd_course.doctor.rules.factors import digits, scalars
 from autograd_course.doctor.running.calls import is_float
 
 MOST_FACTORS = 2  # in each of a and b
@@ -40,7 +40,7 @@ class Product:
 class Upstream:
     """What grad_output contributes: itself, or a sum of it over an axis, weighted."""
 
-    name: str
+    axis: int | None
     weight: tuple[str, ...]
     values: Tensor
 
@@ -53,21 +53,25 @@ def lacking_term(m: Mismatch) -> str | None:
     if g is None or not bool(m.known.all()) or not FEWEST_ELEMENTS <= n <= MOST_ELEMENTS:
         return None
     products = list(_products(_factors(m), lacking))
-    found = _best(lacking, products, list(_upstreams(g, products)))
-    if found is None or not _natural(m, *found):
-        return None
-    return _written(*found)
+    for k, product, upstream in _multiples(lacking, products, list(_upstreams(g, products))):
+        if _natural(m, k, product, upstream):
+            return _written(k, product, upstream)
+    return None
 
 
 def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
     """Whether the constant is one that a product rule leaves: small, or an argument of the call.
 
-    A sum over an axis comes with a constant of its own, as a mean's 1/N.
+    A sum over an axis comes with a constant of its own, as a mean's 1/N. Of a single row's sum any
+    number is a multiple: there the constant has to be one of these, or such a mean's.
     """
-    if upstream.name != "grad_output":
+    if not product.factors and upstream.axis is None:
+        return abs(k - 1) < CLOSE  # as the way around, in x + f(x)
+    length = 1 if upstream.axis is None else product.values.shape[upstream.axis]
+    if 1 < length < product.values.numel():
         return True
-    scalars = [abs(float(v)) for v in m.evidence.inputs if type(v) in (int, float) and v]
-    return any(abs(abs(k) - c) < CLOSE for c in (0.5, 1.0, 2.0, *scalars))
+    constants = [0.5, 1.0, 2.0, *(abs(value) for _, value in scalars(m.evidence))]
+    return any(abs(abs(k) - c / n) < CLOSE for c in constants for n in (1, length))
 
 
 def _cotangent(m: Mismatch) -> Tensor | None:
@@ -132,19 +136,19 @@ def _expands(tensor: Tensor, like: Tensor) -> bool:
 
 
 def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
-    yield Upstream("grad_output", (), g)
-    for axis in range(g.dim() - 1, -1, -1):
+    yield Upstream(None, (), g)
+    for axis in reversed(range(g.dim())):
         if g.shape[axis] < 2:
             continue
         for product in products:
             total = (g * product.values).sum(axis, keepdim=True).expand_as(g)
-            yield Upstream(f"axis {axis}", product.factors, total)
+            yield Upstream(axis, product.factors, total)
 
 
-def _best(
+def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
-) -> tuple[float, Product, Upstream] | None:
-    """Return the simplest pair whose multiple is the lacking term."""
+) -> Iterator[tuple[float, Product, Upstream]]:
+    """Yield the pairs whose multiple is the lacking term, the simplest first."""
     a = torch.stack([p.values.reshape(-1) for p in products])
     s = torch.stack([u.values.reshape(-1) for u in upstreams])
     d = lacking.reshape(-1)
@@ -154,23 +158,20 @@ def _best(
     for i, j in sorted(likely, key=lambda ij: _length(products[ij[0]], upstreams[ij[1]])):
         k = float(along[i, j] / squares[i, j])
         exact = (d - k * a[i] * s[j]).abs().max() <= CLOSE * d.abs().max()
-        bare = not products[i].factors and upstreams[j].name == "grad_output"
-        told = not bare or abs(k - 1) < CLOSE  # as the way around, in x + f(x)
-        if bool(exact) and told:
-            return k, products[i], upstreams[j]
-    return None
+        if bool(exact):
+            yield k, products[i], upstreams[j]
 
 
 def _length(product: Product, upstream: Upstream) -> int:
-    return len(product.factors) + len(upstream.weight) + 2 * (upstream.name != "grad_output")
+    return len(product.factors) + len(upstream.weight) + 2 * (upstream.axis is not None)
 
 
 def _written(k: float, product: Product, upstream: Upstream) -> str:
     sign, size = "-" if k < 0 else "", abs(k)
     parts = [] if abs(size - 1) < CLOSE else [digits(size)]
-    if upstream.name == "grad_output":
+    if upstream.axis is None:
         parts.append("grad_output")
     else:
         weighted = " · ".join(("grad_output", *upstream.weight))
-        parts.append(f"sum({weighted} over {upstream.name})")
+        parts.append(f"sum({weighted} over axis {upstream.axis})")
     return sign + " · ".join([*parts, *product.factors])

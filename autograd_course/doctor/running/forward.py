@@ -45,7 +45,6 @@ def forward_pass(session: Session) -> Forward:
         dirty=dirty,
         written=_written(session) if set(dirty) - set(changed(before, args)) else dirty,
         versions_moved=tuple(i for i, v in _versions(args).items() if v != versions[i]),
-        dirty_returned=tuple(i for i in dirty if any(args[i] is t for t in tensors)),
         views=tuple(_shared_memory(tensors, args, dirty)),
         marked_non_differentiable=_positions(log.non_differentiable, tensors),
         saved=tuple(t.detach().clone() for t in log.saved if isinstance(t, Tensor)),

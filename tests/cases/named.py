@@ -1,0 +1,401 @@
+"""What the rules of value call a wrong gradient, and what they do not take it for: a row for each branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function
+
+from cases.making import CPLX, IDX, POSITIVE, TABLE, X, Y, draw, raw, saving
+
+
+@dataclass(frozen=True)
+class Named:
+    words: str  # of the rule, the message or the evidence
+    what: str
+    fn: Any
+    inputs: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+def mean(x: Tensor) -> Tensor:
+    return x.mean(-1, keepdim=True)
+
+
+def center(x: Tensor) -> Tensor:
+    return x - mean(x)
+
+
+def deviation(x: Tensor) -> Tensor:
+    return (x.var(-1, correction=0, keepdim=True) + 1e-5).rsqrt()
+
+
+def length(x: Tensor) -> Tensor:
+    return x.norm(dim=-1, keepdim=True)
+
+
+def gated(x: Tensor, y: Tensor) -> Tensor:
+    return x * torch.tanh(x * y)
+
+
+def gated_backward(x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.tanh(x * y) * g, x * x * (1 - torch.tanh(x * y) ** 2) * g
+
+
+class SwishFixed(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        sigma = x.sigmoid()
+        ctx.save_for_backward(x, sigma)
+        return x * sigma
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        _x, sigma = ctx.saved_tensors
+        return sigma * g
+
+
+def keeps_a_bell(ctx: Any, x: Tensor) -> Tensor:
+    bell = (-x * x).exp()
+    ctx.save_for_backward(bell)
+    return x * bell
+
+
+def keeps_a_share(ctx: Any, x: Tensor) -> Tensor:
+    share = x.sigmoid()
+    ctx.save_for_backward(x, share)
+    return x * x * share
+
+
+def of_the_share_alone(ctx: Any, g: Tensor) -> Tensor:
+    return g * ctx.saved_tensors[0] ** 2 * ctx.saved_tensors[1] * (1 - ctx.saved_tensors[1])
+
+
+AGAIN = [0, 1, 1, 2]
+
+
+def last_one_kept(x: Tensor, g: Tensor) -> Tensor:
+    grad = torch.zeros_like(x)
+    for k, i in enumerate(AGAIN):
+        grad[:, i] = g[:, k]
+    return grad
+
+
+def summed_by(x: Tensor, i: Tensor) -> Tensor:
+    return torch.zeros_like(x).index_add(0, i, x)
+
+
+def without(x: Tensor, *edges: int) -> Tensor:
+    """Return a gradient of twice the input with zeros at these places of the last axis."""
+    return 2 * x.index_fill(-1, torch.tensor(edges, device=x.device), 0)
+
+
+def pairs(x: Tensor) -> Tensor:
+    return (x[:, None] + x).square().sum(1)
+
+
+def unequal_pairs(x: Tensor, g: Tensor) -> Tensor:
+    apart = (x[:, None] != x) | torch.eye(len(x), device=x.device).bool()
+    slope = 2 * (x[:, None] + x) * apart
+    return slope.sum(1) * g + (slope * g[:, None]).sum(0)
+
+
+def unequal_pairs_but_threes(x: Tensor, g: Tensor) -> Tensor:
+    threes = x == 3
+    return torch.where(threes, all_pairs(x, g), unequal_pairs(x, g))
+
+
+def all_pairs(x: Tensor, g: Tensor) -> Tensor:
+    slope = 2 * (x[:, None] + x)
+    return slope.sum(1) * g + (slope * g[:, None]).sum(0)
+
+
+def one_index_zero(x: Tensor, k: int) -> Tensor:
+    return x.exp().index_fill(1, torch.tensor([k], device=x.device), 0)
+
+
+def pinball(x: Tensor, y: Tensor) -> Tensor:
+    return torch.maximum(0.9 * (y - x), 0.1 * (x - y))
+
+
+def either(x: Tensor, m: Tensor) -> Tensor:
+    return torch.where(m, x, x.exp())
+
+
+def sine_where_not(x: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, None]:
+    return torch.where(m, g, x.sin() * g), None
+
+
+def wrong_for(label: int) -> type[Function]:
+    """Return an exponential that is another function for a class, but not to its backward."""
+    return saving(lambda x, i: torch.where((i == label)[:, None], 2 * x, x.exp()),
+                  lambda x, i, g: (x.exp() * g, None))  # fmt: skip
+
+
+PART = "is right elsewhere and wrong where "
+LACKS = "missing-dependency: the gradient of args[0] lacks the term "
+MULTIPLE = "constant-factor: the gradient of args[0] is "
+UNNAMED = "gradient-mismatch: the gradient of args[0] is wrong at "
+TIED = torch.tensor([1.0, 2, 2, 3, 5, 4, -1, 3])
+SORTED = torch.tensor([1.0, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11])
+CLASSES = torch.tensor([3, 0, -100, 4, 3, 2])
+NARROW = torch.linspace(0.701, 0.801, 21)
+WITH_ONE = POSITIVE.index_fill(1, torch.tensor([0]), 1)
+MIX = draw(5, 5, seed=8, dtype=torch.complex128)
+
+
+def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named:
+    return Named(words, what, fn, inputs, options)
+
+
+NAMED = [
+    named("extra-gradient: the input args[0] gets a gradient, but the output does not depend on it.",
+          "a constant is no quantizer", saving(torch.ones_like, lambda x, g: g), X),
+    named("extra-gradient: the input args[1] gets a gradient, but the reference holds it fixed.",
+          "and the gradient would be wrong", saving(torch.mul, lambda x, y, g: (g * y, 2 * g * x)),
+          X, Y, reference=lambda x, y: x * y.detach()),
+    named(LACKS + "-grad_output · args[0]", "one of two in the other's place is not swapped",
+          saving(torch.mul, lambda x, y, g: (g * (x + y), g * y)), X, Y),
+    named("missing-gradient: backward returned None, but the output depends on x; a return may be",
+          "no return", raw(lambda ctx, x: 2 * x, lambda ctx, g: None), X),
+    named("missing-conjugate: the gradient of args[0] is right for real values only",
+          "more elements than the Jacobian has columns", saving(torch.exp, lambda z, g: z.exp() * g),
+          draw(20, 20, dtype=torch.complex128)),
+    named(UNNAMED + "5 of 5", "a wrong complex formula",
+          saving(torch.square, lambda z, g: g * z.exp()), CPLX),
+    named(UNNAMED + "6 of 6", "a wrong complex formula, of a sum",
+          saving(lambda z: square(z).reshape(2, 3).sum(0), lambda z, g: z.exp() * g.repeat(2)),
+          draw(6, dtype=torch.complex128)),
+    named(UNNAMED + "6 of 6", "a wrong formula, real of complex numbers",
+          saving(torch.abs, lambda z, g: g * z.exp()), draw(6, dtype=torch.complex128)),
+    named(UNNAMED + "12 of 12", "a wrong formula, complex of real numbers",
+          saving(lambda x: torch.complex(x, x * x), lambda x, g: g.real * x.exp()), X),
+    named("missing-conjugate: the gradient of args[0] is right for real values only", "a complex matrix",
+          saving(lambda z: MIX.to(z) @ z, lambda z, g: MIX.to(z).T @ g), CPLX),
+    named(UNNAMED + "255 of 256", "a wrong formula, looked at in part",
+          saving(torch.tanh, lambda x, g: g * x.exp()), draw(20, 20)),
+    named(UNNAMED + "12 of 12 elements.", "the own derivative, where a surrogate is declared",
+          saving(square, lambda x, g: 2 * x * g), X, surrogate=lambda x: 1 * x),
+    named(UNNAMED + "12 of 12 elements: only what comes back through the first output is wrong.",
+          "a wrong part of two", saving(lambda x: (x * x, x.sin()), lambda x, g, h: g * x + h * x.cos()), X),
+    named(UNNAMED + "12 of 12 elements: only what comes back through the first and second output is",
+          "two wrong parts of three", saving(lambda x: (x.exp(), x.sin(), 2 * x), lambda x, g, h, k:
+          g * x.tan() + h * x.tanh() + 2 * k), X),
+    named(UNNAMED + '12 of 12 elements. {"inputs": ["args[0]"]', "both parts of two are wrong",
+          saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.tan() + h * x.tanh()), X),
+    named('"line": "return b(*args, *gs)"}', "no input has a gradient",
+          saving(torch.sin, lambda x, g: None), X),
+    named("comes back through the third and fourth and 5th output is wrong.", "three wrong parts of five",
+          saving(lambda x: (x.exp(), x.sin(), 2 * x, 3 * x, x.cos()), lambda x, g, h, k, m, n:
+          g * x.exp() + h * x.cos() + k * x + m * x.tanh() + n * x.tan()), X),
+    # An index that repeats
+    named(UNNAMED + "9 of 18", "an index repeats, and that is not it",
+          saving(lambda t, i: t[i] ** 2, lambda t, i, g:
+                 (torch.zeros_like(t).index_add(0, i, g * t[i].exp()), None)), TABLE, IDX),
+    named("duplicate-index: the gradient of args[0] is right where args[2] picks an element once",
+          "not the numbers that repeat, nor the index that does not",
+          saving(lambda t, j, i: t[j][i], lambda t, j, i, g:
+                 (torch.zeros_like(t).index_copy(0, j[i], g), None, None)),
+          TABLE.round(), torch.arange(5, -1, -1), IDX),
+    named("duplicate-index: the gradient of args[0] is right where one output uses an element; where "
+          "several do, it keeps one of their terms instead of the sum.",
+          "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
+    named("duplicate-index: the gradient of args[0] is right where an element is alone in its place, "
+          "and wrong where several have the same args[1].", "squares of sums",
+          saving(lambda x, i: summed_by(x, i) ** 2, lambda x, i, g: (2 * x * g[i], None)),
+          draw(4, 3), IDX),
+    named(UNNAMED + "6 of 12", "squares of sums, by no argument",
+          saving(lambda x: summed_by(x, IDX.to(x.device)) ** 2,
+                 lambda x, g: 2 * x * g[IDX.to(x.device)]), draw(4, 3)),
+    named("permuted-gradient", "three values", saving(lambda x: x.sum(0).flip(0), lambda x, g:
+          g.expand_as(x)), draw(2, 3), reference=lambda x: x.sum(0).flip(0)),
+    # An edge
+    named("off-by-one: the gradient of args[0] is right inside and wrong at both ends of axis 1.",
+          "both ends", saving(lambda x: 2 * x, lambda x, g: without(g, 0, 5)), draw(3, 6)),
+    named("off-by-one: the gradient of args[0] is right inside and wrong at the first index of axis 0.",
+          "a short axis comes last", saving(lambda x: 2 * x, lambda x, g: without(g.mT, 0).mT),
+          draw(4, 2)),
+    named(UNNAMED + "1 of 8", "a vector's last element", saving(lambda x: 2 * x, lambda x, g:
+          without(g, 7)), draw(8)),
+    named(UNNAMED + "1 of 8", "a column's last element", saving(lambda x: 2 * x, lambda x, g:
+          without(g.mT, 7).mT), draw(8, 1)),
+    # A region
+    named(PART + "args[0] < 0 (its sign is flipped there).", "an absolute value's slope",
+          saving(torch.abs, lambda x, g: g), X),
+    named(PART + "args[0] < 0 (it is 2 times the true one there).", "a leak",
+          saving(lambda x: F.leaky_relu(x, 0.1), lambda x, g: torch.where(x > 0, g, 0.2 * g)), X),
+    named(PART + "|args[0]| < 0.5 (grad_output passes unchanged there).", "a dead zone",
+          saving(lambda x: 2 * F.softshrink(x, 0.5), lambda x, g: torch.where(x.abs() > 0.5, 2 * g, g)),
+          X),
+    named(PART + "args[0] < 0.", "rows are summed", saving(lambda x: x.relu().sum(1), lambda x, g:
+          g[:, None].expand_as(x)), X),
+    named(PART + "args[0] < 0.", "the second of two outputs",
+          saving(lambda x: (x.exp(), x.relu()), lambda x, g, h: x.exp() * g + h), X),
+    named(PART + "args[0] > args[1] (it is 9 times the true one there); the gradient of args[1] "
+          + PART + "args[1] < args[0]", "one side of a pinball loss", saving(pinball, lambda x, y, g:
+          (0.9 * torch.sign(x - y) * g, 0.9 * torch.sign(y - x) * g)), X, Y),
+    named(PART + "args[0] < 0.7 (", "an argument", saving(lambda x, c: x.clamp_min(c), lambda x, c, g:
+          (g, None)), X, 0.7),
+    named(PART + "args[0] < -0.7 (", "minus an argument", saving(lambda x, c: x.clamp_min(-c),
+          lambda x, c, g: (g, None)), X, 0.7),
+    named(PART + "args[0] > 1 (", "at most 1", saving(lambda x: x.clamp_max(1), lambda x, g: g), 3 * X),
+    named(PART + "args[0] < -1 (", "at least -1", saving(lambda x: x.clamp_min(-1), lambda x, g: g),
+          3 * X),
+    named(UNNAMED + "1 of 5", "the smallest of five, by chance",
+          saving(torch.exp, lambda x, g: x.exp() * g + 0.3 * g * (x == x.min())), draw(5)),
+    named(PART + "args[0] < 0 (it is 2 times the true one there).", "at two elements",
+          saving(lambda x: F.leaky_relu(x, 0.1), lambda x, g: torch.where(x > 0, g, 0.2 * g)),
+          torch.tensor([1.0, 2, -1, 3, -2, 4, 5, 6])),
+    named(PART + "args[0] > 0.", "by less than a hundredth",
+          saving(lambda x: 3 * x, lambda x, g: torch.where(x > 0, 3.015 * g, 3 * g)), X),
+    named(PART + "args[0] < 0.77", "a bound of three digits",
+          saving(lambda x: torch.where(x > 0.7735, 3 * x, x.exp()), lambda x, g: 3 * g), NARROW),
+    named(UNNAMED + "2 of 8", "some of those that tie",
+          saving(pairs, unequal_pairs_but_threes), TIED),
+    named(PART + "args[1] is False (it is zero there).", "a mask",
+          saving(lambda x, m: torch.where(m, x, 3 * x), lambda x, m, g: (torch.where(m, g, 0), None)),
+          X, Y > 0.2),
+    named(PART + "args[1] is False.", "a mask, and another formula", saving(either, sine_where_not),
+          X, Y > 0.2),
+    named(PART + "args[1] is False.", "a mask between two that are equal",
+          saving(either, sine_where_not), SORTED, torch.arange(12) < 6),
+    named(PART + "args[1] is True.", "a mask's other side", saving(either, lambda x, m, g:
+          (torch.where(m, 0.3 * g * x.sin(), x.exp() * g), None)), X, Y > 0.2),
+    named(UNNAMED, "a half of a mask", saving(either, lambda x, m, g:
+          (torch.where(m, g, x.exp() * g) + torch.where(m & (x.cos() > 0.6), x.sin() * g, 0), None)),
+          draw(6, 5), draw(6, 5, seed=1) > 0.2),
+    named(UNNAMED, "all of a mask, and nothing else is there",
+          saving(lambda x, m: torch.where(m, x.exp(), 0), lambda x, m, g:
+          (torch.where(m, x.sin() * g, 0), None)), X, Y > 0.2),
+    named(PART + "args[1] is -100.", "what is ignored", wrong_for(-100), draw(6, 3), CLASSES),
+    named(PART + "args[1] is 3.", "a class that comes twice", wrong_for(3), draw(6, 3), CLASSES),
+    named(UNNAMED + "3 of 18", "a class that comes once", wrong_for(0), draw(6, 3), CLASSES),
+    named(PART + "the index of axis 1 is args[1], 2.", "the index in an argument",
+          saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(5, 3), 2),
+    named(PART + "the index of axis 1 is args[1], 3.", "an index that another axis has not",
+          saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(3, 5), 3),
+    named(PART + "the index of axis 1 is args[1], -4.", "an index from the end",
+          saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(6, 4), -4),
+    named(UNNAMED + "3 of 6", "an index of two", saving(one_index_zero, lambda x, k, g:
+          (x.exp() * g, None)), draw(3, 2), 1),
+    named(PART + "several elements tie.", "pairs of which the equal ones are left out",
+          saving(pairs, unequal_pairs), TIED),
+    # A multiple
+    named(MULTIPLE + "2 times the true one, everywhere.", "of one number",
+          saving(torch.tanh, lambda x, g: 2 * g * (1 - x.tanh() ** 2)), draw()),
+    named(UNNAMED + "1 of 1", "any number is a multiple of any other",
+          saving(torch.tanh, lambda x, g: g * x.exp()), draw()),
+    named(UNNAMED + "1 of 5", "one number among zeros",
+          saving(torch.amax, lambda x, g: 1.7 * g * (x == x.max())), draw(5)),
+    named(MULTIPLE + "17/10 times the true one, everywhere.", "two numbers among zeros",
+          saving(lambda x: x.amax(1), lambda x, g: 1.7 * g[:, None] * (x == x.amax(1, True))),
+          draw(2, 5)),
+    named(UNNAMED + "1 of 2", "one number beside a zero",
+          saving(torch.amax, lambda x, g: 1.7 * g * (x == x.max())), draw(2)),
+    named(MULTIPLE + "2 times the true one, everywhere.", "beside a kink",
+          saving(torch.abs, lambda x, g: 2 * x.sign() * g), torch.tensor([0.0, 1, -2, 3.5, 0.7])),
+    named(MULTIPLE + "12345 times the true one, everywhere.", "a large number",
+          saving(torch.sin, lambda x, g: 12345 * x.cos() * g), X),
+    named(MULTIPLE + "3/2 times the true one, everywhere.", "beside an axis of three",
+          saving(torch.sin, lambda x, g: 1.5 * x.cos() * g), draw(5, 3)),
+    named(MULTIPLE + "5 times the true one, everywhere.", "nothing is a multiple of 0",
+          saving(lambda x, c: x.sin() + c, lambda x, c, g: (5 * x.cos() * g, None)), X, 0),
+    named(MULTIPLE + "1/2 times the true one, everywhere (2 is the value of args[1]).",
+          "an argument of 2", saving(lambda x, c: c * x.sin(), lambda x, c, g:
+          (x.cos() * g, None)), X, 2),
+    named(MULTIPLE + "10/7 times the true one, everywhere (7/10 is the value of args[1]).",
+          "an argument below 1", saving(lambda x, c: c * x.sin(), lambda x, c, g:
+          (x.cos() * g, None)), X, 0.7),
+    named(MULTIPLE + "2 times the true one, everywhere (2 is the length of axis 1 of args[0]).",
+          "a mean of two", saving(lambda x: x.mean(1), lambda x, g: g[:, None].expand_as(x)), draw(5, 2)),
+    named(MULTIPLE + "1/11 times the true one, everywhere (11 is the length of axis 0 of the output).",
+          "a mean instead of a sum", saving(lambda x: 2 * x.expand(11, 4), lambda x, g: 2 * g.mean(0)),
+          draw(4)),
+    named(MULTIPLE + "0.7123 times the true one, everywhere.", "no fraction",
+          saving(torch.sin, lambda x, g: 0.7123 * x.cos() * g), X),
+    named(MULTIPLE + "0.001 times the true one, everywhere (1000 is the value of args[1]).",
+          "an argument", saving(lambda x, c: c * x.sin(), lambda x, c, g: (x.cos() * g, None)), X, 1000),
+    named(MULTIPLE + "-2/5 times the true one, everywhere (5/2 is the absolute value of args[1]).",
+          "minus an argument", saving(lambda x, c: c * x.sin(), lambda x, c, g: (x.cos() * g, None)),
+          X, -2.5),
+    named(MULTIPLE + "5 times the true one, everywhere.", "no float holds the argument",
+          saving(lambda x, n: x.sin(), lambda x, n, g: (5 * x.cos() * g, None)), X, 10**400),
+    named(MULTIPLE + "2.646 times the true one, everywhere (2.646 is the square root of the length of "
+          "axis 1 of args[0]).", "a root", saving(lambda x: x.sum(1) / 7**0.5, lambda x, g:
+          g[:, None].expand_as(x)), draw(3, 7)),
+    named(MULTIPLE + "6/7 times the true one, everywhere (7/6 is N/(N-1) for N = 7).", "a variance",
+          saving(lambda x: x.var(-1), lambda x, g: 2 / 7 * center(x) * g[:, None]), draw(3, 7)),
+    named(MULTIPLE + "21 times the true one, everywhere (21 is the number of elements of args[0]).",
+          "a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), draw(3, 7)),
+    # A path that was forgotten
+    named("misses what comes back through tanh: it is right only if the result there did not depend "
+          "on args[0].", "a reference knows it", saving(gated, gated_backward), X, Y, reference=gated),
+    named("through exp: it is right only if the result there did not depend on x. The missing term is "
+          "-2 · grad_output · x · output", "and what the path is",
+          raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X,
+          reference=lambda x: x * (-x * x).exp()),
+    named("misses the part that comes back through the second output.", "an output",
+          saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp()), X),
+    named("misses the part that comes back through the first output.", "the first output",
+          saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: h * x.cos()), X),
+    named("missing-dependency: the gradient of x lacks the term grad_output · output · (1 - sigma): "
+          "a factor of forward that depends on x was held fixed.", "what backward calls it", SwishFixed,
+          X),
+    named("lacks the term -2 · grad_output · x · output:", "an even factor",
+          raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X),
+    named("lacks the term 2 · grad_output · x · saved tensor 1:", "what backward has no name for",
+          raw(keeps_a_share, of_the_share_alone), X),
+    named(LACKS + "-grad_output · 1/args[0] · output:", "a quotient",
+          saving(lambda x: x.tanh() / x, lambda x, g: (1 - x.tanh() ** 2) / x * g), WITH_ONE),
+    named(LACKS + "-sum(grad_output · output over axis 1) · output:", "a softmax's sum",
+          saving(lambda x: x.softmax(-1), lambda x, g: x.softmax(-1) * g), X),
+    named(LACKS + "sum(grad_output · args[0] over axis 0):", "one row, of whose sum all is a multiple",
+          saving(lambda x: x * x.sum(), lambda x, g: g * x.sum()), draw(6)),
+    named(LACKS + "1/4 · sum(grad_output · args[0] over axis 1):", "a mean",
+          saving(lambda x: x * mean(x), lambda x, g: g * mean(x)), X),
+    named(LACKS + "3/10 · sum(grad_output · args[0] over axis 1):", "rows of two",
+          saving(lambda x: 0.3 * x * x.sum(1, True), lambda x, g: 0.3 * g * x.sum(1, True)), draw(5, 2)),
+    named(LACKS + "2 · sum(grad_output · args[0] over axis 0):", "twice the sum of one row",
+          saving(lambda x: 2 * x * x.sum(), lambda x, g: 2 * g * x.sum()), draw(6)),
+    named(LACKS + "1/2 · grad_output · args[0]:", "a half",
+          saving(lambda x: x.exp() + 0.25 * x * x, lambda x, g: x.exp() * g), X),
+    named(LACKS + "1/6 · sum(grad_output · args[0] over axis 0):", "a mean, one row",
+          saving(lambda x: x * mean(x), lambda x, g: g * mean(x)), draw(6)),
+    named(LACKS + "-7/10 · grad_output · output:", "an argument's multiple",
+          saving(lambda x, c: x * (c * x).exp(), lambda x, c, g: ((c * x).exp() * g, None)), X, -0.7),
+    named(LACKS + "2 · grad_output · args[0]:", "rows are summed",
+          saving(lambda x, y: (x * x + x * y).sum(1), lambda x, y, g: (g[:, None] * y, g[:, None] * x)),
+          X, Y),
+    named(LACKS + "grad_output:", "a way around", saving(lambda x: x.exp() + x, lambda x, g: x.exp() * g),
+          X),
+    named(UNNAMED, "half a way around", saving(lambda x: x.exp() + 0.5 * x, lambda x, g: x.exp() * g), X),
+    named(UNNAMED, "a number that no product rule leaves",
+          saving(lambda x: x.exp() + 0.15 * x * x, lambda x, g: x.exp() * g), X[:, :1].repeat(2, 1)),
+    named(UNNAMED, "nor an argument that no float holds",
+          saving(lambda x, n: x.exp() + 1.5 * x * x, lambda x, n, g: (x.exp() * g, None)), X, 10**400),
+    named(UNNAMED + "5 of 5", "a column, of which each element is a row",
+          saving(torch.tanh, lambda x, g: g * x.exp()), draw(5, 1)),
+    named("is incomplete: a term is missing or has a wrong factor, along axis 1 the same for every "
+          "element. Something that was reduced over that axis (a mean, a norm, a variance) was held "
+          "fixed, or differentiated with a wrong factor.", "of a mean",
+          saving(lambda x: x * mean(x).tanh(), lambda x, g: g * mean(x).tanh()), X),
+    named("wrong factor, along axis 0 the same for every element.", "of a mean over three",
+          saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), X),
+    named("wrong factor, along axis 0 the same for every element.", "the last axis is short",
+          saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), draw(6, 2)),
+    named("wrong factor, along axis 0 the same for every element.", "of a complex mean",
+          saving(lambda z: z - z.mean(), lambda z, g: g), CPLX),
+    named("wrong factor, along axis 1 a multiple of the output.", "of a norm",
+          saving(lambda x: x / length(x), lambda x, g: g / length(x)), X),
+    named("two terms are missing or have a wrong factor, along axis 1 one the same for every element, "
+          "the other a multiple of the output.", "of a mean and a variance",
+          saving(lambda x: center(x) * deviation(x), lambda x, g: g * deviation(x)), X),
+]  # fmt: skip

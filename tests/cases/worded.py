@@ -1,0 +1,601 @@
+"""What a rule says in those of its branches that no first witness takes: the words, a row for each."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from cases.making import X, Y, draw, raw, saving
+from cases.order import saved, split
+
+product = torch.mul
+FROM_ZERO = torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 0.7])
+SIGNS = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
+TINY_FIRST = torch.tensor([1e-7, 1.0, 2.0, -3.0, 0.5])
+
+
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+def numpy_norm(x: Tensor) -> float:
+    return float(np.linalg.norm(x.detach().numpy()))
+
+
+def in_half(x: Tensor, w: Tensor) -> Tensor:
+    return (x.half() @ w.half().T).to(x.dtype)
+
+
+def none_unless(says_one) -> object:
+    """A product whose second gradient is left out for some cotangents."""
+    return saving(product, lambda x, y, g: (g * y, g * x if says_one(float(g.sum())) else None))
+
+
+def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
+    return (torch.randn(5, generator=rng) * TINY_FIRST.sign() * torch.tensor([1e-7, 1, 1, 1, 1]),)
+
+
+def optional(ctx, x, scale=1.0):
+    ctx.save_for_backward(x)
+    return scale * x
+
+
+class Opaque:
+    """What a Function is given beside tensors, and nobody can copy."""
+
+
+ONE_FOR_THREE = raw(lambda ctx, x, y, tool: x * y, lambda ctx, g: (g,))
+OF_ANOTHER_SHAPE = raw(lambda ctx, x, tool: x.sum(0), lambda ctx, g: (g.new_ones(7), None))
+
+
+ALWAYS_RAISES = raw(lambda ctx, x, tool: 2 * x, lambda ctx, g: refuse())
+
+
+def refuse():
+    raise ValueError("no")
+
+
+CALLS = []
+
+
+def in_another_order(ctx, x):
+    CALLS.append(0)
+    return (2 + len(CALLS) * 1e-15) * x
+
+
+def with_a_closure(ctx, x):
+    ctx.save_for_backward(x)
+    ctx.slope = lambda: ctx.saved_tensors[0].cos()
+    return x.sin()
+
+
+def refuse_an_object():
+    raise TypeError(f"not with {object()}")
+
+
+def saves(ctx, x):
+    ctx.save_for_backward(x)
+    return x * x
+
+
+class BothOfInstances(Function):
+    def forward(self, ctx, x):
+        return x
+
+    def backward(self, ctx, g):
+        return g
+
+
+def saves_a_number(ctx, x):
+    ctx.save_for_backward(x, 3)
+    return 2 * x
+
+
+def marks_the_other(ctx, x, y):
+    ctx.mark_dirty(y)
+    return x * y.mul_(2)
+
+
+def counts(ctx, x, m):
+    m.add_(x.detach().mean(0))
+    return 2 * x
+
+
+def marks_both(ctx, x):
+    outputs = 2 * x, 3 * x
+    ctx.mark_non_differentiable(*outputs)
+    return outputs
+
+
+def keeps_a_result(ctx, x):
+    ctx.kept = x.exp()
+    return 1 * ctx.kept
+
+
+def keeps_the_output(ctx, x):
+    ctx.y = x.exp()
+    return ctx.y
+
+
+def all_three(x, y, w, g):
+    return g * y * w, g * x * w, g * x * y
+
+
+def not_in_float32(x, g):
+    if g.dtype is torch.float32:
+        raise TypeError("no such dtype")
+    return 2 * x * g
+
+
+def leave():
+    raise SystemExit(3)
+
+
+def say_nothing():
+    raise ValueError
+
+
+def softmax_along(ctx, x, dim):
+    y = x.softmax(dim)
+    ctx.save_for_backward(y)
+    ctx.dim = dim
+    return y
+
+
+def minus_along_the_last(ctx, g):
+    (y,) = ctx.saved_tensors
+    return y * ((g * y).sum(-1, keepdim=True) - g), None
+
+
+def sine(x):
+    return x.sin()
+
+
+def times_cosine(x, g):
+    return x.cos() * g
+
+
+def save_more_for_forward(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+    ctx.save_for_forward(*inputs, output)
+
+
+def save_for_backward_only(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+class Sum(Function):
+    """Keeps more than it needs."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x + y
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.saved_tensors  # noqa: B018
+        return tuple(g if needed else None for needed in ctx.needs_input_grad)
+
+
+def five(a, b, c, d, e):
+    return a * b * c * d * e
+
+
+def all_five(a, b, c, d, e, g):
+    return (
+        g * b * c * d * e,
+        g * a * c * d * e,
+        g * a * b * d * e,
+        g * a * b * c * e,
+        g * a * b * c * d,
+    )
+
+
+# What is wrong, the Function, its inputs, options, the rule, and words of its message or evidence.
+SAID = [
+    (
+        "0/0 avoided by a hair", saving(lambda x: 2 * x, lambda x, g: 2 * g * x / (x + 1e-30)),
+        (FROM_ZERO,), {}, "wrong-region", "wrong where args[0] is 0 (it is zero there)",
+    ),
+    (
+        "a mask without its bound", saving(lambda x: 2 * x, lambda x, g: 2 * g * (x > 0)),
+        (FROM_ZERO * SIGNS,), {}, "wrong-region", "wrong where args[0] <= 0 (it is zero there)",
+    ),
+    (
+        "a cast to 16 bits", saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), (X, Y), {},
+        "undeclared-surrogate", "forward returns numbers of float16, which stand still",
+    ),
+    (
+        "the norm of the whole, by NumPy, held fixed",
+        saving(lambda x: x / numpy_norm(x), lambda x, g: g / numpy_norm(x)), (X,), {},
+        "missing-dependency", "in the whole tensor a multiple of",
+    ),
+    (
+        "no gradient for the negative",
+        none_unless(lambda total: total > 0), (X, Y), {}, "nonlinear-in-grad-output",
+        "0 for -1 · grad_output, should be 4.845",
+    ),
+    (
+        "no gradient for the first cotangent",
+        none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
+        "gradient 0 for grad_output, -5.887 for the sum, should be -1.042",
+    ),
+    (
+        "nan where grad_output is negative",
+        saving(square, lambda x, g: torch.where(g > 0, 2 * x * g, torch.nan)),
+        (X,), {}, "nonlinear-in-grad-output",
+        "gradient 1.583 for grad_output, nan for -1 · grad_output, should be -1.583",
+    ),
+    (
+        "something is added",
+        saving(square, lambda x, g: 2 * x * g + 1), (X,), {}, "ignores-grad-output",
+        "error: the gradient of args[0] is not zero when grad_output is zero: something is added to "
+        'it. {"input": "args[0]", "witness": "args[0][0, 0]: gradient 2.583 for grad_output, 1 for '
+        '0 · grad_output, should be 0"',
+    ),
+    (
+        "something endless is added",
+        saving(square, lambda x, g: 2 * x * g + (0 if g.any() else torch.inf)),
+        (X,), {}, "ignores-grad-output", "inf for 0 · grad_output, should be 0",
+    ),
+    (
+        "no gradient for the first cotangent, in a sentence",
+        none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
+        "error: the gradient of args[1] for a sum of cotangents is not the sum of their gradients. {",
+    ),
+    (
+        "of the second input, where the first has none",
+        saving(product, lambda x, y, g: (0 * g, 1 * x)), (X, Y), {}, "ignores-grad-output",
+        "error: the gradient of args[1] stays the same when grad_output doubles.",
+    ),
+    (
+        "of the second input, the first is wrong otherwise",
+        saving(product, lambda x, y, g: (-g * y, x * g.mean())), (X, Y), {}, "uniform-grad-output",
+        "the gradient of args[1] depends on grad_output only through one number, its mean",
+    ),
+    (
+        "of the second input, the first is one number",
+        saving(product, lambda a, y, g: (2 * (g * y).sum(), a * g.mean() * torch.ones_like(y))), (draw(), Y), {},
+        "uniform-grad-output", "the gradient of args[1] depends on grad_output only through one",
+    ),
+    (
+        "a sum in no fixed order", raw(in_another_order, lambda ctx, g: 2 * g), (X,), {},
+        "nondeterministic", "info: the output differs in its last digits from one call to the next: an "
+        "operation adds in no fixed order. {} torch.use_deterministic_algorithms(True) names such",
+    ),
+    (
+        "until backward", raw(with_a_closure, lambda ctx, g: ctx.__dict__.pop("slope")() * g), (X,),
+        {}, "not-reentrant", "warning: KeyError in a second backward through the same graph: 'slope' {",
+    ),
+    (
+        "four gradients", saving(lambda a, b, c, d: a * b * c * d, lambda a, b, c, d, g:
+        (g * b * c * d, g * a * c * d, g * a * b * d, g * a * b * c)), (X, Y, X + 1, Y + 1), {},
+        "wasted-gradient", "likewise that of args[1], args[2] and args[3]. {",
+    ),
+    (
+        "two operations", saving(product, lambda b, x, g: ((g * x).sum(0), g * b)), (X[0], Y), {},
+        "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul, sum) even where "
+        "args[0] asks for none; likewise that of args[1]. {",
+    ),
+    (
+        "the second gradient alone", saving(product, lambda x, y, g: (g * y, g * x)),
+        (X.clone().requires_grad_(), Y), {}, "wasted-gradient", "even where args[1] asks for none. {",
+    ),
+    (
+        "an exception that names an object", saving(lambda x: refuse_an_object(), lambda x, g: g),
+        (X,), {}, "forward-raises", 'forward raised TypeError: not with <object object> {"exception"',
+    ),
+    (
+        "one entry, neither the mean nor the first",
+        saving(square, lambda x, g: 2 * x * g[-1, -1]), (X,), {}, "uniform-grad-output",
+        "only through one number: it is right",
+    ),
+    (
+        "a huge element beside which the others are lost",
+        saving(lambda x: 1 / x, lambda x, g: g / x**2), (TINY_FIRST,),
+        {"sampler": with_one_tiny}, "flipped-sign", "wrong sign everywhere",
+    ),
+    (
+        "a gradient for an argument that was left out",
+        raw(optional, lambda ctx, g: (g, g.sum())), (X,), {}, "wrong-arity",
+        "a gradient for scale, which this call left out: None belongs in its place then.",
+    ),
+    (
+        "one gradient too many", raw(lambda ctx, x: 2 * x, lambda ctx, g: (g, g)), (X,), {},
+        "wrong-arity", "backward returned 2 gradients; forward takes 1 argument (x).",
+    ),
+    (
+        "a Function inside, whose own call cannot be made again",
+        lambda x, y: ONE_FOR_THREE.apply(x, y, Opaque()) * 1, (X, Y), {}, "wrong-arity",
+        'a backward returned 1 gradient where 3 were needed. {"returned": 1, "expected": 3}',
+    ),
+    (
+        "a Function inside, whose own call cannot be made again",
+        lambda x: OF_ANOTHER_SHAPE.apply(x, Opaque()) * 1, (X,), {}, "gradient-shape",
+        "a backward returned a gradient of shape [7] for an input of shape [3, 4].",
+    ),
+    (
+        "a Function inside, whose own call cannot be made again",
+        lambda x: ALWAYS_RAISES.apply(x, Opaque()) * 1, (X,), {}, "backward-raises",
+        "backward raised ValueError: no {",
+    ),
+    (
+        "the tuple itself", raw(saves, lambda ctx, g: 2 * g * ctx.saved_tensors), (X,), {},
+        "backward-raises", "ctx.saved_tensors is a tuple, also for a single tensor",
+    ),
+    (
+        "what no hint is known of", saving(square, lambda x, g: g[99]), (X,), {},
+        "backward-raises", "Read the line that raised; print the shapes",
+    ),
+    (
+        "the larger shape, and wrong", saving(torch.add, lambda x, b, g: (g, 2 * g)), (X, X[0]), {},
+        "unreduced-broadcast", "error: backward returned a gradient of shape (3, 4) for args[1], "
+        "which has shape (4,): the engine sums it silently, and the sum is wrong.",
+    ),
+    (
+        "both methods", BothOfInstances, (X,), {}, "missing-staticmethod",
+        "error: forward and backward are instance methods; a Function's methods are static.",
+    ),
+    (
+        "an int", raw(saves_a_number, lambda ctx, g: 2 * g), (X,), {}, "non-tensor-saved",
+        "was given an int as argument 1 (counted from 0)",
+    ),
+    (
+        "an input, marked, and another tensor returned",
+        raw(marks_the_other, lambda ctx, g: (g, g)), (X, Y), {}, "wrong-mark-dirty",
+        "an input was marked dirty, but forward does not return it.",
+    ),
+    (
+        "running statistics", raw(counts, lambda ctx, g: (2 * g, None)),
+        (X.clone().requires_grad_(), X[0].clone()), {}, "mutates-input",
+        "warning: forward changed m in place, which asks for no gradient, and did not say so. "
+        '{"input": "m"} Running statistics may be updated so',
+    ),
+    (
+        "no return", raw(lambda ctx, x: None, lambda ctx, g: g), (X,), {}, "backward-never-called",
+        "forward returned NoneType where a tensor or a tuple of tensors is needed. "
+        '{"returned": "NoneType"} Is the return statement of forward missing?',
+    ),
+    (
+        "a list", raw(lambda ctx, x: [x * 2, x * 3], lambda ctx, g, h: g), (X,), {},
+        "backward-never-called",
+        '{"returned": "list"} Return several outputs as a tuple: return r, theta.',
+    ),
+    (
+        "detached", lambda x: (2 * x).detach(), (X,), {}, "backward-never-called",
+        "error: no output requires grad: the result is cut off from the graph. {} Call F.apply(...)",
+    ),
+    (
+        "all outputs", raw(marks_both, lambda ctx, g, h: g), (X,), {}, "wrong-non-differentiable",
+        "warning: output 0 is marked non-differentiable but changes smoothly with the inputs: "
+        "no gradient comes back through any output.",
+    ),
+    (
+        "the second output",
+        raw(lambda ctx, x: (2 * x, x.view_as(x)), lambda ctx, g, h: 2 * g + h), (X,), {},
+        "returns-view", "output 1 shares memory with the input x.",
+    ),
+    (
+        "a dtype that backward does not take", saving(square, not_in_float32), (X,), {},
+        "gradient-dtype", "error: backward runs in float64 and bfloat16 but raises TypeError in "
+        'float32: no such dtype {"exception": "TypeError", "text": "no such dtype", "line": "not',
+    ),
+    (
+        "complex for a real", saving(square, lambda x, g: torch.complex(2 * x * g, g)), (X,), {},
+        "gradient-dtype", "error: backward returned a complex gradient for args[0], which is real; "
+        "the engine raises an error that does not say so. "
+        '{"input": "args[0]", "expected": "real", "actual": "complex"} A real input cannot move',
+    ),
+    (
+        "another number of outputs than the reference's", saving(square, lambda x, g: 2 * x * g),
+        (X,), {"reference": lambda x: (x * x, x)}, "forward-mismatch",
+        "forward returns 1 tensor, the reference 2.",
+    ),
+    (
+        "one output of two", saving(lambda x: (x * x, 2 * x), lambda x, g, h: 2 * x * g + 2 * h),
+        (X,), {"reference": lambda x: (x * x, 3 * x)}, "forward-mismatch",
+        'output 1 of forward is wrong at 12 of 12 elements. {"input": "output 1", "index": [0, 0]',
+    ),
+    (
+        "parallel to one number, as the true one is",
+        saving(lambda x: x.sum().expand(4), lambda x, g: 2 * g.sum().expand(3, 4)), (X,), {},
+        "constant-factor", "2 times the true one, everywhere",
+    ),
+    (
+        "held fixed by the reference", saving(product, lambda x, y, g: (g * y, g * x)),
+        (X, Y), {"reference": lambda x, y: x * y.detach()}, "extra-gradient",
+        "the input args[1] gets a gradient, but the reference holds it fixed.",
+    ),
+    (
+        "not in the surrogate", saving(lambda x, y: x.round() * y, lambda x, y, g: (g, g)),
+        (X, Y), {"surrogate": lambda x, y: 1 * x}, "extra-gradient",
+        "the input args[1] gets a gradient, but the declared surrogate does not depend on it.",
+    ),
+    (
+        "zeros where the surrogate has a slope", saving(torch.round, lambda x, g: 0 * g),
+        (X,), {"surrogate": lambda x: 1 * x}, "missing-gradient",
+        "is zero everywhere, but the declared surrogate depends on it.",
+    ),
+    (
+        "infinite", saving(torch.sqrt, lambda x, g: g / torch.zeros_like(x)), (X.abs(),), {},
+        "non-finite", "the gradient of args[0] is inf where the true one is finite.",
+    ),
+    (
+        "a cumulative sum the same way round",
+        saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), (X[0],), {},
+        "transposed-gradient", "forward's own linear map was applied, not its transpose.",
+    ),
+    (
+        "one output's part", saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp() + h),
+        (X,), {}, "gradient-mismatch", "only what comes back through the second output is wrong.",
+    ),
+    (
+        "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {},
+        "tensor-on-ctx", "ctx.kept keeps an intermediate result as an attribute: it is not freed "
+        "after backward, and no saved-tensor hook sees it.",
+    ),
+    (
+        "the output", raw(keeps_the_output, lambda ctx, g: g * ctx.y), (X,), {}, "tensor-on-ctx",
+        "error: ctx.y keeps the output as an attribute, in a reference cycle: the gradient of x "
+        "changes when the output is changed in place after forward, and nothing raises.",
+    ),
+    (
+        "five gradients", saving(five, all_five), (X, Y, X + 1, Y + 1, X + Y), {}, "wasted-gradient",
+        "warning: the gradient of args[0] is computed (4 operations: mul 4 times) even where args[0] "
+        "asks for none; likewise that of args[1], args[2] and 2 more. {",
+    ),
+    (
+        "two tensors for nothing", Sum, (X, Y), {}, "oversaved",
+        "warning: x and y are saved for backward (192 bytes in float64), but no gradient depends on "
+        "their values. {",
+    ),
+    (
+        "it leaves", saving(square, lambda x, g: leave()), (X,), {}, "backward-raises",
+        "error: backward called exit() {",
+    ),
+    (
+        "without a word", saving(square, lambda x, g: say_nothing()), (X,), {}, "backward-raises",
+        "error: backward raised ValueError: without a message {",
+    ),
+    (
+        "beside a number", saving(lambda x, c: refuse(), lambda x, c, g: g), (X, 2.5), {},
+        "forward-raises", '"call": "args[0] float64[3, 4], args[1] 2.5"}',
+    ),
+    (
+        "the right shape, once it is turned, and wrong", saving(square, lambda x, g: (g * x.exp()).T),
+        (X,), {}, "gradient-shape", "backward returned a gradient of shape (4, 3) for args[0], which",
+    ),
+    (
+        "no tensors at all", raw(lambda ctx, x: (None, None), lambda ctx, g, h: g), (X,), {},
+        "backward-never-called", "error: forward returned NoneType, NoneType where a tensor or a tuple "
+        'of tensors is needed. {"returned": "NoneType, NoneType"} Call F.apply(...)',
+    ),
+    (
+        "of two elements", saving(torch.exp, lambda x, g: x.exp() * g.mean()), (draw(2),), {},
+        "uniform-grad-output", "depends on grad_output only through one number, its mean",
+    ),
+    (
+        "a wrong sign, and a wrong axis for another dim", raw(softmax_along, minus_along_the_last),
+        (X, -1), {}, "flipped-sign", "wrong sign everywhere",
+    ),
+    (
+        "the second output's view", saving(
+            lambda x: (x.exp(), (x * x).sum(-1, keepdim=True).squeeze(-1)),
+            lambda x, g, h: g * x.exp() + 2 * x * h[:, None],
+        ), (X,), {"level": "full"}, "returns-view",
+        "info: output 1 is a view of a tensor that forward made; whoever changes it in place, as "
+        "relu_() does, gets an error. {} Where that may come, make the shape at once (x.sum(-1), not "
+        "keepdim=True and squeeze), or return a copy.",
+    ),
+    (
+        "in 16 bits", saving(square, lambda x, g: (2 * x.bfloat16() * g.bfloat16()).to(g.dtype)), (X,),
+        {}, "precision", "warning: backward computes the gradient of args[0] in bfloat16, whatever "
+        'the dtype of its input. {"input": "args[0]", "line": "return b(*args, *gs)"} Which line of '
+        "backward casts, or makes a tensor of a dtype of its own?",
+    ),
+    (
+        "a forward in 32 bits", saving(lambda x: (x.float() ** 2).to(x.dtype), lambda x, g: 2 * x * g),
+        (X,), {}, "precision", "warning: the output has fewer digits than float64: it moves in steps, "
+        'as a result of float32 does. {"witness": "output[0, 2] moves by 0 where all that goes in '
+        'moves by a billionth, should by -9.5e-09"} Which line casts (.float(), NumPy in float32)? To '
+        "compute 16 bits in float32 and leave float64 as it is, cast to torch.promote_types(x.dtype, "
+        "torch.float32). Where only float32 is to be had, give reference=: by differences of such a "
+        "forward a small error of backward is not seen.",
+    ),
+    (
+        "a slope in 32 bits, of declared steps", saving(
+            lambda x: (4 * x.sin()).round() / 4, lambda x, g: (g * x.float().cos()).to(g.dtype)
+        ), (X,), {"surrogate": torch.sin}, "precision",
+        'float32 does. {"witness": "gradient of args[0][0, 2] moves by ',
+    ),
+    (
+        "jvp reads what was saved for backward only",
+        split(sine, saved(times_cosine), setup=save_for_backward_only, jvp=saved(times_cosine)), (X,),
+        {"level": "full"}, "wrong-jvp", "In jvp ctx.saved_tensors holds what ctx.save_for_forward was",
+    ),
+    (
+        "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},
+        "wrong-jvp", "error: with a tangent of x, forward mode raised ValueError: no {",
+    ),
+    (
+        "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},
+        "wrong-jvp", "} jvp returns one tangent for each output:",
+    ),
+    (
+        "saved otherwise for both modes", split(
+            sine, saved(times_cosine), setup=save_more_for_forward, generate_vmap_rule=True
+        ), (X,), {}, "wrong-vmap", "A generated rule keeps one list of batch axes for both: give",
+    ),
+    (
+        "vmap raises", split(sine, saved(times_cosine), vmap=lambda info, dims, x: refuse()), (X,), {},
+        "wrong-vmap", "} A vmap method gets tensors with the batch dimension still in them",
+    ),
+    (
+        "vmap sums", split(
+            sine, saved(times_cosine), vmap=lambda info, dims, x: (x.sin().sum(-1), 0)
+        ), (X,), {}, "wrong-vmap", "error: the output changes under torch.func.vmap. "
+        '{"witness": "the output: shape (',
+    ),
+    (
+        "three gradients", saving(lambda x, y, w: x * y * w, all_three), (X, Y, X + Y), {},
+        "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul twice) even "
+        "where args[0] asks for none; likewise that of args[1] and args[2].",
+    ),
+]  # fmt: skip
+
+# Of witnesses that no daily run takes, whose message is one of its own.
+OF_WITNESSES = {
+    "input-layout: only backward takes the input for dense":
+        "error: the gradient of args[0] changes when args[0] is transposed in memory. {",
+    "input-layout: a view that forward cannot make":
+        "warning: when args[0] is transposed in memory, forward raised RuntimeError: view size",
+    "batch-dimension: a weight that is right for a batch of 1":
+        "error: the gradient of args[1] in a batch of 3 is not what its slices give one by one. "
+        '{"witness": "the gradient of args[1][1, 1]: 0.678, should be 3.048"}',
+    "batch-dimension: squeeze drops a batch of 1":
+        "error: when the slices of axis 0 go through one by one, backward raised IndexError: too",
+    "overflow: log-sum-exp of a row that is masked wholly":
+        "error: the output is nan where args[0][0] is all -inf; it should be -inf. "
+        '{"witness": "output[0]: nan, should be -inf"}',
+    "tensor-on-ctx: an input, in a callable":
+        "warning: ctx.x of Made keeps an input as an attribute: PyTorch does not check it for "
+        "changes in place, and no saved-tensor hook sees it.",
+    "oversaved: a product that is never unpacked":
+        "warning: the output is saved for backward (96 bytes in float64), but never unpacked there.",
+}  # fmt: skip
+
+
+def sums_to_one(x: Tensor) -> Tensor:
+    return x.softmax(-1).sum(-1)
+
+
+def rounding_alone(x: Tensor, g: Tensor) -> Tensor:
+    y = x.softmax(-1)
+    return y * (g[:, None] - (g[:, None] * y).sum(-1, keepdim=True))
+
+
+def up_to_a_thousand(x: Tensor, g: Tensor) -> Tensor:
+    if bool((g.abs() > 1000).any()):
+        raise ValueError("too large")
+    return 2 * x * g
+
+
+# A right Function, and what about it might pass for a mistake.
+CLEAN = [
+    ("grad_output is rounded to float32", lambda x: x.float() ** 2, lambda x, g: 2 * x * g),
+    ("of terms that cancel, rounding is left", sums_to_one, rounding_alone),
+    ("it refuses what is thousands of times as large", square, up_to_a_thousand),
+    (
+        "a batch rounds otherwise than its slices",
+        lambda x: x * (1 + 1e-15 * len(x)),
+        lambda x, g: g * (1 + 1e-15 * len(x)),
+    ),
+    (
+        "a batch rounds otherwise than its slices, in float32",
+        lambda x: (x.float() * (1 + 2e-7 * len(x))).to(x.dtype),
+        lambda x, g: (g.float() * (1 + 2e-7 * len(x))).to(g.dtype),
+    ),
+]
