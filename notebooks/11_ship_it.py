@@ -49,7 +49,6 @@ from torch import nn
 from torch.autograd import Function, grad
 from torch.export import Dim
 from torch.nn.functional import cross_entropy
-from torch.utils.benchmark import Timer
 
 from autograd_course import diagnose
 from autograd_course.functions import RoundSTE
@@ -995,6 +994,9 @@ with figure(width=7.6, height=3.4) as (axes,):
 
 
 # %% tags=["nbval-ignore-output"]
+from torch.utils.benchmark import Timer  # not earlier: it tells of a CUDA compiler without a GPU
+
+
 def microseconds(call):
     call()
     return 1e6 * Timer("call()", globals={"call": call}).timeit(30).median
