@@ -17,6 +17,7 @@ from reference_calls import (
     ROWS,
     TIES,
     TRIANGLE,
+    clamp,
     on_the_grid,
     second_order,
     soft_sample,
@@ -238,9 +239,9 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (
         ClippedSTE,
         (torch.tensor([-1.5, -1.0, 0.0, 1.0, 1.1]),),
-        straight_through(sign, lambda x: x.clamp(-1, 1)),
+        straight_through(sign, lambda x: clamp(x, -1, 1)),
     ),
-    (ClippedSTE, (X, 0.5), straight_through(sign, lambda x, bound: x.clamp(-bound, bound))),
+    (ClippedSTE, (X, 0.5), straight_through(sign, lambda x, bound: clamp(x, -bound, bound))),
     (
         FakeQuantize,
         (NOT_ON_THE_GRID, torch.tensor(0.3), -4, 3),
