@@ -745,11 +745,12 @@ for name in list(modules)[1:]:
 # The trace has taken the example's side of the branch and left out the other: everything bright is
 # now 1. It says so in a warning, once, among others. The script kept the branch. And each accepts
 # the Function, runs it by calling back into Python, and finds out on `save` that a file cannot.
+# (From PyTorch 2.14 on there is no script here: it refuses the Function at once.)
 #
 # | | torch.export | trace | script |
 # | --- | --- | --- | --- |
 # | `if` on a number | refuses | freezes, warns | keeps |
-# | a Function | forward's operations | a call of Python: runs, cannot be saved | the same |
+# | a Function | forward's operations | a call of Python: runs, cannot be saved | the same, up to 2.13 |
 # | another batch size | only where it was said | unchecked | any |
 # | state | maintained | deprecated | deprecated |
 
