@@ -750,7 +750,7 @@ for name in list(modules)[1:]:
 # | | torch.export | trace | script |
 # | --- | --- | --- | --- |
 # | `if` on a number | refuses | freezes, warns | keeps |
-# | a Function | forward's operations | a call of Python: runs, cannot be saved | the same, up to 2.13 |
+# | a Function | forward's operations | a Python call: runs, cannot be saved | the same (≤ 2.13) |
 # | another batch size | only where it was said | unchecked | any |
 # | state | maintained | deprecated | deprecated |
 
