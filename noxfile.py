@@ -8,6 +8,7 @@ PyTorch for Linux is not imported without them, also where there is no GPU.
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import gettempdir
 from xml.etree import ElementTree
 
 import nox
@@ -47,6 +48,7 @@ def versions(session: nox.Session, torch: str) -> None:
             "python", "-m", "pytest", *(session.posargs or ("tests", "notebooks", "solutions")),
             *ignored, "-m", "not thorough and not browser", "--nbval-lax", "--nbval-current-env",
             "--nbval-cell-timeout=240", "-p", "no:cacheprovider", f"--junitxml={report}",
+            env={"TMPDIR": gettempdir()},  # not nox's own, which is in this checkout
         )  # fmt: skip
     finally:
         if report.exists():

@@ -49,7 +49,6 @@ from torch import nn
 from torch.autograd import Function, grad
 from torch.export import Dim
 from torch.nn.functional import cross_entropy
-from torch.utils.benchmark import Timer
 
 from autograd_course import diagnose
 from autograd_course.functions import RoundSTE
@@ -746,11 +745,12 @@ for name in list(modules)[1:]:
 # The trace has taken the example's side of the branch and left out the other: everything bright is
 # now 1. It says so in a warning, once, among others. The script kept the branch. And each accepts
 # the Function, runs it by calling back into Python, and finds out on `save` that a file cannot.
+# (From PyTorch 2.14 on there is no script here: it refuses the Function at once.)
 #
 # | | torch.export | trace | script |
 # | --- | --- | --- | --- |
 # | `if` on a number | refuses | freezes, warns | keeps |
-# | a Function | forward's operations | a call of Python: runs, cannot be saved | the same |
+# | a Function | forward's operations | a Python call: runs, cannot be saved | the same (≤ 2.13) |
 # | another batch size | only where it was said | unchecked | any |
 # | state | maintained | deprecated | deprecated |
 
@@ -995,6 +995,9 @@ with figure(width=7.6, height=3.4) as (axes,):
 
 
 # %% tags=["nbval-ignore-output"]
+from torch.utils.benchmark import Timer  # not earlier: it tells of a CUDA compiler without a GPU
+
+
 def microseconds(call):
     call()
     return 1e6 * Timer("call()", globals={"call": call}).timeit(30).median

@@ -14,9 +14,14 @@ TIES = torch.tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
 ROWS = torch.tensor([[1, 0, 1], [3, 1, 1]])
 
 
+def clamp(x: Tensor, low: float, high: float) -> Tensor:
+    """Clamp, with slope 1 at the bounds: `torch.clamp` has it up to PyTorch 2.13, and 0 later."""
+    return torch.where(x < low, low, torch.where(x > high, high, x))
+
+
 def on_the_grid(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
     """The step's multiples, with the rounding error as a constant."""
-    v = (x / step).clamp(low, high)
+    v = clamp(x / step, low, high)
     return step * (v + (v.round() - v).detach())
 
 
@@ -139,9 +144,9 @@ DIAGNOSED_CALLS = [
 DECLARED_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (fn.GradientReversal, (X,), {"intentional": ("flipped-sign",)}),
     (fn.SignSTE, (X,), {"surrogate": lambda x: 1 * x}),
-    (fn.ClippedSTE, (X,), {"surrogate": lambda x: x.clamp(-1, 1)}),
-    (fn.ClippedSTE, (X, 0.5), {"surrogate": lambda x, bound: x.clamp(-bound, bound)}),
-    (fn.ClippedSTE, (torch.tensor([-1.0, 0.0, 1.0]),), {"surrogate": lambda x: x.clamp(-1, 1)}),
+    (fn.ClippedSTE, (X,), {"surrogate": lambda x: clamp(x, -1, 1)}),
+    (fn.ClippedSTE, (X, 0.5), {"surrogate": lambda x, bound: clamp(x, -bound, bound)}),
+    (fn.ClippedSTE, (torch.tensor([-1.0, 0.0, 1.0]),), {"surrogate": lambda x: clamp(x, -1, 1)}),
     (fn.RoundSTE, (3 * X,), {"surrogate": lambda x: 1 * x}),
     (fn.FakeQuantize, (2 * X, torch.tensor(0.3), -4, 3), {"surrogate": on_the_grid}),
     (fn.FakeQuantize, (X, torch.tensor([0.5]), 0, 3), {"surrogate": on_the_grid}),

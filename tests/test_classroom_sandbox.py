@@ -92,8 +92,8 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
     assert saw["user"] != 0
     assert set(saw["root"]) <= set(Path(sys.base_prefix).resolve().parts), "but Python's own place"
     assert set(saw["environment"]) <= {
-        VARIABLE, "HOME", "LANG", "OMP_NUM_THREADS", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE",
-        "PYTHONNOUSERSITE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
+        VARIABLE, "HOME", "LANG", "LOGNAME", "OMP_NUM_THREADS", "PATH", "PWD",
+        "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -332,8 +333,12 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_is_closed_is_not_taken_for_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def closed(folder: Path) -> NoReturn:
-        raise PermissionError(13, "Permission denied")
+    opened = os.scandir
+
+    def closed(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        if Path(folder).name == "ann":
+            raise PermissionError(13, "Permission denied")
+        return opened(folder)  # by `iterdir` of Python 3.13
 
     (tmp_path / "ann").mkdir()
     monkeypatch.setattr(files.os, "scandir", closed)

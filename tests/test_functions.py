@@ -17,6 +17,7 @@ from reference_calls import (
     ROWS,
     TIES,
     TRIANGLE,
+    clamp,
     on_the_grid,
     second_order,
     soft_sample,
@@ -198,9 +199,9 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (
         fn.ClippedSTE,
         (torch.tensor([-1.5, -1.0, 0.0, 1.0, 1.1]),),
-        straight_through(sign, lambda x: x.clamp(-1, 1)),
+        straight_through(sign, lambda x: clamp(x, -1, 1)),
     ),
-    (fn.ClippedSTE, (X, 0.5), straight_through(sign, lambda x, bound: x.clamp(-bound, bound))),
+    (fn.ClippedSTE, (X, 0.5), straight_through(sign, lambda x, bound: clamp(x, -bound, bound))),
     (
         fn.FakeQuantize,
         (NOT_ON_THE_GRID, torch.tensor(0.3), -4, 3),

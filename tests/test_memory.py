@@ -6,6 +6,7 @@ import json
 import random
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import memory_variants as variants
@@ -14,6 +15,7 @@ import pytest
 import torch
 from memory_variants import FULL, SWISHES, Normed, W, b, batch, deep
 from torch import Tensor, nn
+from torch.autograd.function import FunctionMeta
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.nn.modules import module as module_hooks
 from torch.utils.checkpoint import checkpoint
@@ -98,6 +100,28 @@ def test_a_relu_keeps_what_it_saves(relu: Any, role: str, dtype: str, size: int)
     (item,) = trace.kept
     assert (item.owner, item.role, item.dtype) == (relu.__name__, role, dtype)
     assert item.bytes == item.extra == trace.between == trace.peak == size
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_apply_that_was_bound_before_is_told_as_any_other(again: bool) -> None:
+    def traced(apply: Callable[[Tensor], Tensor] | None) -> list[Kept]:
+        def fn(x: Tensor) -> Tensor:
+            return (apply or variants.ReLUByMask.apply)(x + 1) + 1
+
+        run = (lambda x: checkpoint(fn, x, use_reentrant=False)) if again else fn
+        return [replace(item, line="") for item in trace_memory(run, batch()).kept]
+
+    assert traced(variants.ReLUByMask.apply) == traced(None)
+    assert traced(None)[-1].op == "ReLUByMask"
+
+
+def test_what_a_function_makes_under_enable_grad_is_not_its_own() -> None:
+    trace = trace_memory(lambda x: variants.ExpInside.apply(x + 1) + 1, batch())
+
+    assert [(item.owner, item.role) for item in trace.kept] == [
+        ("Exp", "output"),
+        ("ExpInside", "input"),
+    ]
 
 
 def test_a_fused_linear_relu_costs_its_output_alone() -> None:
@@ -426,11 +450,13 @@ def hooks_in_force() -> tuple[int, ...]:
 @pytest.mark.parametrize("fn", [*EVERY.values(), Fails, lambda x: x @ x, lambda x: x.detach()])
 def test_no_hook_is_left(fn: Any) -> None:
     entering, before = saved_tensors_hooks.__enter__, hooks_in_force()
+    looking_up = FunctionMeta.__getattribute__
 
     with contextlib.suppress(TraceError):
         trace_memory(fn, batch())
 
     assert saved_tensors_hooks.__enter__ is entering
+    assert FunctionMeta.__getattribute__ is looking_up
     assert hooks_in_force() == before
     assert torch._C._autograd._top_saved_tensors_default_hooks(False) is None
     assert torch._C._len_torch_dispatch_stack() == 0

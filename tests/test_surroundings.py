@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from typing import Any
 
@@ -75,6 +76,8 @@ def defaulting(x: Tensor, weight: Tensor = GLOBAL, *, bias: Tensor = LIST[0]) ->
         (functools.partial(defaulting, bias=draw(4)), {"bias", "weight"}),
         (Scaler().scaled, {"self.weight"}),
         (Scaling, {"GLOBAL", "Made.scale"}),
+        (Scaling.apply, {"GLOBAL", "Scaling.scale"}),
+        (TABLE.get, {"self['taps']"}),
         (nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, affine=False)),
          {"Made.0.weight", "Made.0.bias", "Made.1.running_mean", "Made.1.running_var",
           "Made.1.num_batches_tracked"}),
@@ -82,6 +85,8 @@ def defaulting(x: Tensor, weight: Tensor = GLOBAL, *, bias: Tensor = LIST[0]) ->
         (torch.nn.functional.conv2d, set()),
         (torch.optim.Adam, set()),
         (np.linalg.solve, set()),
+        (math.sin, set()),
+        (torch.sin, set()),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
@@ -206,6 +211,32 @@ def test_attributes_of_an_object_are_put_back() -> None:
     diagnose(scaler.scaled, X)
 
     assert scaler.calls == []
+
+
+def test_what_a_bound_method_leads_to_is_put_back() -> None:
+    class Noting(Function):
+        total = torch.zeros(())
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            Noting.total += 1
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g
+
+    calls: list[Tensor] = []
+    double, note = Noting.apply, calls.append
+
+    def called(x: Tensor) -> Tensor:
+        note(x)
+        return double(x)
+
+    diagnose(called, X)
+
+    assert calls == []
+    assert Noting.total == 0
 
 
 def test_all_is_put_back_when_the_block_raises() -> None:

@@ -16,7 +16,7 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 
 from autograd_course.external.compilers import compiler, compiler_missing, with_tools
-from autograd_course.external.errors import BuildError, explained
+from autograd_course.external.errors import REFUSED, BuildError, explained
 
 SOURCES = Path(__file__).parent / "sources"
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
@@ -113,5 +113,5 @@ def _compile(key: str, folder: Path, texts: list[tuple[str, str]]) -> None:
         timeout=WAIT_SECONDS,
         check=False,
     )
-    if done.returncode:
+    if done.returncode or REFUSED in done.stderr:
         raise explained(done.stdout + done.stderr, paths)

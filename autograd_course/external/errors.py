@@ -12,6 +12,8 @@ _ERROR = re.compile(
 _FROM_HERE = re.compile(
     r"^(?P<file>.+?)[:(](?P<line>\d+)[:)].*\b(?:required from|in instantiation of)"
 )
+# PyTorch 2.11 says so, leaves the operator out and goes on; later ones end the process.
+REFUSED = "Exception in aoti_torch"
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s]+)")
 
 
@@ -65,7 +67,7 @@ def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path, int, str
 def _after_compiling(log: str) -> BuildError:
     if undefined := _UNDEFINED.search(log):
         what = f"The C++ uses a function that is defined nowhere: {undefined['name']}"
-    elif "what():" in log:
+    elif "what():" in log or REFUSED in log:
         what = (
             "The C++ compiles, but its operators cannot be registered: look at the schemas in "
             "m.def and at the names in m.impl"

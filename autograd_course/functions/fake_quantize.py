@@ -16,7 +16,7 @@ class FakeQuantize(torch.autograd.Function):
     ``∂L/∂x := ∂L/∂y`` inside, 0 outside;
     ``∂L/∂step := Σ ∂L/∂y · s``, with ``s = n - v`` inside and ``s = n`` outside.
 
-    At ``v = low`` and ``v = high`` the gradient passes, as ``torch.clamp`` has it.
+    At ``v = low`` and ``v = high`` the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
 
     Shapes: ``x`` and ``y`` alike, any shape; ``step`` is a positive tensor of one element, which
     all share, so its gradient is the sum over all. ``low ≤ 0 ≤ high`` are Python integers. Real

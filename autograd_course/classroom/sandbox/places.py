@@ -53,6 +53,7 @@ def environment() -> Mapping[str, str]:
     return limit | {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
+        "LOGNAME": "nobody",  # without it torch._dynamo of PyTorch 2.11 asks for /etc/passwd
         "OMP_NUM_THREADS": "1",
         "PATH": "/usr/bin",
         "PYTHONDONTWRITEBYTECODE": "1",

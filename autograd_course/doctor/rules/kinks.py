@@ -15,8 +15,8 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "values",
     "info",
     "differs only where the derivative does not exist",
-    hint="Both are legal; state in the docstring which side is taken (relu: 0 at 0; clamp: 1 at "
-    "its bounds).",
+    hint="Both are legal; state in the docstring which side is taken (relu: 0 at 0; hardtanh: 0 at "
+    "its bounds; clamp: 1 up to PyTorch 2.13, 0 from 2.14 on).",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )

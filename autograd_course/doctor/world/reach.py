@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, get_args
 
 import numpy as np
@@ -27,7 +27,7 @@ Generators = torch.Generator | random.Random | np.random.Generator | np.random.R
 # What holds things of the user's, whoever has made its type.
 _HOLDERS: tuple[Any, ...] = (
     Tensor, *get_args(Generators), nn.Module, list, tuple, set, frozenset, deque, dict,
-    functools.partial, MethodType,
+    functools.partial, MethodType, BuiltinMethodType,
 )  # fmt: skip
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
@@ -63,8 +63,8 @@ def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
         yield from ((f"{name}[{key!r:.40}]", item) for key, item in thing.items())
     elif isinstance(thing, functools.partial):
         yield from (("", thing.func), (name, thing.args), *thing.keywords.items())
-    elif isinstance(thing, MethodType):
-        yield from (("self", thing.__self__), (name, thing.__func__))
+    elif isinstance(thing, MethodType | BuiltinMethodType):
+        yield from _inside_method(name, thing)
     elif isinstance(thing, nn.Module):
         yield from _inside_module(name, thing)
     elif isinstance(thing, FunctionType):
@@ -74,6 +74,19 @@ def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
     elif isinstance(getattr(thing, "__dict__", None), dict):
         yield from _attributes(name, vars(thing))
         yield type(thing).__name__, type(thing)
+
+
+def _inside_method(name: str, method: MethodType | BuiltinMethodType) -> Iterator[Named]:
+    """Yield what a method is bound to, and the function that it is.
+
+    One of C has none: ``seen.append``, or a Function's ``apply`` from PyTorch 2.14 on. A function
+    of C, ``math.sin``, is "bound" to its module.
+    """
+    owner = method.__self__
+    if not isinstance(owner, ModuleType):
+        yield (owner.__name__ if isinstance(owner, type) else "self"), owner
+    if isinstance(method, MethodType):
+        yield name, method.__func__
 
 
 def _inside_module(name: str, module: nn.Module) -> Iterator[Named]:

@@ -10,7 +10,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FunctionType, MethodType
+from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -23,7 +23,9 @@ from autograd_course.doctor.world.reach import Named, reached
 from autograd_course.doctor.world.restoring import PutBack, entries, generator_state, noted
 
 _NO_ARGUMENTS: Mapping[int, Any] = {}
-_CARRIERS: tuple[Any, ...] = (FunctionType, MethodType, functools.partial, list, tuple)
+_CARRIERS: tuple[Any, ...] = (
+    FunctionType, MethodType, BuiltinMethodType, functools.partial, list, tuple,
+)  # fmt: skip
 
 
 class Surroundings:

@@ -20,8 +20,8 @@ from torch._C._autograd import (
 )
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_course.measure.storages import keyed, keys
-from autograd_course.visualize.memory import applying
+from autograd_course.measure.storages import keyed
+from autograd_course.visualize.memory.applying import Applied
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Owner
 from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.watch import Watch
@@ -59,6 +59,7 @@ class SavedTensors:
         self.ticks: dict[Entry, int] = {}
         self.inputs: dict[Owner, set[int]] = {}  # of custom Functions
         self.outputs: set[int] = set()  # of the call
+        self._applied = Applied()
         self._living: dict[int, Any] = {}
 
     @contextmanager
@@ -74,7 +75,7 @@ class SavedTensors:
         _push_saved_tensors_default_hooks(self._pack, lambda slot: slot.packed)
         saved_tensors_hooks.__enter__ = entered  # type: ignore[method-assign]
         try:
-            with applying.in_python():
+            with self._applied.watching():
                 yield
         finally:
             saved_tensors_hooks.__enter__ = entering  # type: ignore[method-assign]
@@ -144,24 +145,22 @@ class SavedTensors:
     def _owner(self, frame: FrameType) -> Owner:
         """Return the node that is saving: a custom Function's, or that of an operation."""
         number = _get_sequence_nr() - 1
-        custom = _custom(frame)
+        custom, inputs = self._custom(frame)
         again = _current_graph_task_id() != _OUTSIDE
         key = (number, custom, again)
         if key not in self.owners:
             made = Owner(custom, number, self.modules.path, again, custom=bool(custom))
             self.owners[key] = made
-            if frame.f_code is applying.CODE:
-                self.inputs[made] = keys(frame.f_locals.get("args", ()))
+            self.inputs[made] = inputs
         return self.owners[key]
 
-
-def _custom(frame: FrameType) -> str:
-    """Return what saves if it is not an operation: a custom Function, or checkpoint itself."""
-    if frame.f_code is applying.CODE:
-        name = str(frame.f_locals["cls"].__name__)
-        return CHECKPOINT if name == "_NoopSaveInputs" else name
-    saving = frame.f_code.co_name in ("save_inputs", "<listcomp>")
-    return CHECKPOINT if saving and frame.f_code.co_filename == _CHECKPOINTING else ""
+    def _custom(self, frame: FrameType) -> tuple[str, set[int]]:
+        """Return what saves if it is no operation, and its inputs: a Function, or checkpoint."""
+        itself = frame.f_code.co_name in ("save_inputs", "<listcomp>")
+        if itself and frame.f_code.co_filename == _CHECKPOINTING:
+            return CHECKPOINT, set()
+        name, inputs = self._applied.saving() or ("", set())
+        return CHECKPOINT if name == "_NoopSaveInputs" else name, inputs
 
 
 def _called(hooks: Any) -> str:
