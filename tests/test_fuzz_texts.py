@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from autograd_course.authoring.errors import AuthoringError
@@ -70,6 +70,7 @@ SOURCES = st.lists(LINES, min_size=1, max_size=4).map("\n".join)
 @given(
     st.lists(st.tuples(st.sampled_from(["", " [markdown]", ' tags=["x"]']), SOURCES), max_size=3)
 )
+@example([("", " 0")])
 def test_a_source_is_the_same_once_written(cells: list[tuple[str, str]]) -> None:
     text = "".join(f"# %%{header}\n{source}\n\n" for header, source in cells)
     try:

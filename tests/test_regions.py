@@ -172,6 +172,7 @@ REFUSED_SOLUTIONS = {
         f"{ANSWER}y = (\n    ### BEGIN SOLUTION\n    1\n    ### END SOLUTION\n)\n",
         "2: without its solution this cell does not parse",
     ),
+    "an indented first line": ("# %%\n 0\n", "2: a cell of code begins with an indented line"),
     "text before the first cell": ("x = 1\n\n# %%\ny = 1\n", "1: 2 cells but 1 lines '# %%'"),
 }
 

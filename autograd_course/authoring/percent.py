@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 from autograd_course.authoring.errors import AuthoringError
 
 _HEADER = re.compile(r"# ?%%(\s|$)")
+_INDENTED = re.compile(r"[^\S\n]+\S")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ def parse(text: str, path: Path) -> Source:
             f"{len(nodes)} cells but {len(headers)} lines '# %%'",
             "begin every cell, the first one too, with a line '# %%' of its own",
         )
+    for node, line in zip(nodes, headers, strict=True):
+        if node.cell_type == "code" and _INDENTED.match(node.source):
+            raise AuthoringError(
+                path,
+                line + 1,
+                "a cell of code begins with an indented line",
+                "begin it at the margin: jupytext would write the cell's '# %%' indented too",
+            )
     return Source(path, tuple(Cell(node, n + 1) for node, n in zip(nodes, headers, strict=True)))
 
 

@@ -60,10 +60,10 @@ _COUNTS = f"""
 """
 
 _PROBLEMS = """
-    SELECT student, source, problem FROM rejected WHERE ?1 IN ('', student)
+    SELECT student, source, problem FROM rejected WHERE :student IN ('', student)
     UNION ALL
     SELECT student, source, j.value FROM submissions, json_each(problems) j
-    WHERE ?1 IN ('', student)
+    WHERE :student IN ('', student)
     ORDER BY 1, 2
 """
 
@@ -119,7 +119,7 @@ def _tally(rows: list[sqlite3.Row]) -> Tally:
 
 def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
     """Return the remarks on files."""
-    return [Problem(*row) for row in connection.execute(_PROBLEMS, (student,))]
+    return [Problem(*row) for row in connection.execute(_PROBLEMS, {"student": student})]
 
 
 def students(connection: sqlite3.Connection) -> list[str]:
