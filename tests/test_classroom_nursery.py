@@ -78,9 +78,14 @@ def test_nothing_is_open_in_it_but_what_it_was_handed(nursery: Nursery, tmp_path
         assert told(nursery, "descriptors") == before
 
 
-def test_ctrl_c_is_not_for_it(nursery: Nursery) -> None:
-    assert told(nursery, "Ctrl-C") is True
-    assert signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+def test_ctrl_c_is_not_for_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    try:
+        with Nursery() as nursery:
+            assert told(nursery, "Ctrl-C") is True
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])

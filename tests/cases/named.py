@@ -157,7 +157,7 @@ def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named
 
 
 NAMED = [
-    named("extra-gradient: the input args[0] gets a gradient, but the output does not depend on it.",
+    named("extra-gradient: the input args[0] gets a gradient, but no small change of it moves the output.",
           "a constant is no quantizer", saving(torch.ones_like, lambda x, g: g), X),
     named("extra-gradient: the input args[1] gets a gradient, but the reference holds it fixed.",
           "and the gradient would be wrong", saving(torch.mul, lambda x, y, g: (g * y, 2 * g * x)),

@@ -32,6 +32,7 @@ def _saved(formula: str) -> str:
 
 # The wrong answers of tests/answers/lesson_01.py to "square", by their mistake.
 WRONG_SQUARES = {
+    "computes in float32": square("ctx.save_for_backward(x)\nreturn (x.float() ** 2).to(x.dtype)"),
     "keeps x in a global": square("KEPT['x'] = x\nreturn x * x", "return 2 * KEPT['x'] * g", "KEPT = {}"),  # noqa: E501
     "lets autograd differentiate": square(
         backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"
