@@ -6,7 +6,7 @@ from hostile.making import Hostile
 
 _ROOT = Path(__file__).parents[2]
 _NOT_THERE = "FileNotFoundError|NotADirectoryError"
-_ITS_OWN = "the cell defines no Square"  # and nothing there but what is its own
+_CLOSED = "PermissionError"  # nobody else is hidden there, and nobody can be read
 
 
 def _reads(path: object, unsecluded: str = "") -> Hostile:
@@ -20,9 +20,9 @@ SPYING = {
     "the tests": _reads(_ROOT / "tests"),
     "the gradebook": _reads(_ROOT / "gradebook.sqlite"),
     "the users": _reads("/etc/passwd"),
-    "the parent's environment": _reads("/proc/1/environ", _ITS_OWN),
-    "its own memory": _reads("/proc/self/mem", _ITS_OWN),
-    "its own file descriptors": _reads("/proc/self/fd", _ITS_OWN),
+    "the parent's environment": _reads("/proc/1/environ", _CLOSED),
+    "its own memory": _reads("/proc/self/mem", _CLOSED),
+    "its own file descriptors": _reads("/proc/self/fd", "the cell defines no Square"),
     "its control socket": _reads("/course/control/x"),
     "the environment": Hostile("import os\nraise LookupError(sorted(os.environ))", "LookupError"),
 }

@@ -49,6 +49,11 @@ def can_write_own_maps() -> None:
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
 
 
+def cannot_be_traced() -> None:
+    """Let no process of the same user stop this one, or read or write its memory, nor its forks."""
+    _checked("prctl", _libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0))
+
+
 def in_large_pages(start: int, size: int) -> bool:
     """Move memory of this process into large pages; whether the kernel does so (from 6.1 on)."""
     place = ctypes.c_void_p(start), ctypes.c_size_t(size)
