@@ -44,6 +44,7 @@ def same(call: Call, inputs: list[Tensor], mask: Any = None, causal: bool = Fals
 @pytest.mark.parametrize("causal", [False, True])
 def test_grouped_queries_share_keys(call: Call, shared: int, causal: bool) -> None:
     same(call, grouped(shared=shared), causal=causal)
+    same(call, [x.detach()[0].requires_grad_() for x in grouped(shared=shared)], causal=causal)
 
 
 @CALLS
