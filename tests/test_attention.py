@@ -181,6 +181,33 @@ def test_the_running_sum_is_what_one_pass_over_all_keys_gives() -> None:
     TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (2, 2), compare)
 
 
+def test_a_tile_shows_what_it_says_it_holds() -> None:
+    q, k, v = qkv(lead=(1,))
+    seen: list[dict[str, Tensor]] = []
+
+    def note(tile: Tile) -> None:
+        seen.append({name: x.detach().clone() for name, x in tile.live.items()})
+
+    out, lse = TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (8, 8), note)
+    (arrives,) = tensors(tuple(out.shape), seed=5)
+    grads = torch.autograd.grad(out, (q, k, v), arrives)
+
+    forward, backward = seen
+    scores = (q @ k.mT / math.sqrt(3)).detach()
+    both = {"q": q, "k": k, "v": v, "scores": scores}
+    weights = torch.softmax(scores, -1)
+    delta = (arrives * out).sum(-1, keepdim=True)
+    high = scores.amax(-1, keepdim=True)
+    unnormalized = torch.exp(scores - high)
+    total = unnormalized.sum(-1, keepdim=True)
+    expected = {"weights": unnormalized, "rescale": 0 * high, "max": high, "sum": total}
+    torch.testing.assert_close(forward, both | expected | {"out": out * total})
+    expected = {"grad_out": arrives, "lse": lse[..., None], "delta": delta, "weights": weights}
+    expected |= {"grad_scores": weights * (arrives @ v.mT - delta)}
+    expected |= dict(zip(("grad_q", "grad_k", "grad_v"), grads, strict=True))
+    torch.testing.assert_close(backward, both | expected)
+
+
 def test_nothing_outlives_the_call() -> None:
     tiles: list[weakref.ref[Tensor]] = []
     inputs = qkv()
