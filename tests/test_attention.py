@@ -14,6 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from autograd_course import diagnose
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
+from autograd_course.functions.attention.masks import unexpanded
 
 BIAS = tensors((7,), seed=2)[0].detach()
 WAYS = pytest.mark.parametrize("attention", [whole, tiled], ids=["whole", "tiled"])
@@ -108,6 +109,26 @@ def test_an_added_mask_biases_and_has_a_gradient(attention: Attention, shape: An
     torch.testing.assert_close(found, truth)
 
 
+@WAYS
+@pytest.mark.parametrize(("n", "m"), [(1, 2), (2, 1), (2, 3), (3, 2)])
+def test_a_mask_of_few_queries_or_keys(attention: Attention, n: int, m: int) -> None:
+    inputs = qkv(n, m)
+    (bias,) = tensors((n, m), seed=2)
+
+    torch.testing.assert_close(attention(*inputs, bias), reference(*inputs, bias))
+
+
+@pytest.mark.parametrize("fn", [ScaledDotProductAttention, TiledAttention])
+def test_left_out_the_seed_is_0(fn: Any) -> None:
+    rest = (None, False, None, 0.5)
+
+    torch.testing.assert_close(fn.apply(*qkv(), *rest), fn.apply(*qkv(), *rest, 0))
+
+
+def test_a_mask_that_repeats_itself_is_taken_once() -> None:
+    assert unexpanded(torch.ones(1, 5, 1).expand(4, 5, 7)).shape == (1, 5, 1)
+
+
 # Derivatives by differences
 
 
@@ -164,6 +185,15 @@ def test_causal_attention_skips_the_tiles_above_the_diagonal() -> None:
     seen.clear()
     out.sum().backward()
     assert seen == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(("block", "number"), [((1, 1), 35), ((2, 3), 9), ((64, 64), 1)])
+def test_tiles_are_as_large_as_they_are_asked_for(block: tuple[int, int], number: int) -> None:
+    seen: list[Tile] = []
+
+    TiledAttention.apply(*qkv(5, 7), None, False, None, 0.0, 0, block, seen.append)
+
+    assert len(seen) == number
 
 
 def test_the_running_sum_is_what_one_pass_over_all_keys_gives() -> None:
