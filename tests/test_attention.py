@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from attentions import Attention, filled, holes, qkv, reference, tensors, tiled, whole
+from attentions import Attention, filled, grouped, holes, qkv, reference, tensors, tiled, whole
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -54,7 +54,7 @@ def test_the_log_sum_exp_has_a_gradient_too(attention: Attention) -> None:
 
 @WAYS
 @pytest.mark.parametrize("lead", [(), (1,), (2, 3)])
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 8), (8, 1), (4, 6), (6, 4), (0, 3)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 8), (8, 1), (4, 6), (6, 4), (0, 3), (3, 0)])
 def test_any_shape(attention: Attention, lead: tuple[int, ...], n: int, m: int) -> None:
     inputs = qkv(n, m, lead=lead)
 
@@ -72,6 +72,24 @@ def test_the_block_changes_nothing(block: tuple[int, int], causal: bool) -> None
     torch.testing.assert_close((out, lse), expected)
     torch.testing.assert_close(
         torch.autograd.grad(out.square().sum(), inputs),
+        torch.autograd.grad(expected[0].square().sum(), inputs),
+    )
+
+
+MANY = qkv(64, 64, lead=(80,))  # more heads than one turn takes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "block"),
+    [(grouped(), (1, 1)), (grouped(), (2, 3)), (grouped(), (64, 64)), (MANY, None)],
+)
+def test_what_dropout_takes_does_not_depend_on_the_tiles(inputs: Any, block: Any) -> None:
+    rest = (None, False, None, 0.4, 7)
+    out, expected = tiled(*inputs, *rest, block=block), whole(*inputs, *rest)
+
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(out[0].square().sum(), inputs),
         torch.autograd.grad(expected[0].square().sum(), inputs),
     )
 
@@ -116,6 +134,16 @@ def test_a_mask_of_few_queries_or_keys(attention: Attention, n: int, m: int) -> 
     (bias,) = tensors((n, m), seed=2)
 
     torch.testing.assert_close(attention(*inputs, bias), reference(*inputs, bias))
+
+
+@WAYS
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_mask_of_another_dtype_changes_none(attention: Attention, dtype: torch.dtype) -> None:
+    inputs, bias = [x.detach().float() for x in qkv()], BIAS.to(dtype)
+
+    found = attention(*inputs, bias)
+
+    torch.testing.assert_close(found, reference(*inputs, bias.float()))
 
 
 @pytest.mark.parametrize("fn", [ScaledDotProductAttention, TiledAttention])

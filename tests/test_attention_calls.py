@@ -72,6 +72,14 @@ def test_leading_axes_broadcast(call: Call, q: Any, k: Any, v: Any) -> None:
 
 
 @CALLS
+def test_the_scale_is_the_one_given(call: Call) -> None:
+    inputs = qkv()
+    expected = F.scaled_dot_product_attention(*inputs, scale=0.3)
+
+    torch.testing.assert_close(call(*inputs, scale=0.3), expected)
+
+
+@CALLS
 def test_keys_of_no_batch_serve_all(call: Call) -> None:
     q, k, v = tensors((2, 3, 5, 3), (7, 3), (7, 2))
     whole = [x.detach().expand(2, 3, -1, -1).requires_grad_() for x in (k, v)]
@@ -219,7 +227,7 @@ def test_dropout_is_that_of_the_weights(call: Call, inputs: list[Tensor]) -> Non
     weights = torch.softmax(q @ keys.mT / 3**0.5, -1).masked_fill(gone, 0) / 0.7
 
     out, expected = call(q, k, v, dropout_p=0.3, seed=11), weights @ values
-    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(
         torch.autograd.grad(out.square().sum(), inputs),
         torch.autograd.grad(expected.square().sum(), inputs),
