@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from attentions import Attention, filled, holes, qkv, reference, tensors, tiled, whole
+from attentions import Attention, filled, grouped, holes, qkv, reference, tensors, tiled, whole
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from autograd_course import diagnose
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
+from autograd_course.functions.attention.masks import unexpanded
 
 BIAS = tensors((7,), seed=2)[0].detach()
 WAYS = pytest.mark.parametrize("attention", [whole, tiled], ids=["whole", "tiled"])
@@ -53,7 +54,7 @@ def test_the_log_sum_exp_has_a_gradient_too(attention: Attention) -> None:
 
 @WAYS
 @pytest.mark.parametrize("lead", [(), (1,), (2, 3)])
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 8), (8, 1), (4, 6), (6, 4), (0, 3)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 8), (8, 1), (4, 6), (6, 4), (0, 3), (3, 0)])
 def test_any_shape(attention: Attention, lead: tuple[int, ...], n: int, m: int) -> None:
     inputs = qkv(n, m, lead=lead)
 
@@ -71,6 +72,24 @@ def test_the_block_changes_nothing(block: tuple[int, int], causal: bool) -> None
     torch.testing.assert_close((out, lse), expected)
     torch.testing.assert_close(
         torch.autograd.grad(out.square().sum(), inputs),
+        torch.autograd.grad(expected[0].square().sum(), inputs),
+    )
+
+
+MANY = qkv(64, 64, lead=(80,))  # more heads than one turn takes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "block"),
+    [(grouped(), (1, 1)), (grouped(), (2, 3)), (grouped(), (64, 64)), (MANY, None)],
+)
+def test_what_dropout_takes_does_not_depend_on_the_tiles(inputs: Any, block: Any) -> None:
+    rest = (None, False, None, 0.4, 7)
+    out, expected = tiled(*inputs, *rest, block=block), whole(*inputs, *rest)
+
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(out[0].square().sum(), inputs),
         torch.autograd.grad(expected[0].square().sum(), inputs),
     )
 
@@ -106,6 +125,36 @@ def test_an_added_mask_biases_and_has_a_gradient(attention: Attention, shape: An
     found = torch.autograd.grad(attention(q, k, v, bias)[0].square().sum(), (q, bias))
 
     torch.testing.assert_close(found, truth)
+
+
+@WAYS
+@pytest.mark.parametrize(("n", "m"), [(1, 2), (2, 1), (2, 3), (3, 2)])
+def test_a_mask_of_few_queries_or_keys(attention: Attention, n: int, m: int) -> None:
+    inputs = qkv(n, m)
+    (bias,) = tensors((n, m), seed=2)
+
+    torch.testing.assert_close(attention(*inputs, bias), reference(*inputs, bias))
+
+
+@WAYS
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_mask_of_another_dtype_changes_none(attention: Attention, dtype: torch.dtype) -> None:
+    inputs, bias = [x.detach().float() for x in qkv()], BIAS.to(dtype)
+
+    found = attention(*inputs, bias)
+
+    torch.testing.assert_close(found, reference(*inputs, bias.float()))
+
+
+@pytest.mark.parametrize("fn", [ScaledDotProductAttention, TiledAttention])
+def test_left_out_the_seed_is_0(fn: Any) -> None:
+    rest = (None, False, None, 0.5)
+
+    torch.testing.assert_close(fn.apply(*qkv(), *rest), fn.apply(*qkv(), *rest, 0))
+
+
+def test_a_mask_that_repeats_itself_is_taken_once() -> None:
+    assert unexpanded(torch.ones(1, 5, 1).expand(4, 5, 7)).shape == (1, 5, 1)
 
 
 # Derivatives by differences
@@ -166,6 +215,15 @@ def test_causal_attention_skips_the_tiles_above_the_diagonal() -> None:
     assert seen == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (2, 2)]
 
 
+@pytest.mark.parametrize(("block", "number"), [((1, 1), 35), ((2, 3), 9), ((64, 64), 1)])
+def test_tiles_are_as_large_as_they_are_asked_for(block: tuple[int, int], number: int) -> None:
+    seen: list[Tile] = []
+
+    TiledAttention.apply(*qkv(5, 7), None, False, None, 0.0, 0, block, seen.append)
+
+    assert len(seen) == number
+
+
 def test_the_running_sum_is_what_one_pass_over_all_keys_gives() -> None:
     q, k, v = qkv(2, 6, lead=())
     s = (q @ k.mT / math.sqrt(3)).detach()
@@ -179,6 +237,33 @@ def test_the_running_sum_is_what_one_pass_over_all_keys_gives() -> None:
         torch.testing.assert_close(tile.live["out"][0], weights @ v.detach()[: so_far.shape[1]])
 
     TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (2, 2), compare)
+
+
+def test_a_tile_shows_what_it_says_it_holds() -> None:
+    q, k, v = qkv(lead=(1,))
+    seen: list[dict[str, Tensor]] = []
+
+    def note(tile: Tile) -> None:
+        seen.append({name: x.detach().clone() for name, x in tile.live.items()})
+
+    out, lse = TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (8, 8), note)
+    (arrives,) = tensors(tuple(out.shape), seed=5)
+    grads = torch.autograd.grad(out, (q, k, v), arrives)
+
+    forward, backward = seen
+    scores = (q @ k.mT / math.sqrt(3)).detach()
+    both = {"q": q, "k": k, "v": v, "scores": scores}
+    weights = torch.softmax(scores, -1)
+    delta = (arrives * out).sum(-1, keepdim=True)
+    high = scores.amax(-1, keepdim=True)
+    unnormalized = torch.exp(scores - high)
+    total = unnormalized.sum(-1, keepdim=True)
+    expected = {"weights": unnormalized, "rescale": 0 * high, "max": high, "sum": total}
+    torch.testing.assert_close(forward, both | expected | {"out": out * total})
+    expected = {"grad_out": arrives, "lse": lse[..., None], "delta": delta, "weights": weights}
+    expected |= {"grad_scores": weights * (arrives @ v.mT - delta)}
+    expected |= dict(zip(("grad_q", "grad_k", "grad_v"), grads, strict=True))
+    torch.testing.assert_close(backward, both | expected)
 
 
 def test_nothing_outlives_the_call() -> None:
@@ -203,12 +288,18 @@ def test_nothing_outlives_the_call() -> None:
         (((2, 3), (4, 3), (5, 2)), "every key needs one value"),
         (
             ((2, 3), (4, 2), (4, 2)),
-            r"needs q \(N, E\) and k \(M, E\), E > 0, got q \(2, 3\)",
+            r"needs .* and k \(M, E\), E > 0, got q \(2, 3\) k \(4, 2\) v \(4, 2\)$",
         ),
         (((2, 0), (4, 0), (4, 2)), "E > 0"),
         (((3,), (4, 3), (4, 2)), "attention needs q"),
-        (((2, 2, 3), (4, 3), (4, 2)), "q needs the leading axes of k and v"),
+        (((2, 3), (3,), (4, 2)), "attention needs q"),
+        (((2, 3), (4, 3), (2,)), "attention needs q"),
+        (
+            ((2, 2, 3), (4, 3), (4, 2)),
+            r"^q needs the leading axes of k and v, .* \(axis -3\), got q \(2, 2, 3\)",
+        ),
         (((5, 2, 3), (2, 4, 3), (2, 4, 2)), "or a multiple of their heads"),
+        (((5, 2, 3), (0, 4, 3), (0, 4, 2)), "or a multiple of their heads"),
         (((2, 5, 2, 3), (3, 5, 4, 3), (3, 5, 4, 2)), "q needs the leading axes of k and v"),
     ],
 )
@@ -239,7 +330,7 @@ def test_blocks_and_dtypes_are_checked() -> None:
     q, k, v = qkv()
     with pytest.raises(ValueError, match="at least one query and one key"):
         tiled(q, k, v, block=(0, 2))
-    with pytest.raises(ValueError, match=r"one real floating dtype and one device, got q torch\.f"):
+    with pytest.raises(ValueError, match=r"got q torch\S+ on cpu, k torch\S+ on cpu, v torch"):
         whole(q, k.float(), v)
     with pytest.raises(ValueError, match="one real floating dtype"):
         whole(q.long(), k.long(), v.long())

@@ -44,6 +44,7 @@ def same(call: Call, inputs: list[Tensor], mask: Any = None, causal: bool = Fals
 @pytest.mark.parametrize("causal", [False, True])
 def test_grouped_queries_share_keys(call: Call, shared: int, causal: bool) -> None:
     same(call, grouped(shared=shared), causal=causal)
+    same(call, [x.detach()[0].requires_grad_() for x in grouped(shared=shared)], causal=causal)
 
 
 @CALLS
@@ -68,6 +69,14 @@ def test_a_mask_of_each_head_of_a_group(call: Call, lead: tuple[int, ...]) -> No
 )
 def test_leading_axes_broadcast(call: Call, q: Any, k: Any, v: Any) -> None:
     same(call, tensors(q, k, v))
+
+
+@CALLS
+def test_the_scale_is_the_one_given(call: Call) -> None:
+    inputs = qkv()
+    expected = F.scaled_dot_product_attention(*inputs, scale=0.3)
+
+    torch.testing.assert_close(call(*inputs, scale=0.3), expected)
 
 
 @CALLS
@@ -218,7 +227,7 @@ def test_dropout_is_that_of_the_weights(call: Call, inputs: list[Tensor]) -> Non
     weights = torch.softmax(q @ keys.mT / 3**0.5, -1).masked_fill(gone, 0) / 0.7
 
     out, expected = call(q, k, v, dropout_p=0.3, seed=11), weights @ values
-    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(
         torch.autograd.grad(out.square().sum(), inputs),
         torch.autograd.grad(expected.square().sum(), inputs),

@@ -162,6 +162,14 @@ def test_outputs_that_are_not_used_contribute_nothing(used: tuple[int, ...]) -> 
                        expected[0])  # fmt: skip
 
 
+def test_an_output_that_is_not_used_contributes_nothing_where_its_derivative_is_infinite() -> None:
+    x = torch.zeros(3, requires_grad=True)
+
+    checkpoint(lambda x: (x.sin(), x.sqrt()), x)[0].sum().backward()
+
+    assert x.grad.tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("frozen", ["x", "0.weight", "0.bias", "3.weight"])
 def test_what_is_frozen_gets_no_gradient_and_changes_no_other(frozen: str) -> None:
     def gradients(kind: Callable[..., Any]) -> dict[str, Tensor | None]:
@@ -208,14 +216,36 @@ def test_what_a_function_reaches_by_itself_is_to_be_given() -> None:
     def fn(x: Tensor, w: Tensor = layer.weight) -> Tensor:
         return x @ w.t()
 
-    with pytest.raises(RuntimeError, match=r"shape \(2, 8\) .* an argument, or name its module"):
+    advice = r"shape \(2, 8\) that asks for a gradient; make it .* or name its module in uses=.*\]$"
+    with pytest.raises(RuntimeError, match=advice):
         checkpoint(fn, x).sum().backward()
-    with pytest.raises(TypeError, match=r"uses names modules; give tensors .* as arguments"):
+    with pytest.raises(TypeError, match=r"^uses names modules; give tensors .* as arguments$"):
         checkpoint(fn, x, uses=[layer.weight])
     for call in (lambda: checkpoint(lambda x: layer(x), x, uses=[layer]),
                  lambda: checkpoint(fn, x, layer.weight)):  # fmt: skip
         (found,) = torch.autograd.grad(call().sum(), layer.weight)
         assert torch.equal(found, torch.autograd.grad(fn(x).sum(), layer.weight)[0])
+
+
+def test_what_it_reaches_is_found_behind_any_of_its_outputs() -> None:
+    w, x = (torch.ones(3, requires_grad=True) for _ in range(2))
+
+    for fn in (lambda x: (w.exp(), x.exp()), lambda x: (x.exp(), w.exp())):
+        with pytest.raises(RuntimeError, match="reaches a tensor"):
+            sum(checkpoint(fn, x)).sum().backward()
+
+
+def test_a_graph_is_searched_by_its_nodes_not_by_its_paths() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        for _ in range(64):
+            x = x + x
+        return x
+
+    x = torch.ones(1, requires_grad=True)
+
+    checkpoint(doubled, x).backward()
+
+    assert x.grad == 2.0**64
 
 
 def test_a_bound_method_brings_its_module() -> None:

@@ -83,6 +83,23 @@ def test_a_module_that_is_used_in_several_places_collects_from_all() -> None:
         torch.testing.assert_close(found[name], value, msg=name)
 
 
+class Constant(nn.Linear):
+    """Looks at nothing of its half but the shape."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bias.expand(x.shape)
+
+
+def test_a_part_that_does_not_look_at_its_half_sends_no_gradient_there() -> None:
+    blocks = [(Constant(WIDTH, WIDTH), Constant(WIDTH, WIDTH)), *chain(1)]
+
+    expected, found = results(plain, blocks), results(coupled, blocks)
+
+    for name in expected.keys() - {"0.weight.grad", "1.weight.grad"}:
+        torch.testing.assert_close(found[name], expected[name], msg=name)
+    assert found["0.weight.grad"] is None
+
+
 def test_what_is_frozen_gets_no_gradient() -> None:
     blocks = chain(2)
     blocks[0][0][0].weight.requires_grad_(False)

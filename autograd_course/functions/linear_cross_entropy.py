@@ -105,7 +105,7 @@ class LinearCrossEntropy(torch.autograd.Function):
             if ctx.ahead:
                 return *(None if one is None else grad_output * one for one in ones), *_REST
             layer = Layer(x, weight, bias, needs, ctx.how)
-            swept(ctx.loss, layer, target, grad_output.to(ctx.how.sums))
+            swept(ctx.loss, layer, target, grad_output)
             return *layer.gradients(), *_REST
 
 
