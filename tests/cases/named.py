@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from cases.first_order import SwishFixed
 from cases.making import CPLX, IDX, POSITIVE, TABLE, X, Y, draw, raw, saving
 
 
@@ -48,19 +49,6 @@ def gated(x: Tensor, y: Tensor) -> Tensor:
 
 def gated_backward(x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return torch.tanh(x * y) * g, x * x * (1 - torch.tanh(x * y) ** 2) * g
-
-
-class SwishFixed(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        sigma = x.sigmoid()
-        ctx.save_for_backward(x, sigma)
-        return x * sigma
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        _x, sigma = ctx.saved_tensors
-        return sigma * g
 
 
 def keeps_a_bell(ctx: Any, x: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
 
+# What to do where there are too few resources for the workers.
+FEWER = "is there memory enough for so many? Go on with --resume and a smaller --jobs."
 Judge = Callable[[str], str]  # a task → what is said of it, both as JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
 # For each worker an opening, which holds what is that worker's until it has started.

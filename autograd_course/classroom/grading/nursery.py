@@ -20,13 +20,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Self
 
-from autograd_course.classroom.grading.crew import GradingError
+from autograd_course.classroom.grading.crew import FEWER, GradingError
 from autograd_course.classroom.grading.deaf import deaf
 from autograd_course.shell.importing import importing
 
 _LONGEST, _MOST = 1 << 16, 8  # bytes of what is handed to a process, and descriptors with it
-_GONE = "no worker process can be started ({}): is there memory enough for so many? "
-_FEWER = "Go on with --resume and a smaller --jobs."
 
 
 class Born:
@@ -98,7 +96,7 @@ class Nursery:
 
 
 def _none(why: str) -> GradingError:
-    return GradingError(_GONE.format(why) + _FEWER)
+    return GradingError(f"no worker process can be started ({why}): {FEWER}")
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:

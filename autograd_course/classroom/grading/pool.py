@@ -14,6 +14,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 from autograd_course.classroom.grading.crew import (
+    FEWER,
     GradingError,
     Opening,
     Outcome,
@@ -23,10 +24,7 @@ from autograd_course.classroom.grading.worker import Start, Worker, started
 
 _TRIES = 2
 _LOST = 3  # tasks one after the other: then it is no task's fault
-_DYING = (
-    "the worker processes end before they have answered: is there memory enough for so many? "
-    "Go on with --resume and a smaller --jobs."
-)
+_DYING = f"the worker processes end before they have answered: {FEWER}"
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
