@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from cases import WITNESSES
-from cases.making import X, Y, saving
+from cases.making import IDX, TABLE, X, Y, saving
 from reference_calls import DECLARED_CALLS, DIAGNOSED_CALLS, REFERENCE_CALLS
 from sampling import first_rows
 from torch import Tensor
@@ -248,6 +249,38 @@ def test_an_intended_rule_is_not_reported() -> None:
 
     assert not diagnose(clipped, (X,)).ok
     assert diagnose(clipped, (X,), intentional="nonlinear-in-grad-output").ok
+
+
+def pad_gets_none(table: Tensor, index: Tensor, pad: int, g: Tensor) -> Any:
+    return torch.zeros_like(table).index_add(0, index[index != pad], g[index != pad]), None, None
+
+
+def test_what_is_held_fixed_is_declared_by_a_reference() -> None:
+    padded = saving(lambda table, index, pad: table[index], pad_gets_none)
+    call = (TABLE, IDX, 0)
+
+    assert "if meant what is held fixed, as an embedding's padding is" in str(
+        diagnose(padded, call)
+    )
+    held = diagnose(padded, call, reference=lambda t, i, pad: F.embedding(i, t, padding_idx=pad))
+    assert held.ok
+
+
+class ForgetsTheFirst(Function):
+    """2x along an axis; where the axis is 0, its name is no index at which to expect a zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        ctx.dim = dim
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return 2 * g.index_fill(ctx.dim, torch.tensor([0], device=g.device), 0), None
+
+
+def test_the_name_of_an_axis_is_no_index() -> None:
+    assert "off-by-one" in str(diagnose(ForgetsTheFirst, (TABLE, 0)))
 
 
 def test_a_surrogate_is_the_truth_for_backward() -> None:

@@ -110,6 +110,15 @@ def one_index_zero(x: Tensor, k: int) -> Tensor:
     return x.exp().index_fill(1, torch.tensor([k], device=x.device), 0)
 
 
+def lookup(table: Tensor, index: Tensor, pad: int) -> Tensor:
+    return table[index]
+
+
+def pad_gets_none(table: Tensor, index: Tensor, pad: int, g: Tensor) -> Any:
+    grad = torch.zeros_like(table).index_add(0, index, g)
+    return grad.index_fill(0, torch.tensor([pad], device=g.device), 0), None, None
+
+
 def pinball(x: Tensor, y: Tensor) -> Tensor:
     return torch.maximum(0.9 * (y - x), 0.1 * (x - y))
 
@@ -272,6 +281,10 @@ NAMED = [
           saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(3, 5), 3),
     named(PART + "the index of axis 1 is args[1], -4.", "an index from the end",
           saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(6, 4), -4),
+    named(PART + "the index of axis 0 is args[2], 0 (it is zero there).", "a padding index that is the first",
+          saving(lookup, pad_gets_none), TABLE, IDX, 0),
+    named(PART + "the index of axis 0 is args[2], 2 (it is zero there).", "a padding index that is picked twice",
+          saving(lookup, pad_gets_none), TABLE, IDX, 2),
     named(UNNAMED + "3 of 6", "an index of two", saving(one_index_zero, lambda x, k, g:
           (x.exp() * g, None)), draw(3, 2), 1),
     named(PART + "several elements tie.", "pairs of which the equal ones are left out",

@@ -24,6 +24,7 @@ BY_DESIGN = {
     "intentional='nonlinear-in-grad-output'",
     "undeclared-surrogate": "declare what backward stands for: surrogate=differentiable_stand_in",
 }
+HELD_FIXED = "what is held fixed, as an embedding's padding is, is declared by reference=stand_in"
 DATA = "where {} is data, call requires_grad_() on the inputs to differentiate, and on no others"
 
 
@@ -91,6 +92,8 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "if meant", BY_DESIGN[finding.rule]
     elif evidence.get("without_gradient"):
         yield "if meant", DATA.format(*evidence["without_gradient"])
+    elif evidence.get("held_fixed"):
+        yield "if meant", HELD_FIXED
     if finding.lesson:
         yield "lesson", finding.lesson
 

@@ -14,6 +14,7 @@ from autograd_course.doctor.comparing.closeness import within
 from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches
 from autograd_course.doctor.evidence import Expected
 from autograd_course.doctor.rules import jacobians
+from autograd_course.doctor.rules.labels import labeled
 from autograd_course.doctor.rules.regions import edge
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.differences import as_real
@@ -165,6 +166,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 def duplicate_index(m: Mismatch) -> str | None:
     """Right for elements that are used once, wrong for those that are used again, or share."""
+    if not bool(m.actual[m.wrong].any()):  # one term too few is not none
+        return None
     again, index = jacobians.wrong_where_used_again(m), _repeating(m)
     if again and index:
         return (
@@ -194,7 +197,9 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """Right inside, wrong at one edge of an axis."""
+    """Right inside, wrong at one edge of an axis; not one that an argument names and that is 0."""
+    if labeled(m) and not bool(m.actual[m.wrong].any()):
+        return None
     where = edge(m.wrong, m.known)
     return f"the gradient of {m.name} is right inside and wrong at {where}" if where else None
 
