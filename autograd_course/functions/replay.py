@@ -68,9 +68,7 @@ def _autocast(kind: str) -> dict[str, Any]:
         "device_type": kind,
         "enabled": torch.is_autocast_enabled(kind),
         "dtype": torch.get_autocast_dtype(kind),
-        # A weight's cast that is cached while no graph is recorded would be found by the run that
-        # records one, and the weight's gradient would be lost.
-        "cache_enabled": False,
+        "cache_enabled": torch.is_autocast_cache_enabled(),
     }
 
 
