@@ -204,7 +204,7 @@ grade("hessian-vector-product", hvp)
 #
 # **Write** the function. It returns a tensor with a single number.
 #
-# **Bounds:** differentiating the result by the critic's parameters gives the right gradient, finite also where the critic is flat. Computing it changes nobody's `.grad`.
+# **Bounds:** differentiating the result by the critic's parameters gives the right gradient, finite also where the critic is flat. Computing it changes nobody's `.grad`, and `x` itself stays as it is.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-penalty", "locked": false, "schema_version": 3, "solution": true, "task": false}

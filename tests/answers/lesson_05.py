@@ -382,6 +382,11 @@ def penalty_without_leaf(critic: Any, x: Any) -> Any:
     return (g.flatten(1).norm(dim=1) - 1).square().mean()
 
 
+def penalty_of_the_callers_x(critic: Any, x: Any) -> Any:
+    (gradient,) = torch.autograd.grad(critic(x.requires_grad_()).sum(), x, create_graph=True)
+    return (gradient.flatten(1).norm(dim=1) - 1).square().mean()
+
+
 def penalty_of_a_steep_root(critic: Any, x: Any) -> Any:
     g = _input_gradient(critic, x, create_graph=True)
     return (g.flatten(1).square().sum(1).sqrt() - 1).square().mean()
@@ -519,6 +524,12 @@ WRONG = [
     Wrong("gradient-penalty", "one norm for all", "the result is wrong", penalty_of_the_batch),
     Wrong("gradient-penalty", "rows of images", "the result is wrong", penalty_of_rows_of_images),
     Wrong("gradient-penalty", "x asks for nothing", "require grad", penalty_without_leaf),
+    Wrong(
+        "gradient-penalty",
+        "asks x itself",
+        "require grad: requires_grad_() works in place",
+        penalty_of_the_callers_x,
+    ),
     Wrong("gradient-penalty", "a steep root", "infinitely steep", penalty_of_a_steep_root),
     Wrong("gradient-penalty", "by backward", "has filled the .grad", penalty_by_backward),
     Wrong("gradient-penalty", "detaches a factor", "cut off", penalty_half_detached),

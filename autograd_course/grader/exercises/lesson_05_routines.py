@@ -10,6 +10,7 @@ from autograd_course.grader.exercise import RoutineExercise, Sampler
 from autograd_course.grader.exercises.lesson_05_trials import (
     leaves_gradients_alone,
     leaves_inputs_alone,
+    leaves_samples_alone,
     never_builds_the_hessian,
     reaches_the_parameters,
     stays_at_the_point,
@@ -139,8 +140,14 @@ ROUTINES: tuple[RoutineExercise, ...] = (
         points=3,
         reference=gradient_penalty,
         samplers=CRITICS,
-        trials=(leaves_gradients_alone, reaches_the_parameters, stays_finite_where_flat),
-        bounds="its gradient reaches the critic's parameters, finite also where the critic is flat",
+        trials=(
+            leaves_gradients_alone,
+            leaves_samples_alone,
+            reaches_the_parameters,
+            stays_finite_where_flat,
+        ),
+        bounds="its gradient reaches the critic's parameters, finite also where the critic is "
+        "flat, and the samples stay as they are",
         hints=(
             "The gradient is one with respect to the samples, not to the parameters. Samples ask "
             "for no gradient of their own accord. And what must be true of this gradient, so that "

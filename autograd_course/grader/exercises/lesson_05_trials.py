@@ -50,7 +50,18 @@ def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
     rng = torch.Generator().manual_seed(4)
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     routine(valley, (x,), (vector,))
-    if not x.requires_grad and not vector.requires_grad:
+    return _asks_for_no_gradient(x, vector)
+
+
+def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the caller's samples do not come back asking for gradients."""
+    x = samples()
+    routine(critic_net(), x)
+    return _asks_for_no_gradient(x)
+
+
+def _asks_for_no_gradient(*given: Tensor) -> Verdict | None:
+    if not any(tensor.requires_grad for tensor in given):
         return None
     return wrong(
         "right, but afterwards the caller's own tensors require grad, and whatever is done with "
