@@ -635,6 +635,48 @@ except NotImplementedError as error:
     print("Snake:", error)
 
 # %% [markdown]
+# ### The graph of a tangent
+#
+# *In depth: for gradients of a forward-mode derivative, as in score matching or in the loss of a
+# network that is to obey a differential equation.*
+#
+# The other order, reverse over forward, differentiates the tangent. It runs no backward of yours:
+# it follows the operations of `jvp`, which are recorded as any others are. So what lesson 05 says
+# of backward holds here too. To save a sine, this one keeps the slope that forward has at hand:
+
+
+# %%
+class Cached(FullSnake):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        FullSnake.setup_context(ctx, inputs, output)
+        x, a = inputs
+        ctx.slope = 1 + torch.sin(2 * a * x)
+
+    @staticmethod
+    def jvp(ctx, x_tangent, a_tangent):
+        x, a = ctx.saved_tensors
+        by_a = x * (ctx.slope - 1) / a - (torch.sin(a * x) / a) ** 2
+        return x_tangent * ctx.slope + a_tangent * by_a
+
+
+def curvature(snake):
+    ones = torch.ones_like(x)
+    return grad(lambda x: jvp(lambda x: snake(x, a), (x,), (ones,))[1].sum())(x)
+
+
+leaves = (x.clone().requires_grad_(), a.clone().requires_grad_())
+print("gradcheck:", gradcheck(Cached.apply, leaves, check_forward_ad=True))
+print("d²y/dx²:  ", (2 * a * torch.cos(2 * a * x)).numpy().round(3))
+print("FullSnake:", curvature(FullSnake.apply).numpy().round(3))
+print("Cached:   ", curvature(Cached.apply).numpy().round(3))
+diagnose(Cached, (x, a))
+
+# %% [markdown]
+# Forward runs without a graph, so an intermediate of forward is a constant to `jvp`. Zeros, and no
+# error. Saved inputs and outputs lead back; whatever else `jvp` needs, it computes from them.
+
+# %% [markdown]
 # ## What a Function can do
 #
 # *In depth: the Functions of this lesson side by side, for when you have read "Forward mode".*

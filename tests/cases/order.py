@@ -148,6 +148,12 @@ def save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def save_output(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(output)
+    ctx.save_for_forward(output)
+
+
+def with_slope(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+    save_inputs(ctx, inputs, output)
+    ctx.slope = inputs[0].cos()
 
 
 def saved(backward: Call) -> Call:
@@ -370,6 +376,13 @@ WITNESSES = [
     Case("wrong-jvp", "conjugated",
          split(lambda z: z * z, saved(lambda z, g: 2 * z.conj() * g), jvp=saved(lambda z, t: 2 * z.conj() * t)), (CPLX,)),
     Case("wrong-jvp", "a tangent is changed in place", sine(lambda x, t: t.mul_(x.cos())), (X,)),
+    Case("silent-reverse-over-forward", "a detached factor", sine(lambda x, t: x.detach().cos() * t), (X,)),
+    Case("silent-reverse-over-forward", "one of two factors, and second derivatives are wanted",
+         split(lambda x: x**3, saved(lambda x, g: 3 * x**2 * g), jvp=saved(lambda x, t: 3 * x * x.detach() * t)), (X,),
+         ASKED),
+    Case("silent-reverse-over-forward", "an intermediate that forward left on ctx",
+         split(lambda x: x.sin(), saved(lambda x, g: x.cos() * g), setup=with_slope,
+               jvp=lambda ctx, t: ctx.slope * t), (X,)),
     Case("wrong-vmap", "an axis that is another one in the stack",
          running_sum(lambda made, dim, x, axis: (made.apply(x, axis), dim)), (X, 0)),
     Case("wrong-vmap", "every stack is taken for one along the first dimension", matrix_product(first_dims), (X, W)),
@@ -425,6 +438,15 @@ LOOKALIKES = [
     Case("wrong-jvp", "the derivative is 0, its terms are not",
          split(lambda x: x.softmax(-1).sum(-1), saved(lambda x, g: softmax_gradient(x.softmax(-1), g[..., None])),
                jvp=saved(lambda x, t: softmax_gradient(x.softmax(-1), t).sum(-1))), (X,)),
+    Case("silent-reverse-over-forward", "an output is saved",
+         split(lambda x: x.exp(), saved(lambda y, g: y * g), setup=save_output, jvp=saved(lambda y, t: y * t)), (X,), ASKED),
+    Case("silent-reverse-over-forward", "two inputs",
+         product(lambda x, y, a, b: y * a + x * b), (X, Y), ASKED),
+    Case("silent-reverse-over-forward", "a linear map",
+         split(lambda x: 2 * x, saved(lambda x, g: 2 * g), jvp=saved(lambda x, t: 2 * t)), (X,), ASKED),
+    Case("silent-reverse-over-forward", "backward has no graph either",
+         split(lambda x: x.sin(), once_differentiable(saved(lambda x, g: x.cos() * g)),
+               jvp=saved(lambda x, t: x.detach().cos() * t)), (X,)),
     Case("wrong-vmap", "a softmax with a generated rule",
          split(lambda x: x.softmax(-1), saved(softmax_gradient), setup=save_output, generate_vmap_rule=True), (X,)),
     Case("wrong-vmap", "an axis counted from the front of a slice",

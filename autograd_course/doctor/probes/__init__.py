@@ -27,6 +27,7 @@ from autograd_course.doctor.probes.plain import plain
 from autograd_course.doctor.probes.recomputation import recomputation
 from autograd_course.doctor.probes.repetition import repetition, second_backward
 from autograd_course.doctor.probes.retention import cycles, unpacking
+from autograd_course.doctor.probes.reverse_over_forward import reverse_over_forward
 from autograd_course.doctor.probes.rows import rows
 from autograd_course.doctor.probes.second_order import second_order, second_order_asked
 from autograd_course.doctor.probes.shapes import zero_dim
@@ -55,6 +56,7 @@ STANDARD: tuple[Probe, ...] = (
     unpacking,
     second_order,
     forward_mode,
+    reverse_over_forward,
     vmapped,
     unasked,
     kept,
@@ -62,7 +64,14 @@ STANDARD: tuple[Probe, ...] = (
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
 # What is asked of a callable as a whole, not of the Functions inside it once more.
-OF_THE_WHOLE: tuple[Probe, ...] = (second_order, forward_mode, vmapped, compiled, old_style)
+OF_THE_WHOLE: tuple[Probe, ...] = (
+    second_order,
+    forward_mode,
+    reverse_over_forward,
+    vmapped,
+    compiled,
+    old_style,
+)
 
 PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 

@@ -16,7 +16,7 @@ from autograd_course.doctor.probes.definitions import definitions
 from autograd_course.doctor.probes.twins import output_names
 from autograd_course.doctor.running.calls import attempt
 from autograd_course.doctor.running.passes import both_ways, drawn
-from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.running.session import Arrange, Session
 from autograd_course.doctor.truth.differences import flat
 from autograd_course.doctor.world.randomness import Stream, generator
 
@@ -34,9 +34,7 @@ def forward_mode(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
-    rng = generator(session.seed, Stream.TANGENTS)
-    likes = [plain.inputs[position] for position in session.wanted]
-    tangents = dict(zip(session.wanted, drawn(likes, rng), strict=True))
+    tangents = drawn_tangents(session, plain.inputs)
     gradients = list(_by_output(session, plain))
     for how, moving in _moving(evidence, tangents):
         given = _copied(moving)
@@ -46,6 +44,13 @@ def _question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Tw
             yield from _left_alone(evidence, how, given, moving)
         elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
             yield Twin("jvp", how, failure=came, stage="forward mode")
+
+
+def drawn_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
+    """Return a random tangent for each input that is differentiated."""
+    likes = [inputs[position] for position in session.wanted]
+    found = drawn(likes, generator(session.seed, Stream.TANGENTS))
+    return dict(zip(session.wanted, found, strict=True))
 
 
 def _copied(tangents: ByPosition) -> ByPosition:
@@ -90,15 +95,20 @@ def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
 
 def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> list[Tensor | None]:
     """Push tangents through one call in forward mode."""
+    with forward_ad.dual_level():
+        floats = session.run(inputs=inputs, wanted=(), arrange=duals(tangents)).floats
+        pushed = [forward_ad.unpack_dual(out).tangent for out in floats]
+        return [None if tangent is None else tangent.detach().clone() for tangent in pushed]
+
+
+def duals(tangents: ByPosition) -> Arrange:
+    """Return what puts a tangent beside each argument that has one, within a dual level."""
 
     def dual(args: list[Any]) -> list[Any]:
         pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
         return [arg if v is None else forward_ad.make_dual(arg, v) for arg, v in pairs]
 
-    with forward_ad.dual_level():
-        floats = session.run(inputs=inputs, wanted=(), arrange=dual).floats
-        pushed = [forward_ad.unpack_dual(out).tangent for out in floats]
-        return [None if tangent is None else tangent.detach().clone() for tangent in pushed]
+    return dual
 
 
 def _compared(

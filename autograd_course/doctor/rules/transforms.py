@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autograd_course.doctor.comparing.numbers import number, plain
+from autograd_course.doctor.comparing.numbers import element, number, plain
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.rules.agreement import disagreement, furthest, told, twins
+from autograd_course.doctor.rules.agreement import disagreement, furthest, shown, told, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised
 
@@ -73,6 +73,37 @@ def _jvp_told(twin: Twin) -> Seen | None:
     return Seen(
         f"{twin.how}, jvp and backward disagree on {twin.names[0]}.",
         {"witness": f"⟨grad_output, jvp(v)⟩ = {came}, ⟨backward(grad_output), v⟩ = {should}"},
+    )
+
+
+@rule(
+    "silent-reverse-over-forward",
+    "transforms",
+    "warning",
+    "the derivative of jvp's tangent comes out wrong, without an error",
+    hint="Reverse mode over forward mode (a gradient of torch.func.jvp, jacrev of jacfwd) follows "
+    "jvp's own operations. Build the tangent from saved inputs and outputs: an intermediate that "
+    "forward left on ctx is a constant there, and so is what .detach(), .data or .numpy() gives.",
+    lesson="09_beyond_eager",
+    after=(*FIRST_ORDER, "order", "wrong-jvp"),
+)
+def silent_reverse_over_forward(evidence: Evidence) -> Seen | None:
+    seen = next(filter(None, map(_graph_told, twins(evidence, "tangent graph"))), None)
+    return seen and replace(seen, severity="error" if evidence.second_order_asked else None)
+
+
+def _graph_told(twin: Twin) -> Seen | None:
+    place = furthest(twin)
+    if place is None:
+        return None
+    (name,), (came,), (should,) = twin.names, twin.came, twin.should
+    known = came is not None and bool(came.any())
+    what = "misses a part of that" if known else "does not know: its derivative comes out as 0"
+    one, other = (shown(value, place[1]) for value in (came, should))
+    where = element(name, place[1])
+    return Seen(
+        f"the tangent that jvp returns depends on {name}, but its graph {what}, without an error.",
+        {"witness": f"⟨g, jvp(v)⟩, differentiated by {where}: {one}, should be {other}"},
     )
 
 
