@@ -14,7 +14,7 @@
 # **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
 #
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 25, can wait until an exercise needs them. The exercises come after it.
+# another 30, can wait until an exercise needs them. The exercises come after it.
 
 # %% tags=["setup"]
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
