@@ -75,7 +75,7 @@ ROUTINES = [
     (torch.mul, "wrong", "it raised TypeError"),  # of C: no signature tells before the call
     (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
     (lambda x, times=2: None, "wrong", "the result is None; a tensor is asked for."),
-    (lambda x, times=2: (x, x), "wrong", "the result returns 2 values; asked for is 1."),
+    (lambda x, times=2: (x, x), "wrong", "the result returns 2 values; 1 is asked for."),
     (lambda x, times=2: (x * times).float(), "wrong", "dtype torch.float32"),
     (lambda x, times=2: x / (times * 0) / 0, "wrong", "is wrong at"),
     (lambda x, times=2: undefined, "wrong", "it raised NameError"),  # noqa: F821

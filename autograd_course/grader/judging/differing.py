@@ -48,7 +48,8 @@ def difference(
             asked = f"{len(expected)} tensors are asked for"
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
-        return Difference(f"{what} returns {values}; asked for is {len(expected)}.", COUNT)
+        asked = "1 is" if len(expected) == 1 else f"{len(expected)} are"
+        return Difference(f"{what} returns {values}; {asked} asked for.", COUNT)
     if _in_other_order(actual, expected, rtol, atol):
         return Difference(f"the outputs of {what} are right, in another order.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
