@@ -112,6 +112,6 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
 def sentence(text: str) -> str:
     """Start a message with a capital, unless it starts with a name from the user's code."""
     word = text.split(" ")[0].rstrip(",.")
-    sounds = len(word) > 2 or word in ("no", "in", "it")  # x and dx are names
+    sounds = len(word) > 2 or word in ("an", "at", "in", "it", "no")  # x and dx are names
     ordinary = word.isalpha() and word.islower() and sounds and word != "ctx"
     return text[:1].upper() + text[1:] if ordinary else text
