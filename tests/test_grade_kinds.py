@@ -91,6 +91,21 @@ def test_a_routine_is_judged_by_what_it_returns(answer: Any, status: str, says: 
     assert says in verdict.message
 
 
+def test_a_suspect_that_is_right_here_is_not_recognized_in_a_tiny_error() -> None:
+    tiny = RoutineExercise(
+        id="tiny",
+        title="Tiny",
+        reference=lambda x: x,
+        samplers={"1e-16": lambda rng: (torch.full((1,), 1e-16, dtype=torch.float64),)},
+        atol=0.0,
+        suspects={"Take the absolute value first.": torch.abs},
+        **ABOUT,
+    )
+
+    message = judge(tiny, lambda x: 0 * x).message
+    assert message.endswith("should be 1e-16.")
+
+
 def test_a_routine_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGRAD_COURSE_TIME_LIMIT", "0.2")
 
