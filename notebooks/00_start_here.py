@@ -52,7 +52,7 @@ checkup()
 # | Home, End | to the first step, to the last |
 # | Space | play, pause |
 # | ↓ and ↑ | to the next node, to the one before |
-# | Enter, Esc | open the node, close it: its values, what its Function saved |
+# | Enter or a click, Esc | open the node, close it: its values, what its Function saved |
 #
 # The buttons below the picture do the same for the mouse, and a slider for each input changes its
 # value: drag $x$, and every number follows.
