@@ -29,6 +29,7 @@ from autograd_course.doctor.wire import from_bytes, to_bytes
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.functions import (
     ClippedReLU,
+    GradientReversal,
     Linear,
     Square,
 )
@@ -248,6 +249,15 @@ def test_an_intended_rule_is_not_reported() -> None:
 
     assert not diagnose(clipped, (X,)).ok
     assert diagnose(clipped, (X,), intentional="nonlinear-in-grad-output").ok
+
+
+def test_a_reversal_of_any_strength_is_told_how_it_is_declared() -> None:
+    declared = "surrogate=lambda x, strength: -strength * x"
+
+    assert declared in " ".join(str(diagnose(GradientReversal, (X, 0.3))).split())
+    assert diagnose(GradientReversal, (X, 0.3), surrogate=lambda x, strength: -strength * x).ok
+    assert not diagnose(GradientReversal, (X, 0.3), surrogate=lambda x, strength: -x).ok
+    assert "if meant" not in str(diagnose(HalfSquare, (X,)))
 
 
 def test_a_surrogate_is_the_truth_for_backward() -> None:

@@ -24,6 +24,10 @@ BY_DESIGN = {
     "intentional='nonlinear-in-grad-output'",
     "undeclared-surrogate": "declare what backward stands for: surrogate=differentiable_stand_in",
 }
+SCALED = (
+    "a gradient reversed or scaled by design is declared by what it stands for, as in "
+    "surrogate=lambda x, strength: -strength * x"
+)
 DATA = "where {} is data, call requires_grad_() on the inputs to differentiate, and on no others"
 
 
@@ -89,6 +93,8 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "hint", finding.hint
     if finding.rule in BY_DESIGN:
         yield "if meant", BY_DESIGN[finding.rule]
+    elif evidence.get("acts_on_the_gradient_alone"):
+        yield "if meant", SCALED
     elif evidence.get("without_gradient"):
         yield "if meant", DATA.format(*evidence["without_gradient"])
     if finding.lesson:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from autograd_course.doctor.comparing.closeness import identical
 from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules import axes
@@ -215,19 +216,26 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
             if sentence is not None:
                 found.setdefault(hypothesis.rule, []).append((m, sentence))
                 break
-    seen = {name: _told(explained) for name, explained in found.items()}
+    seen = {name: _told(name, explained) for name, explained in found.items()}
     turned = _turned(evidence)
     return seen if turned is None else {**seen, "transposed-gradient": turned}
 
 
-def _told(explained: list[tuple[Mismatch, str]]) -> Seen:
+def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Seen:
     sentences = dict.fromkeys(sentence for _, sentence in explained)
     inputs = [m.name for m, _ in explained]
     seen = {"inputs": inputs, **witness(explained[0][0])}
     without = [m.name for m, _ in explained if not m.returned]
     if without and len(without) < len(explained[0][0].evidence.wanted):
         seen["without_gradient"] = without  # others have one: these may be data
+    if rule == "constant-factor" and all(_returned(m) for m, _ in explained):
+        seen["acts_on_the_gradient_alone"] = True  # a reversal or a scale, perhaps by design
     return Seen("; ".join(sentences) + ".", seen)
+
+
+def _returned(m: Mismatch) -> bool:
+    """Whether forward returns the input as it is."""
+    return any(identical(output, m.input) for output in m.evidence.forward.outputs)
 
 
 def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Seen | None:
