@@ -8,7 +8,7 @@
 # it, keeping it, and being able to prove that you did.
 #
 # **You will** check that everything is in place, meet the grader and the visualizer, and see the
-# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 10 minutes.
+# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 15 minutes.
 #
 # Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
 
@@ -52,7 +52,7 @@ checkup()
 # | Home, End | to the first step, to the last |
 # | Space | play, pause |
 # | ↓ and ↑ | to the next node, to the one before |
-# | Enter, Esc | open the node, close it: its values, what its Function saved |
+# | Enter or a click, Esc | open the node, close it: its values, what its Function saved |
 #
 # The buttons below the picture do the same for the mouse, and a slider for each input changes its
 # value: drag $x$, and every number follows.
@@ -148,6 +148,17 @@ from autograd_course import diagnose
 diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 
 # %% [markdown]
+# ### Knowledge checks
+#
+# Each lesson ends in questions; here are two. A wrong answer explains itself and gives nothing else
+# away; try again.
+
+# %%
+from autograd_course.visualize import knowledge_check
+
+knowledge_check("00")
+
+# %% [markdown]
 # ## The way ahead
 #
 # | | lesson | what it is for |
@@ -169,8 +180,8 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),
 # which finds a message for you: `explain(error)` with the exception or its text. And for the end,
 # or to see where you stand, twelve questions on all lessons and three essays:
-# `knowledge_check("course")`, from `autograd_course.visualize`. Another seed, as in
-# `knowledge_check("course", seed=2)`, draws other questions.
+# `knowledge_check("course")`. Another seed, as in `knowledge_check("course", seed=2)`, draws other
+# questions.
 #
 # Each lesson is followed by an exercise notebook of the same number. Lessons run from top to
 # bottom; their outputs are saved, so you can also just read.

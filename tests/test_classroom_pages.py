@@ -156,7 +156,11 @@ def test_what_is_for_others_is_on_no_student_s_page(small: Gradebook, secret: st
 
 
 def test_a_student_whose_file_could_not_be_read_is_told_why(small: Gradebook) -> None:
-    assert "eve.zip: the zip is broken" in plain(page(small, "eve"))
+    said = plain(page(small, "eve"))
+
+    assert "eve.zip: the zip is broken" in said
+    assert "No answer of yours could be read" in said
+    assert "of 0 points" not in said
 
 
 ODD = {

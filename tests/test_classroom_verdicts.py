@@ -101,7 +101,7 @@ def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, wrong: Wrong) -> None:
 RETURNED = {
     "the result is None; a tensor is asked for.": "None",
     "the result is of type set; a tensor is asked for.": "{1}",
-    "the result returns 3 values; asked for is 2.": "(w, w, w)",
+    "the result returns 3 values; 2 are asked for.": "(w, w, w)",
     "output 0 of the result has shape (1,)": "(w.new_zeros(1), w)",
 }
 

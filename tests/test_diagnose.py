@@ -30,6 +30,7 @@ from autograd_course.doctor.wire import from_bytes, to_bytes
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.functions import (
     ClippedReLU,
+    GradientReversal,
     Linear,
     Square,
 )
@@ -281,6 +282,15 @@ class ForgetsTheFirst(Function):
 
 def test_the_name_of_an_axis_is_no_index() -> None:
     assert "off-by-one" in str(diagnose(ForgetsTheFirst, (TABLE, 0)))
+
+
+def test_a_reversal_of_any_strength_is_told_how_it_is_declared() -> None:
+    declared = "surrogate=lambda x, strength: -strength * x"
+
+    assert declared in " ".join(str(diagnose(GradientReversal, (X, 0.3))).split())
+    assert diagnose(GradientReversal, (X, 0.3), surrogate=lambda x, strength: -strength * x).ok
+    assert not diagnose(GradientReversal, (X, 0.3), surrogate=lambda x, strength: -x).ok
+    assert "if meant" not in str(diagnose(HalfSquare, (X,)))
 
 
 def test_a_surrogate_is_the_truth_for_backward() -> None:

@@ -225,7 +225,7 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         (forward(lambda ctx: 1), "arguments asked for: write forward(ctx, x)."),
         (forward(lambda ctx, x, y: x), "arguments asked for: write forward(ctx, x)."),
         (forward(lambda ctx, x: None), "Forward is None; a tensor is asked for."),
-        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; asked for is 1."),
+        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; 1 is asked for."),
         (forward(lambda ctx, x: x.sum()), "Forward has shape (); (3, 5) is asked for."),
         (forward(lambda ctx, x: (x * x).float()), "dtype torch.float32; torch.float64"),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),

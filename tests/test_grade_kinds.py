@@ -75,7 +75,7 @@ ROUTINES = [
     (torch.mul, "wrong", "it raised TypeError"),  # of C: no signature tells before the call
     (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
     (lambda x, times=2: None, "wrong", "the result is None; a tensor is asked for."),
-    (lambda x, times=2: (x, x), "wrong", "the result returns 2 values; asked for is 1."),
+    (lambda x, times=2: (x, x), "wrong", "the result returns 2 values; 1 is asked for."),
     (lambda x, times=2: (x * times).float(), "wrong", "dtype torch.float32"),
     (lambda x, times=2: x / (times * 0) / 0, "wrong", "is wrong at"),
     (lambda x, times=2: undefined, "wrong", "it raised NameError"),  # noqa: F821
@@ -89,6 +89,21 @@ def test_a_routine_is_judged_by_what_it_returns(answer: Any, status: str, says: 
 
     assert verdict.status == status, verdict
     assert says in verdict.message
+
+
+def test_a_suspect_that_is_right_here_is_not_recognized_in_a_tiny_error() -> None:
+    tiny = RoutineExercise(
+        id="tiny",
+        title="Tiny",
+        reference=lambda x: x,
+        samplers={"1e-16": lambda rng: (torch.full((1,), 1e-16, dtype=torch.float64),)},
+        atol=0.0,
+        suspects={"Take the absolute value first.": torch.abs},
+        **ABOUT,
+    )
+
+    message = judge(tiny, lambda x: 0 * x).message
+    assert message.endswith("should be 1e-16.")
 
 
 def test_a_routine_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, Question, QuizError, bank, draw, load
 from autograd_course.quizzes.reading import read
 
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 CHECKS = [*map(load, QUIZZES), bank()]
 ALL = [(quiz.number, question) for quiz in CHECKS for question in quiz.questions]
 each_question = pytest.mark.parametrize(
@@ -42,6 +44,13 @@ def test_the_core_of_the_course_has_ten_questions_and_an_essay() -> None:
     assert len(quiz.choices) >= 10
     assert [q.essay for q in quiz.questions].count(True) == 1
     assert len(load("00").questions) == 2
+
+
+@pytest.mark.parametrize("number", QUIZZES)
+def test_a_lesson_shows_the_check_that_progress_counts(number: str) -> None:
+    (lesson,) = NOTEBOOKS.glob(f"{number}_*.py")
+
+    assert f'knowledge_check("{number}")' in lesson.read_text()
 
 
 @each_question

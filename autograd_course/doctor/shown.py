@@ -7,6 +7,8 @@ from typing import Any
 
 MOST = 600  # characters of an exception: a missing kernel's lists all backends there are
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
+# Every signature that there is, each with a reason against it; what was given stands before them.
+_SIGNATURES = re.compile(r", but expected one of:.*", re.DOTALL)
 
 
 def shown(value: Any, most: int = 40) -> str:
@@ -20,7 +22,7 @@ def shown(value: Any, most: int = 40) -> str:
 def said(error: BaseException) -> str:
     """Return what an exception says, cut where it is too long to be read."""
     try:
-        text = _ADDRESS.sub("", str(error)).strip()
+        text = _SIGNATURES.sub("", _ADDRESS.sub("", str(error))).strip()
     except Exception:
         return ""
     return text if len(text) <= MOST else f"{text[:MOST]} …"

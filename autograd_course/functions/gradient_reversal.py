@@ -12,10 +12,10 @@ class GradientReversal(torch.autograd.Function):
     Forward: ``y = x``. Backward: ``∂L/∂x = -λ · ∂L/∂y``, with ``λ = strength``.
 
     What lies after it descends the loss; what lies before it climbs. The gradient is not the
-    forward's, by design: diagnose it with ``intentional=("flipped-sign",)``. Shapes: ``x`` and
-    ``y`` alike, any shape. ``strength`` is a Python number and receives no gradient. Floating or
-    complex dtypes. ``y`` is a copy: the input itself would come back as a view of it. Twice
-    differentiable in the sense of its own backward. Source: Ganin and Lempitsky 2015.
+    forward's, by design: diagnose it with ``surrogate=lambda x, strength: -strength * x``. Shapes:
+    ``x`` and ``y`` alike, any shape. ``strength`` is a Python number and receives no gradient.
+    Floating or complex dtypes. ``y`` is a copy: the input itself would come back as a view of it.
+    Twice differentiable in the sense of its own backward. Source: Ganin and Lempitsky 2015.
     """
 
     @staticmethod

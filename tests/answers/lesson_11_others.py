@@ -128,7 +128,7 @@ WRONG_BITS = [
     wrong_bits("cut off", "cuts off what is behind", lambda w: eight_bits(w, torch.trunc)),
     wrong_bits("127", "takes the largest", lambda w: eight_bits(w, torch.round, divisor=127.0)),
     wrong_bits("no abs", "absolute values first", by_the_largest_number),
-    wrong_bits("no eps", "output 0 of the result is wrong at", without_eps),
+    wrong_bits("no eps", "At [1, 0] it is 0, should be 2.22e-16.", without_eps),
     wrong_bits("floats", "has dtype torch.float64; torch.int8", floats),
     wrong_bits("in place", "the weight itself is changed", into_the_weight),
     wrong_bits("the other order", "right, in another order", the_other_order),

@@ -327,6 +327,19 @@ SAID = [
         "backward-raises", "ctx.saved_tensors is a tuple, also for a single tensor",
     ),
     (
+        "autograd, where nothing is recorded",
+        saving(square, lambda x, g: torch.autograd.grad(x * x, x, g)[0]), (X,), {},
+        "backward-raises", "Grad mode is off in backward, so nothing there is recorded",
+    ),
+    (
+        "a mask minus a number", saving(torch.relu, lambda x, g: g * ((x > 0) - 1)), (X,), {},
+        "backward-raises", "Count with numbers, not with a mask",
+    ),
+    (
+        "a call that fits no signature", saving(square, lambda x, g: g.movedim(None, 0)), (X,), {},
+        "backward-raises", "of arguments - got (NoneType, int) {",
+    ),
+    (
         "what no hint is known of", saving(square, lambda x, g: g[99]), (X,), {},
         "backward-raises", "Read the line that raised; print the shapes",
     ),

@@ -16,8 +16,8 @@ def plain(value: Any) -> Any:
 
 
 def element(name: str, index: Sequence[int]) -> str:
-    """Write one element of an input, as in ``x[0, 2]``; a 0-dim input has no index."""
-    return f"{name}{list(index) if index else ''}"
+    """Write one element, as in ``x[0, 2]`` or ``output[1]``; of a 0-dim tensor the name alone."""
+    return f"{name.replace('the output', 'output')}{list(index)}" if index else name
 
 
 def number(value: Any, digits: int = 4) -> str:

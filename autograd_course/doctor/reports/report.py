@@ -25,6 +25,10 @@ BY_DESIGN = {
     "undeclared-surrogate": "declare what backward stands for: surrogate=differentiable_stand_in",
 }
 HELD_FIXED = "what is held fixed, as an embedding's padding is, is declared by reference=stand_in"
+SCALED = (
+    "a gradient reversed or scaled by design is declared by what it stands for, as in "
+    "surrogate=lambda x, strength: -strength * x"
+)
 DATA = "where {} is data, call requires_grad_() on the inputs to differentiate, and on no others"
 
 
@@ -90,6 +94,8 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "hint", finding.hint
     if finding.rule in BY_DESIGN:
         yield "if meant", BY_DESIGN[finding.rule]
+    elif evidence.get("acts_on_the_gradient_alone"):
+        yield "if meant", SCALED
     elif evidence.get("without_gradient"):
         yield "if meant", DATA.format(*evidence["without_gradient"])
     elif evidence.get("held_fixed"):
@@ -115,6 +121,6 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
 def sentence(text: str) -> str:
     """Start a message with a capital, unless it starts with a name from the user's code."""
     word = text.split(" ")[0].rstrip(",.")
-    sounds = len(word) > 2 or word in ("no", "in", "it")  # x and dx are names
+    sounds = len(word) > 2 or word in ("an", "at", "in", "it", "no")  # x and dx are names
     ordinary = word.isalpha() and word.islower() and sounds and word != "ctx"
     return text[:1].upper() + text[1:] if ordinary else text

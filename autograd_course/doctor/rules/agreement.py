@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.comparing.closeness import identical, resolution, size
-from autograd_course.doctor.comparing.numbers import number, plain, unraveled
+from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Twin
 from autograd_course.doctor.rules.registry import Seen
 from autograd_course.doctor.rules.wording import raised, what_was_raised
@@ -38,7 +38,7 @@ def told(twin: Twin) -> Seen | None:
     k, index = place
     name = twin.names[k]
     came, should = (shown(value[k], index) for value in (twin.came, twin.should))
-    where = f"{name}{list(index) if index else ''}"
+    where = element(name, index)
     return Seen(f"{name} changes {twin.how}.", {"witness": f"{where}: {came}, should be {should}"})
 
 

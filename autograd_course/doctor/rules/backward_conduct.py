@@ -64,6 +64,11 @@ WHAT_TO_DO = {
     "positional argument": "backward receives ctx, then one gradient for each output of forward.",
     "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
     "expected Variable or None": "Every gradient is a tensor, or None.",
+    "does not require grad and does not have a grad_fn": "Grad mode is off in backward, so nothing "
+    "there is recorded to differentiate: write the formula down, or compute under "
+    "torch.enable_grad() from x.detach().requires_grad_().",
+    "with a bool tensor is not supported": "Count with numbers, not with a mask: "
+    "mask.to(grad_output.dtype).",
     "'_fwd_used_autocast'": "custom_bwd needs custom_fwd on forward.",
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, return_line, witness
@@ -14,7 +13,7 @@ from autograd_course.doctor.rules import axes
 from autograd_course.doctor.rules import hypotheses as h
 from autograd_course.doctor.rules.dependencies import missing_dependency
 from autograd_course.doctor.rules.factors import constant_factor
-from autograd_course.doctor.rules.labels import labeled
+from autograd_course.doctor.rules.meant import perhaps_meant
 from autograd_course.doctor.rules.regions import region
 from autograd_course.doctor.rules.registry import Decide, Seen, rule
 from autograd_course.doctor.rules.wording import ordinal, raw_transpose
@@ -217,30 +216,16 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
             if sentence is not None:
                 found.setdefault(hypothesis.rule, []).append((m, sentence))
                 break
-    seen = {name: _told(explained) for name, explained in found.items()}
+    seen = {name: _told(name, explained) for name, explained in found.items()}
     turned = _turned(evidence)
     return seen if turned is None else {**seen, "transposed-gradient": turned}
 
 
-def _told(explained: list[tuple[Mismatch, str]]) -> Seen:
+def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Seen:
+    wrong = [m for m, _ in explained]
     sentences = dict.fromkeys(sentence for _, sentence in explained)
-    inputs = [m.name for m, _ in explained]
-    seen = {"inputs": inputs, **witness(explained[0][0])}
-    without = [m.name for m, _ in explained if not m.returned]
-    if without and len(without) < len(explained[0][0].evidence.wanted):
-        seen["without_gradient"] = without  # others have one: these may be data
-    seen |= _held_fixed(explained)
+    seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
     return Seen("; ".join(sentences) + ".", seen)
-
-
-def _held_fixed(explained: list[tuple[Mismatch, str]]) -> dict[str, Any]:
-    """Say of which inputs only what an argument names gets 0: it may be meant, as padding is."""
-    held = [
-        m.name
-        for m, _ in explained
-        if bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m)
-    ]
-    return {"held_fixed": held} if held else {}
 
 
 def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Seen | None:

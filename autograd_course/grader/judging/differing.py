@@ -48,7 +48,8 @@ def difference(
             asked = f"{len(expected)} tensors are asked for"
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
-        return Difference(f"{what} returns {values}; asked for is {len(expected)}.", COUNT)
+        asked = "1 is" if len(expected) == 1 else f"{len(expected)} are"
+        return Difference(f"{what} returns {values}; {asked} asked for.", COUNT)
     if _in_other_order(actual, expected, rtol, atol):
         return Difference(f"the outputs of {what} are right, in another order.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
@@ -73,14 +74,21 @@ def _in_other_order(
 
 
 def recognized(
-    actual: tuple[Any, ...], suspects: Mapping[str, Callable[..., Any]], inputs: tuple[Any, ...]
+    actual: tuple[Any, ...],
+    suspects: Mapping[str, Callable[..., Any]],
+    inputs: tuple[Any, ...],
+    rtol: float = RTOL,
+    atol: float = ATOL,
 ) -> str:
     """Return the sentence on the first suspect that gives these very results, or nothing.
+
+    The tolerances are those by which the results were found wrong: by larger ones a suspect that
+    is right on these inputs would be recognized in them.
 
     A suspect whose own results are wrong by a nan or an infinity is recognized by it.
     """
     for sentence, suspect in suspects.items():
-        if difference(actual, as_tuple(suspect(*inputs))) is None:
+        if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:
             return sentence
     return ""
 

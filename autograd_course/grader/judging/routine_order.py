@@ -61,10 +61,11 @@ class RoutineOrder:
         if isinstance(results, Raised):
             return _raised(results)
         expected = as_tuple(exercise.reference(*copied(inputs)))
-        found = difference(results, expected, "the result", exercise.rtol, exercise.atol)
+        close = exercise.rtol, exercise.atol
+        found = difference(results, expected, "the result", *close)
         if found is None:
             return None
-        known = recognized(results, exercise.suspects, copied(inputs))
+        known = recognized(results, exercise.suspects, copied(inputs), *close)
         return wrong(f"{found.message}{_at(found.evidence)} {known}".rstrip())
 
     def _tried(self) -> Verdict | None:
