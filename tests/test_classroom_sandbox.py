@@ -231,6 +231,17 @@ def test_without_a_namespace_of_its_own_whatever_a_child_kills_is_told_as_a_shel
     assert told(Malformed("", gone=True), {"code": code}, TIGHT).endswith("or killed itself.")
 
 
+def test_a_child_runs_nothing_before_its_keeper_has_told_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = os.write
+    monkeypatch.setattr("os.write", lambda *args: time.sleep(0.3) or write(*args))
+    ours, theirs = socket.socketpair()
+
+    with ours, theirs, born(theirs, TIGHT, lambda _: ENDS["its keeper"](), secluded=False) as child:
+        assert child.reaped() == 128 + signal.SIGKILL
+
+
 @pytest.mark.thorough
 def test_ones_own_code_runs_without_a_sandbox() -> None:
     with Sandbox(Trusted()) as box:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,3 +21,13 @@ def importing() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@atexit.register
+def _thaw() -> None:
+    """Let the end of the process find what nanobind made: of what is left it complains on stderr.
+
+    Only then, for it takes a second. The Triton of PyTorch 2.15 is so made.
+    """
+    if any(kind.__module__ == "nanobind" for kind in object.__subclasses__()):
+        gc.unfreeze()

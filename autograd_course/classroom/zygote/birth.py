@@ -79,16 +79,20 @@ def _keep(
         if secluded:
             seclusion.leave()
         kernel.die_with_parent(signal.SIGKILL)
+        waits, goes = os.pipe()
         process = os.fork()
     except BaseException as error:
         os.write(told, f"{type(error).__name__}: {error}".encode())
         os._exit(1)
     if process == 0:
         os.close(told)
+        os.close(goes)
+        os.read(waits, 1)  # until its number is told: what it runs may kill its keeper
         _live(channel, limits, life, secluded)
     channel.close()
     os.write(told, str(process).encode())
     os.close(told)
+    os.close(goes)
     _, status = os.waitpid(process, 0)
     os._exit(_as_a_shell(status))
 

@@ -12,6 +12,7 @@ from torch.autograd import Function
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.running.calls import takes_ctx
+from autograd_course.doctor.source import own_source
 from autograd_course.doctor.world.held import Held
 from autograd_course.doctor.world.surroundings import Surroundings
 
@@ -44,10 +45,8 @@ class Subject:
         """The source of ``backward``, or ``""`` where Python does not know it."""
         if self.function is None:
             return ""
-        try:
-            return inspect.getsource(inspect.unwrap(self.function.backward))
-        except (OSError, TypeError):
-            return ""
+        known = own_source(self.function.backward)
+        return "".join(known[0]) if known else ""
 
 
 def subject_of(fn: Any, count: int) -> Subject:

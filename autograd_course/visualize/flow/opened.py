@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
+from autograd_course.doctor.source import own_source
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Role, Saved, Source
 from autograd_course.visualize.kit.graph import GraphNode, is_custom, producers
@@ -75,9 +76,11 @@ def source_of(node: GraphNode) -> Source | None:
 
 def _text(function: type, name: str) -> str:
     try:
-        text = textwrap.dedent(inspect.getsource(inspect.getattr_static(function, name).__func__))
-    except (AttributeError, OSError, TypeError):  # made by exec, by C, or another name's
+        known = own_source(inspect.getattr_static(function, name).__func__)
+    except AttributeError:  # another name's
         return ""
-    lines = text.rstrip().splitlines()
+    if known is None:
+        return ""
+    lines = textwrap.dedent("".join(known[0])).rstrip().splitlines()
     more = ["    …"] if len(lines) > _MOST_LINES else []
     return "\n".join(lines[:_MOST_LINES] + more)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.autograd import Function
 
+from autograd_course.doctor.source import own_source
 from autograd_course.visualize.functionlab.trace import Phase
 from autograd_course.visualize.kit.inputs import title
 
@@ -79,14 +80,11 @@ def _functions(
 
 
 def _part(heading: str, phase: Phase, function: Callable[..., Any], first: int) -> Part | None:
-    function = inspect.unwrap(function)  # once_differentiable and custom_fwd wrap
-    code = getattr(function, "__code__", None)
-    try:
-        source, start = inspect.getsourcelines(function)
-    except (OSError, TypeError):
+    known = own_source(function)
+    if known is None:
         return None
-    if not isinstance(code, CodeType):
-        return None
+    source, start = known
+    code: CodeType = inspect.unwrap(function).__code__
     text = textwrap.dedent("".join(source)).rstrip().split("\n")
     kept = [row for row in range(len(text)) if row not in _unshown(text)]
     lines = tuple(max(start, 1) + row for row in kept)
