@@ -88,6 +88,7 @@ def _keep(
         os.close(told)
         os.close(goes)
         os.read(waits, 1)  # until its number is told: what it runs may kill its keeper
+        os.close(waits)
         _live(channel, limits, life, secluded)
     channel.close()
     os.write(told, str(process).encode())
