@@ -147,9 +147,10 @@ def test_a_mask_of_another_dtype_changes_none(attention: Attention, dtype: torch
 
 
 @pytest.mark.parametrize("fn", [ScaledDotProductAttention, TiledAttention])
-def test_left_out_the_seed_is_0(fn: Any) -> None:
+def test_left_out_nothing_is_masked_or_dropped_and_the_seed_is_0(fn: Any) -> None:
     rest = (None, False, None, 0.5)
 
+    torch.testing.assert_close(fn.apply(*qkv()), reference(*qkv()))
     torch.testing.assert_close(fn.apply(*qkv(), *rest), fn.apply(*qkv(), *rest, 0))
 
 
