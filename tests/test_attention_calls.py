@@ -12,7 +12,13 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from autograd_course import diagnose
-from autograd_course.functions.attention import attention, dropped, tiled_attention
+from autograd_course.functions.attention import (
+    TiledAttention,
+    attention,
+    calls,
+    dropped,
+    tiled_attention,
+)
 from autograd_course.functions.attention.dropout import threshold
 
 Call = Callable[..., Tensor]
@@ -66,10 +72,22 @@ def test_a_mask_of_each_head_of_a_group(call: Call, lead: tuple[int, ...]) -> No
         ((2, 3, 5, 3), (1, 3, 7, 3), (2, 1, 7, 2)),
         ((2, 1, 5, 3), (2, 3, 7, 3), (2, 3, 7, 2)),
         ((4, 2, 3, 5, 3), (2, 3, 7, 3), (2, 3, 7, 2)),
+        ((5, 3), (3, 7, 3), (3, 7, 2)),
+        ((1, 5, 3), (3, 7, 3), (1, 7, 2)),
+        ((6, 5, 3), (1, 7, 3), (3, 7, 2)),
     ],
 )
 def test_leading_axes_broadcast(call: Call, q: Any, k: Any, v: Any) -> None:
     same(call, tensors(q, k, v))
+
+
+@CALLS
+@pytest.mark.parametrize("flat", [0, 1, 2])
+def test_a_vector_is_refused_whatever_it_is_called_with(call: Call, flat: int) -> None:
+    inputs = [x[0, 0] if i == flat else x for i, x in enumerate(qkv())]
+
+    with pytest.raises(ValueError, match=r"needs q \(N, E\)|every key needs one value"):
+        call(*inputs)
 
 
 @CALLS
@@ -192,25 +210,27 @@ def test_it_is_twice_differentiable_with_dropout_and_a_bias(call: Call) -> None:
 
 
 @CALLS
-@pytest.mark.parametrize("asking", [(0,), (1,), (2,), (3,), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("asking", ["q", "k", "v", "qkv", "b", "qkvb"])
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_derivatives_are_those_of_plain_operations_whichever_input_asks(
-    call: Call, asking: tuple[int, ...], order: int
+    call: Call, asking: str, order: int
 ) -> None:
     def derivative(fn: Call) -> tuple[Tensor, ...]:
-        given = [*qkv(4, 5, lead=()), *tensors((4, 5), seed=2)]
-        inputs = [x.detach().requires_grad_(i in asking) for i, x in enumerate(given)]
-        asked = [inputs[i] for i in asking]
+        given = dict(zip("qkvb", (*qkv(4, 5, lead=()), *tensors((4, 5), seed=2)), strict=True))
+        if "b" not in asking:
+            del given["b"]
+        inputs = [x.detach().requires_grad_(name in asking) for name, x in given.items()]
+        asked = [x for x in inputs if x.requires_grad]
         value = fn(*inputs).pow(2).sum()
         for _ in range(order - 1):
             grads = torch.autograd.grad(value, asked, create_graph=True)
             value = sum(x.pow(2).sum() for x in grads)
         return torch.autograd.grad(value, asked)
 
-    def plain(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    def plain(q: Tensor, k: Tensor, v: Tensor, bias: Any = 0) -> Tensor:
         return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, -1) @ v
 
-    found = derivative(lambda q, k, v, bias: call(q, k, v, mask=bias))
+    found = derivative(lambda q, k, v, bias=None: call(q, k, v, mask=bias))
     torch.testing.assert_close(found, derivative(plain))
 
 
@@ -261,6 +281,10 @@ def test_a_seed_is_drawn_from_pytorchs_generator(call: Call) -> None:
     call(*qkv())
     call(*qkv(), dropout_p=0.5, seed=1)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_hundred_calls_draw_a_hundred_seeds() -> None:
+    assert len({calls.drawn(0.5) for _ in range(100)}) == 100
 
 
 def test_a_tile_of_the_pattern_can_be_made_alone() -> None:
@@ -331,6 +355,29 @@ def test_a_weight_goes_whose_word_is_below_p() -> None:
 @pytest.mark.parametrize(("p", "word"), [(0, -(2**31)), (0.5, 0), (1 - 2**-40, 2**31 - 1)])
 def test_what_words_are_compared_with_fits_into_32_bits_too(p: float, word: int) -> None:
     assert threshold(p) == word
+
+
+# The kernels
+
+
+def test_where_the_kernels_serve_they_get_the_whole_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Tensor] = []
+
+    class Kernels:
+        @staticmethod
+        def apply(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
+            served.append(q)
+            return TiledAttention.apply(q, k, v, None, *rest)
+
+    options = {"causal": True, "scale": 0.3, "dropout_p": 0.5, "seed": 2}
+    expected = tiled_attention(*grouped(), **options)
+    monkeypatch.setattr(calls, "usable", lambda q, v, mask: mask is None)
+    monkeypatch.setattr(calls, "TritonAttention", Kernels)
+
+    assert torch.equal(tiled_attention(*grouped(), **options), expected)
+    assert len(served) == 1
+    tiled_attention(*grouped(), mask=torch.ones(5, 7, dtype=torch.bool))
+    assert len(served) == 1
 
 
 # The doctor
