@@ -126,7 +126,7 @@ def _plainly(
 ) -> Grads:
     """Differentiate the plain operations, in a graph that can be differentiated again."""
     # Aliases: gradients are wanted for each of the eight, not through O and L back to q.
-    cut = [x if x is None else x.view_as(x) for x in saved]
+    cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
     grads = gradients(cut[:6], cut[6:], how, needs)
     wanted = [x for x in cut if x is not None and x.requires_grad]
     pairs = zip(grads, arrived, strict=True)
