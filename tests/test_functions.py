@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from cases.making import CPLX, IDX, TABLE, X, Y, draw
 from reference_calls import (
     DECLARED_CALLS,
+    DIAGNOSED_CALLS,
     INF,
     MASKED,
     REFERENCE_CALLS,
@@ -119,6 +120,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (fn.LeakyReLUInPlace, (X,), leaky),
     (fn.LeakyReLUInPlace, (torch.tensor([-1.0, 0.0, 1.0]), 2.0), leaky),
     (fn.Sort, (draw(3, 5),), sort),
+    (fn.Sort, (draw(2, 3, 4),), sort),
     (fn.Sort, (TIES,), sort),
     (fn.Sort, (TIES, True), sort),
     (fn.Sort, (draw(2, 40).round(),), sort),
@@ -298,7 +300,11 @@ def test_new_tensors_are_made_where_the_inputs_are(call) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("call", [*REFERENCE_CALLS, *DECLARED_CALLS], ids=lambda c: c[0].__name__)
+@pytest.mark.parametrize(
+    "call",
+    [*REFERENCE_CALLS, *DIAGNOSED_CALLS, *DECLARED_CALLS],
+    ids=lambda call: call[0].__name__,
+)
 def test_the_default_dtype_changes_nothing(call, dtype) -> None:
     function, inputs, *_ = call
     cast = [v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for v in inputs]
