@@ -84,7 +84,7 @@ def test_leading_axes_broadcast(call: Call, q: Any, k: Any, v: Any) -> None:
 @CALLS
 @pytest.mark.parametrize("flat", [0, 1, 2])
 def test_a_vector_is_refused_whatever_it_is_called_with(call: Call, flat: int) -> None:
-    inputs = [x[0, 0] if i == flat else x for i, x in enumerate(qkv())]
+    inputs = [x[0, 0] if i == flat else x for i, x in enumerate(qkv(1, 1))]
 
     with pytest.raises(ValueError, match=r"needs q \(N, E\)|every key needs one value"):
         call(*inputs)
