@@ -137,6 +137,7 @@ REFERENCE_CALLS = [
 # Diagnosed only: at a kink, or at an infinity, differences have nothing to say.
 DIAGNOSED_CALLS = [
     (fn.Max, (TIES,)),
+    (fn.Max, (torch.ones(2, 3),)),
     (fn.LogSumExp, (MASKED,)),
 ]
 

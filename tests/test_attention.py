@@ -147,10 +147,27 @@ def test_a_mask_of_another_dtype_changes_none(attention: Attention, dtype: torch
 
 
 @pytest.mark.parametrize("fn", [ScaledDotProductAttention, TiledAttention])
-def test_left_out_the_seed_is_0(fn: Any) -> None:
+def test_left_out_nothing_is_masked_or_dropped_and_the_seed_is_0(fn: Any) -> None:
     rest = (None, False, None, 0.5)
 
+    torch.testing.assert_close(fn.apply(*qkv()), reference(*qkv()))
     torch.testing.assert_close(fn.apply(*qkv(), *rest), fn.apply(*qkv(), *rest, 0))
+
+
+@WAYS
+@pytest.mark.parametrize("mask", [None, holes(), BIAS], ids=["none", "holes", "bias"])
+def test_new_tensors_are_made_where_the_inputs_are(attention: Attention, mask: Any) -> None:
+    inputs, rest = qkv(), (mask, True, None, 0.4, 3)
+    expected = attention(*inputs, *rest)
+    arrives = [x.detach() for x in tensors((2, 5, 2), (2, 5), seed=5)]
+    truth = torch.autograd.grad(expected, inputs, arrives)
+    with torch.device("meta"):  # directly, since the engine calls backward without it
+        found = attention(*inputs, *rest)
+        node = found[0].grad_fn
+        gradients = node._forward_cls.backward(node, *arrives)
+
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients[:3], truth)
 
 
 def test_a_mask_that_repeats_itself_is_taken_once() -> None:

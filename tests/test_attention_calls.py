@@ -12,7 +12,14 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from autograd_course import diagnose
-from autograd_course.functions.attention import attention, dropped, tiled_attention
+from autograd_course.functions.attention import (
+    TiledAttention,
+    attention,
+    calls,
+    dropped,
+    tiled_attention,
+)
+from autograd_course.functions.attention.dropout import threshold
 
 Call = Callable[..., Tensor]
 CALLS = pytest.mark.parametrize("call", [attention, tiled_attention])
@@ -65,10 +72,22 @@ def test_a_mask_of_each_head_of_a_group(call: Call, lead: tuple[int, ...]) -> No
         ((2, 3, 5, 3), (1, 3, 7, 3), (2, 1, 7, 2)),
         ((2, 1, 5, 3), (2, 3, 7, 3), (2, 3, 7, 2)),
         ((4, 2, 3, 5, 3), (2, 3, 7, 3), (2, 3, 7, 2)),
+        ((5, 3), (3, 7, 3), (3, 7, 2)),
+        ((1, 5, 3), (3, 7, 3), (1, 7, 2)),
+        ((6, 5, 3), (1, 7, 3), (3, 7, 2)),
     ],
 )
 def test_leading_axes_broadcast(call: Call, q: Any, k: Any, v: Any) -> None:
     same(call, tensors(q, k, v))
+
+
+@CALLS
+@pytest.mark.parametrize("flat", [0, 1, 2])
+def test_a_vector_is_refused_whatever_it_is_called_with(call: Call, flat: int) -> None:
+    inputs = [x[0, 0] if i == flat else x for i, x in enumerate(qkv(1, 1))]
+
+    with pytest.raises(ValueError, match=r"needs q \(N, E\)|every key needs one value"):
+        call(*inputs)
 
 
 @CALLS
@@ -123,10 +142,12 @@ def test_single_precision(call: Call) -> None:
 
 @CALLS
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_16_bits_round_the_result_only(call: Call, dtype: torch.dtype) -> None:
-    inputs = [x.detach().to(dtype).requires_grad_() for x in qkv(64, 600, 8, 8, (2, 3))]
+@pytest.mark.parametrize("mean", [0, 1])  # with 1, the difference of large numbers in dP - D
+def test_16_bits_round_the_result_only(call: Call, dtype: torch.dtype, mean: int) -> None:
+    leaves = [(x.detach() + mean).to(dtype) for x in qkv(64, 600, 8, 64, (2, 3))]
+    inputs = [x.requires_grad_() for x in leaves]
     exact = [x.detach().double().requires_grad_() for x in inputs]
-    arrives = torch.randn(2, 3, 64, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    arrives = (tensors((2, 3, 64, 64), seed=5)[0].detach() + mean).to(dtype)
     out, truth = call(*inputs), built_in(*exact)
     found = torch.autograd.grad(out, inputs, arrives)
     expected = torch.autograd.grad(truth, exact, arrives.double())
@@ -188,20 +209,29 @@ def test_it_is_twice_differentiable_with_dropout_and_a_bias(call: Call) -> None:
     assert gradgradcheck(dropping, inputs)
 
 
-def test_a_third_derivative_is_that_of_plain_operations() -> None:
-    def third(call: Call) -> tuple[Tensor, ...]:
-        inputs = qkv(4, 5, lead=())
-        value = call(*inputs).pow(2).sum()
-        for _ in range(2):
-            grads = torch.autograd.grad(value, inputs, create_graph=True)
+@CALLS
+@pytest.mark.parametrize("asking", ["q", "k", "v", "qkv", "b", "qkvb"])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_derivatives_are_those_of_plain_operations_whichever_input_asks(
+    call: Call, asking: str, order: int
+) -> None:
+    def derivative(fn: Call) -> tuple[Tensor, ...]:
+        given = dict(zip("qkvb", (*qkv(4, 5, lead=()), *tensors((4, 5), seed=2)), strict=True))
+        if "b" not in asking:
+            del given["b"]
+        inputs = [x.detach().requires_grad_(name in asking) for name, x in given.items()]
+        asked = [x for x in inputs if x.requires_grad]
+        value = fn(*inputs).pow(2).sum()
+        for _ in range(order - 1):
+            grads = torch.autograd.grad(value, asked, create_graph=True)
             value = sum(x.pow(2).sum() for x in grads)
-        return torch.autograd.grad(value, inputs)
+        return torch.autograd.grad(value, asked)
 
-    def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, -1) @ v
+    def plain(q: Tensor, k: Tensor, v: Tensor, bias: Any = 0) -> Tensor:
+        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, -1) @ v
 
-    for call in (attention, tiled_attention):
-        torch.testing.assert_close(third(call), third(plain))
+    found = derivative(lambda q, k, v, bias=None: call(q, k, v, mask=bias))
+    torch.testing.assert_close(found, derivative(plain))
 
 
 def test_the_built_ins_fused_kernel_has_no_second_derivative() -> None:
@@ -253,6 +283,10 @@ def test_a_seed_is_drawn_from_pytorchs_generator(call: Call) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_a_hundred_calls_draw_a_hundred_seeds() -> None:
+    assert len({calls.drawn(0.5) for _ in range(100)}) == 100
+
+
 def test_a_tile_of_the_pattern_can_be_made_alone() -> None:
     rows, columns = torch.arange(60).view(3, 20), torch.arange(50)
     all_of_it = dropped(rows, columns, 0.2, 5)
@@ -283,7 +317,7 @@ def test_seeds_differ(others: tuple[int, int]) -> None:
     assert 0.45 < (one == other).double().mean() < 0.55
 
 
-def by_hand(row: int, column: int, p: float, seed: int) -> bool:
+def word_by_hand(row: int, column: int, seed: int) -> int:
     def mixed(word: int) -> int:
         word = (word ^ word >> 16) * 0x21F0AAAD % 2**32
         word = (word ^ word >> 15) * 0x735A2D97 % 2**32
@@ -296,7 +330,7 @@ def by_hand(row: int, column: int, p: float, seed: int) -> bool:
     row_word = word_of(row, mixed(low) ^ mixed(high))
     pair = (row_word ^ word_of(column, mixed(2**32 - 1 - low) + mixed(high))) * 0x21F0AAAD % 2**32
     word = (pair ^ pair >> 15) * 0x735A2D97 % 2**32
-    return (word + 2**31) % 2**32 < int(p * 2**32)
+    return (word + 2**31) % 2**32
 
 
 @pytest.mark.parametrize("seed", [-42, 3 * 2**32 + 5])
@@ -306,8 +340,44 @@ def test_the_pattern_is_the_same_everywhere(seed: int) -> None:
     pattern = dropped(torch.tensor(rows), torch.arange(40), 0.3, seed)
 
     assert pattern.tolist() == [
-        [by_hand(row, column, 0.3, seed) for column in range(40)] for row in rows
+        [word_by_hand(row, column, seed) < 0.3 * 2**32 for column in range(40)] for row in rows
     ]
+
+
+def test_a_weight_goes_whose_word_is_below_p() -> None:
+    word = word_by_hand(3, 5, 0)
+    p = word / 2**32  # exact: a double has 53 bits
+
+    assert not dropped(torch.tensor([3]), torch.tensor([5]), p, 0).any()
+    assert dropped(torch.tensor([3]), torch.tensor([5]), p + 2**-32, 0).all()
+
+
+@pytest.mark.parametrize(("p", "word"), [(0, -(2**31)), (0.5, 0), (1 - 2**-40, 2**31 - 1)])
+def test_what_words_are_compared_with_fits_into_32_bits_too(p: float, word: int) -> None:
+    assert threshold(p) == word
+
+
+# The kernels
+
+
+def test_where_the_kernels_serve_they_get_the_whole_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Tensor] = []
+
+    class Kernels:
+        @staticmethod
+        def apply(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
+            served.append(q)
+            return TiledAttention.apply(q, k, v, None, *rest)
+
+    options = {"causal": True, "scale": 0.3, "dropout_p": 0.5, "seed": 2}
+    expected = tiled_attention(*grouped(), **options)
+    monkeypatch.setattr(calls, "usable", lambda q, v, mask: mask is None)
+    monkeypatch.setattr(calls, "TritonAttention", Kernels)
+
+    assert torch.equal(tiled_attention(*grouped(), **options), expected)
+    assert len(served) == 1
+    tiled_attention(*grouped(), mask=torch.ones(5, 7, dtype=torch.bool))
+    assert len(served) == 1
 
 
 # The doctor

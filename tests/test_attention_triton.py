@@ -9,7 +9,6 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from attentions import grouped, qkv
 from packaging.version import Version
 from torch import Tensor
 
-from autograd_course.functions.attention import TiledAttention, calls, tiled_attention
+from autograd_course.functions.attention import TiledAttention
 from autograd_course.functions.attention.triton_attention import TritonAttention, usable
 
 HERE = Path(__file__).parent
@@ -90,20 +89,3 @@ def test_without_a_gpu_the_tiles_serve() -> None:
     q, _, v = qkv()
 
     assert not usable(q.float(), v.float(), None)
-
-
-def test_where_the_kernels_serve_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    class Kernels:
-        @staticmethod
-        def apply(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
-            asked.append(rest)
-            return TiledAttention.apply(q, k, v, None, *rest)
-
-    monkeypatch.setattr(calls, "usable", lambda q, v, mask: mask is None)
-    monkeypatch.setattr(calls, "TritonAttention", Kernels)
-    tiled_attention(*grouped(), causal=True, dropout_p=0.5, seed=2)
-    tiled_attention(*grouped(), mask=torch.ones(5, 7, dtype=torch.bool))
-
-    assert asked == [(True, None, 0.5, 2)]

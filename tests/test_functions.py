@@ -12,8 +12,11 @@ import torch
 import torch.nn.functional as F
 from cases.making import CPLX, IDX, TABLE, X, Y, draw
 from reference_calls import (
+    DECLARED_CALLS,
+    DIAGNOSED_CALLS,
     INF,
     MASKED,
+    REFERENCE_CALLS,
     ROWS,
     TIES,
     TRIANGLE,
@@ -117,6 +120,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (fn.LeakyReLUInPlace, (X,), leaky),
     (fn.LeakyReLUInPlace, (torch.tensor([-1.0, 0.0, 1.0]), 2.0), leaky),
     (fn.Sort, (draw(3, 5),), sort),
+    (fn.Sort, (draw(2, 3, 4),), sort),
     (fn.Sort, (TIES,), sort),
     (fn.Sort, (TIES, True), sort),
     (fn.Sort, (draw(2, 40).round(),), sort),
@@ -293,6 +297,27 @@ def test_new_tensors_are_made_where_the_inputs_are(call) -> None:
 
     torch.testing.assert_close(elsewhere, outputs)
     torch.testing.assert_close(given[0] if isinstance(given, tuple) else given, gradient)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "call",
+    [*REFERENCE_CALLS, *DIAGNOSED_CALLS, *DECLARED_CALLS],
+    ids=lambda call: call[0].__name__,
+)
+def test_the_default_dtype_changes_nothing(call, dtype) -> None:
+    function, inputs, *_ = call
+    cast = [v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for v in inputs]
+    run = getattr(function, "apply", function)
+    expected = grads(run, cast, [0])
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16 if dtype == torch.float64 else torch.float64)
+    try:
+        found = grads(run, cast, [0])
+    finally:
+        torch.set_default_dtype(default)
+
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # PyTorch's own

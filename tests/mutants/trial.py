@@ -7,6 +7,7 @@ does what it did, and is not run.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
@@ -186,7 +187,8 @@ def _outcome(mutant: Mutant, functions: list[FunctionType], known: Known) -> str
 
 
 def _alone() -> None:
-    """Say nothing, and end after a time."""
+    """Say nothing, not of a crash either, and end after a time."""
+    faulthandler.disable()
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
         os.dup2(null, stream)

@@ -33,7 +33,7 @@ def backward_tiles(
             scores, weights, grad_scores = grid.shaped(buffers, at)
             grid.scores(q_i, k_j, at, out=scores)
             torch.sub(scores, finite(lse_i), out=weights).exp_()
-            gone = grid.gone(at, q_i)
+            gone = grid.gone(at)
             without(torch.bmm(grad_i, v_j.mT, out=grad_scores), gone)
             grad_scores.sub_(delta_i).mul_(weights)
             _add(at, grid.how.scale, found, q_i, k_j, grad_i, without(weights, gone), grad_scores)

@@ -31,7 +31,7 @@ def forward_tiles(
             rescale = torch.exp(before - finite(high))
             torch.sub(scores, finite(high), out=weights).exp_()
             total.mul_(rescale).add_(weights.sum(-1, keepdim=True))
-            mixed.mul_(rescale).baddbmm_(without(weights, grid.gone(at, q)), v_j)
+            mixed.mul_(rescale).baddbmm_(without(weights, grid.gone(at)), v_j)
             live = {"q": q_i, "k": k_j, "v": v_j, "scores": scores, "weights": weights}
             live |= {"rescale": rescale, "max": high, "sum": total, "out": mixed}
             yield Tile(at.row, at.column, live)

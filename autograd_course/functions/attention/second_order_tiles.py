@@ -37,9 +37,7 @@ def second_order_tiles(
                 masks[1].add(at, square[3])
             rows = [x[at.of_query] for x in by_query]
             _add(grid.how.scale, theirs, mine, square, rows, [x[at.of_key] for x in by_key])
-            _add_dropped(
-                theirs, mine, square, grid.gone(at, theirs[0]), rows[1], by_key[1][at.of_key]
-            )
+            _add_dropped(theirs, mine, square, grid.gone(at), rows[1], by_key[1][at.of_key])
 
 
 def _squares(
@@ -55,7 +53,7 @@ def _squares(
     d_s, p, w, y = buffers
     grid.scores(q, k, at, out=d_s)
     torch.sub(d_s, finite(lse), out=p).exp_()
-    gone = grid.gone(at, q)
+    gone = grid.gone(at)
     without(torch.bmm(grad, v.mT, out=d_s), gone).sub_(delta)
     torch.baddbmm(w, for_q, k.mT, beta=0, alpha=grid.how.scale, out=w)
     w.baddbmm_(q, for_k.mT, alpha=grid.how.scale)

@@ -106,7 +106,7 @@ def _by_tiles(saved: Sequence[Any], how: How, arrived: Sequence[Tensor | None]) 
     q, k, v, mask, out, lse, grad_out, grad_lse = saved
     grid, dtype = Grid(q, k, mask, how), lse.dtype
     given = zip((q, k, v), arrived[:3], strict=True)
-    for_q, for_k, for_v = (zeros(x, dtype) if to is None else to for x, to in given)
+    for_q, for_k, for_v = (torch.zeros_like(x) if to is None else to for x, to in given)
     to_q, to_grad, x, y, to_k, to_v = (zeros(t, dtype) for t in (q, out, lse, lse, k, v))
     to_mask = None if mask is None or mask.dtype == torch.bool else zeros(mask, dtype)
     second_order_tiles(
@@ -126,10 +126,10 @@ def _plainly(
 ) -> Grads:
     """Differentiate the plain operations, in a graph that can be differentiated again."""
     # Aliases: gradients are wanted for each of the eight, not through O and L back to q.
-    cut = [x.view_as(x) if x is not None and x.requires_grad else x for x in saved]
+    cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
     grads = gradients(cut[:6], cut[6:], how, needs)
     wanted = [x for x in cut if x is not None and x.requires_grad]
     pairs = zip(grads, arrived, strict=True)
-    made, to = zip(*((y, c) for y, c in pairs if y is not None and c is not None), strict=True)
+    made, to = zip(*((y, c) for y, c in pairs if y is not None), strict=True)
     found = iter(torch.autograd.grad(made, wanted, to, create_graph=True, allow_unused=True))
     return tuple(next(found) if x is not None and x.requires_grad else None for x in cut)

@@ -90,12 +90,12 @@ class Grid:
             tile = self._mask.tile(at)
             _ = out.masked_fill_(~tile, -math.inf) if tile.dtype == torch.bool else out.add_(tile)
 
-    def gone(self, at: At, like: Tensor) -> Tensor | None:
+    def gone(self, at: At) -> Tensor | None:
         """Return where dropout sets the weights of a tile to 0, or None without dropout."""
         if not self.how.dropout_p:
             return None
         heads, queries, keys = (
-            torch.arange(part.start, part.stop, device=like.device)
+            torch.arange(part.start, part.stop, device=self._like.device)
             for part in (at.heads, at.queries, at.keys)
         )
         rows = (heads[:, None] * self.lead[1] + at.member) * self.places.n + queries
