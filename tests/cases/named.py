@@ -128,6 +128,30 @@ def wrong_for(label: int) -> type[Function]:
                   lambda x, i, g: (x.exp() * g, None))  # fmt: skip
 
 
+def in_single(f: Any) -> Any:
+    """Return a function computed in float32: of its slope few digits are known."""
+    return lambda x: f(x.float()).to(x.dtype)
+
+
+def within_bounds(x: Tensor) -> Tensor:
+    return (x > -0.2) & (x < 1.2)
+
+
+def twice_at(*at: int) -> type[Function]:
+    """Return an exponential whose gradient is twice the true one at some places."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        right = x.exp() * g
+        return right + right * (torch.tensor([k in at for k in range(len(x))], device=x.device))
+
+    return saving(torch.exp, backward)
+
+
+def stretched(*inputs: Tensor) -> Any:
+    """Return a sampler of multiples of these inputs: what ties in them, and their order, stays."""
+    return lambda rng: tuple(t.double() * (1 + 0.1 * torch.rand((), generator=rng)) for t in inputs)
+
+
 PART = "is right elsewhere and wrong where "
 LACKS = "missing-dependency: the gradient of args[0] lacks the term "
 MULTIPLE = "constant-factor: the gradient of args[0] is "
@@ -137,6 +161,9 @@ SORTED = torch.tensor([1.0, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11])
 CLASSES = torch.tensor([3, 0, -100, 4, 3, 2])
 NARROW = torch.linspace(0.701, 0.801, 21)
 WITH_ONE = POSITIVE.index_fill(1, torch.tensor([0]), 1)
+ONE_FLAT = torch.tensor([0.01, 0.02, -0.03, 0.5, -0.7, 0.9, 2, 3])
+ENDS_TIE = torch.tensor([-3.0, -2, -1, -1, 0, 0.5, 1, 1.5, 2, 2, 2.5, 3])
+ROW_TIES = torch.stack((X[0], Y[1] + 1, Y[2]))
 MIX = draw(5, 5, seed=8, dtype=torch.complex128)
 
 
@@ -276,6 +303,37 @@ NAMED = [
           (x.exp() * g, None)), draw(3, 2), 1),
     named(PART + "several elements tie.", "pairs of which the equal ones are left out",
           saving(pairs, unequal_pairs), TIED),
+    named(PART + "several elements tie.", "others tie where the gradient is 0", saving(
+          lambda x: pairs(x.relu()), lambda x, g: (x > 0) * unequal_pairs(x.relu(), g)), TIED.index_fill(0, torch.tensor([0, 6]), -1)),
+    named(PART + "args[0] < 0. {", "0 is multiplied by nothing", saving(
+          lambda x: x.relu().sum(), lambda x, g: torch.where(x > 0, g, 0.1 * g)), X),
+    named(PART + "args[0] >= 1 (it is 2 times the true one there).", "on the bound, too", saving(
+          torch.exp, lambda x, g: torch.where(x >= 1, 2, 1) * x.exp() * g),
+          torch.tensor([0.3, -1, 0.5, 1, 1, 1.5, 2, 3, -2])),
+    named(PART + "args[0] < -0.5 or args[0] > 1 (grad_output passes unchanged there).",
+          "both bounds of a clamp", saving(lambda x: x.clamp(-0.5, 1), lambda x, g: g.clone()), X),
+    named(PART + "|args[0]| > 1 (grad_output passes unchanged there).", "bounds around 0",
+          saving(lambda x: x.clamp(-1, 1), lambda x, g: g.clone()), X),
+    named(PART + "args[0] < -0.2 or args[0] > 1.2.", "another formula between two bounds",
+          saving(lambda x: torch.where(within_bounds(x), x, x.exp()),
+                 lambda x, g: torch.where(within_bounds(x), g, x.sin() * g)), draw(5, 5)),
+    named(UNNAMED + "5 of 12", "right and wrong where the input is the same, and below",
+          twice_at(0, 1, 2, 10, 11), ENDS_TIE, sampler=stretched(ENDS_TIE)),
+    named(UNNAMED + "5 of 12", "right and wrong where the input is the same, and above",
+          twice_at(0, 1, 8, 10, 11), ENDS_TIE, sampler=stretched(ENDS_TIE)),
+    named(PART + "args[1] < args[0] - 0.5 (grad_output passes unchanged there).", "a margin",
+          saving(lambda x, y, m: (m - x + y).clamp_min(0), lambda x, y, m, g: (-g, g, None)), X, Y, 0.5),
+    named(PART + "args[0] < args[1] - 0.5 (grad_output passes unchanged there); the gradient of "
+          "args[1] " + PART + "args[1] > args[0] + 0.5.", "a margin, the other way round",
+          saving(lambda x, y, m: (m + x - y).clamp_min(0), lambda x, y, m, g: (g, -g, None)), X, Y, 0.5),
+    named(PART + "args[0] >= args[1] (it is 2 times the true one there).", "where they tie, too",
+          saving(torch.add, lambda x, y, g: (torch.where(x >= y, 2 * g, g), g)), ROW_TIES, X,
+          sampler=stretched(ROW_TIES, X)),
+    named(PART + "args[0] < 0 (its sign is flipped there).", "a forward in float32",
+          saving(in_single(torch.abs), lambda x, g: g), X.sign() * (1 + Y.abs())),
+    named(UNNAMED + "5 of 8 elements; too few digits are known to say how.",
+          "of a forward in float32, where small elements pass for right",
+          saving(in_single(torch.sin), lambda x, g: g.clone()), ONE_FLAT, sampler=stretched(ONE_FLAT)),
     # A multiple
     named(MULTIPLE + "2 times the true one, everywhere.", "of one number",
           saving(torch.tanh, lambda x, g: 2 * g * (1 - x.tanh() ** 2)), draw()),

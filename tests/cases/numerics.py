@@ -59,6 +59,14 @@ def either(x: Tensor) -> Tensor:
     return 1 - 2 * ((1e6 * x.sum()).floor() % 2)
 
 
+def root(x: Tensor) -> Tensor:
+    """The square root by Newton's iteration."""
+    y = torch.ones_like(x)
+    for _ in range(4 if x.dtype == torch.float32 else 20):
+        y = (y + x / y) / 2
+    return y
+
+
 def at_least_single(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
@@ -217,8 +225,16 @@ LOOKALIKES = [
     Case("precision", "a gradient that is zero but for rounding",
          saving(lambda x: x / x.abs(), lambda x, g: g / x.abs() - g * x * x / x.abs() ** 3), (X,)),
     Case("precision", "a sign that may be either, as an eigenvector's",
-         saving(lambda x: x * either(x), lambda x, g: g * either(x)), (X,),
-         {"reference": lambda x: x * either(x.detach())}),
+         saving(lambda x: 0.01 * x * either(x), lambda x, g: 0.01 * g * either(x)), (X,),
+         {"reference": lambda x: 0.01 * x * either(x.detach())}),
+    Case("precision", "a cast to 16 bits, declared",
+         saving(lambda x: x.bfloat16(), lambda x, g: g.to(x.dtype)), (X,),
+         {"reference": lambda x: x.bfloat16()}),
+    Case("precision", "levels, on the edges of which the input lies",
+         saving(lambda x: (4 * x).floor() / 4, lambda x, g: 0 * g),
+         (torch.tensor([20.0, 31, 42, 53, 64]),)),
+    Case("precision", "a solver that stops early in float32",
+         saving(root, lambda x, g: g / (2 * root(x))), (POSITIVE,)),
     Case("autocast", "custom_fwd and custom_bwd", Product, (X, W), FULL),
     Case("autocast", "no product of matrices", saving(lambda x: x * x, lambda x, g: 2 * x * g), (X,), FULL),
 ]  # fmt: skip

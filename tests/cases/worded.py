@@ -13,6 +13,7 @@ from cases.order import saved, split
 product = torch.mul
 FROM_ZERO = torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 0.7])
 SIGNS = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
+SMALL = torch.tensor([1e-3, 2e-3, 3e-3, 4e-3, 5e-3])
 TINY_FIRST = torch.tensor([1e-7, 1.0, 2.0, -3.0, 0.5])
 
 
@@ -31,6 +32,15 @@ def in_half(x: Tensor, w: Tensor) -> Tensor:
 def none_unless(says_one) -> object:
     """A product whose second gradient is left out for some cotangents."""
     return saving(product, lambda x, y, g: (g * y, g * x if says_one(float(g.sum())) else None))
+
+
+def none_where(sign: int) -> object:
+    """A product whose second gradient is left out where two rows of grad_output are alike, or not."""
+
+    def given(g: Tensor) -> bool:
+        return bool(sign * (g[0] * g[1]).sum() > 0)
+
+    return saving(product, lambda x, y, g: (g * y, g * x if given(g) else None))
 
 
 def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
@@ -242,6 +252,25 @@ SAID = [
         (X,), {}, "ignores-grad-output", "inf for 0 · grad_output, should be 0",
     ),
     (
+        "nan where grad_output exceeds 1", saving(square, lambda x, g:
+        torch.where(g < 1, 2 * x * g, torch.nan)), (X,), {}, "nonlinear-in-grad-output",
+        "args[0][0, 2]: gradient nan for grad_output, 9.69 for -1 · grad_output, should be nan",
+    ),
+    (
+        "nan where grad_output is zero", saving(product, lambda x, y, g:
+        (torch.where(x > 0, torch.inf, y) * g, g * x * g / g)), (X, Y), {},
+        "nonlinear-in-grad-output", "error: the gradient of args[1] is nan where grad_output is zero. "
+        "{…nan for 0 · grad_output, should be 0…} Where does backward divide by grad_output, or by",
+    ),
+    (
+        "no gradient where two rows are alike", none_where(1), (X, Y), {}, "nonlinear-in-grad-output",
+        "for a sum of cotangents is not the sum of their gradients. {…, 0 for the sum, should be",
+    ),
+    (
+        "no gradient where two rows are not alike", none_where(-1), (X, Y), {},
+        "nonlinear-in-grad-output", "gradient 0.5178 for grad_output, 1.833 for the sum, should be 0.5178",
+    ),
+    (
         "no gradient for the first cotangent, in a sentence",
         none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
         "error: the gradient of args[1] for a sum of cotangents is not the sum of their gradients. {",
@@ -297,6 +326,11 @@ SAID = [
         "a huge element beside which the others are lost",
         saving(lambda x: 1 / x, lambda x, g: g / x**2), (TINY_FIRST,),
         {"sampler": with_one_tiny}, "flipped-sign", "wrong sign everywhere",
+    ),
+    (
+        "a huge element of the first input, one number for the second",
+        saving(lambda x, y: 1 / x + y.sin(), lambda x, y, g: (g / x**2, y.cos() * g.mean())),
+        (TINY_FIRST, draw(5)), {}, "uniform-grad-output", "the gradient of args[1] depends on grad_output only through one number",
     ),
     (
         "a gradient for an argument that was left out",
@@ -506,6 +540,17 @@ SAID = [
         "forward a small error of backward is not seen.",
     ),
     (
+        "a sum of which a part is in 32 bits", saving(lambda x: 0.25 * x + (3 * x).float(), lambda x, g:
+        3.25 * g), (X,), {}, "precision", '{"witness": "output[0, 2] moves by 5.4e-10 where all that goes '
+        'in moves by a billionth, should by 7.1e-09"}',
+    ),
+    (
+        "beside a reference that is sound on the example",
+        saving(lambda x: 1 - x.cos(), lambda x, g: x.sin() * g), (SMALL,),
+        {"reference": lambda x: 2 * (x / 2).sin() ** 2}, "precision",
+        "warning: the output loses precision in float32 on the example itself: its error is about",
+    ),
+    (
         "a slope in 32 bits, of declared steps", saving(
             lambda x: (4 * x.sin()).round() / 4, lambda x, g: (g * x.float().cos()).to(g.dtype)
         ), (X,), {"surrogate": torch.sin}, "precision",
@@ -563,9 +608,32 @@ OF_WITNESSES = {
     "tensor-on-ctx: an input, in a callable":
         "warning: ctx.x of Made keeps an input as an attribute: PyTorch does not check it for "
         "changes in place, and no saved-tensor hook sees it.",
+    "gradient-mismatch: a factor that the smallest elements hide":
+        "error: the gradient of args[0] is wrong at 1 of 12 elements; too few digits are known to say",
+    "constant-factor: a factor beside a forward in float32":
+        "error: the gradient of args[0] is about 1.1 times the true one, everywhere. {",
+    "constant-factor: a mean in float32, divided by half of N":
+        "error: the gradient of args[0] is about 2 times the true one, everywhere. {",
+    "compile-mismatch: another formula under torch.compile":
+        'warning: the output changes under torch.compile. {"witness": "the output[0, 2]: -0.455, should',
+    "returns-view: a view of a sum that forward made":
+        "info: its output is a view of a tensor that forward made;",
+    "missing-dependency: the norms of filters held fixed":
+        "in each slice of axis 0 a multiple of the output. Something that was reduced there (a mean,",
     "oversaved: a product that is never unpacked":
         "warning: the output is saved for backward (96 bytes in float64), but never unpacked there.",
 }  # fmt: skip
+
+
+# Right Functions that no daily run takes otherwise, and that some rule nearly takes for wrong.
+OF_LOOKALIKES = [
+    "precision: fine levels, declared",
+    "precision: a cast to 16 bits, declared",
+    "precision: a sign that may be either, as an eigenvector's",
+    "precision: levels, on the edges of which the input lies",
+    "precision: a solver that stops early in float32",
+    "silent-double-backward: an output in 16 bits",
+]
 
 
 def sums_to_one(x: Tensor) -> Tensor:
@@ -588,6 +656,12 @@ CLEAN = [
     ("grad_output is rounded to float32", lambda x: x.float() ** 2, lambda x, g: 2 * x * g),
     ("of terms that cancel, rounding is left", sums_to_one, rounding_alone),
     ("it refuses what is thousands of times as large", square, up_to_a_thousand),
+    (
+        "large terms cancel, and rounding is left",
+        lambda x: 100 * (sums_to_one(x) - 1),
+        lambda x, g: 100 * rounding_alone(x, g),
+    ),
+    ("zeros for zeros, without a calculation", square, lambda x, g: 2 * x * g if g.any() else None),
     (
         "a batch rounds otherwise than its slices",
         lambda x: x * (1 + 1e-15 * len(x)),
