@@ -77,6 +77,33 @@ def last_one_kept(x: Tensor, g: Tensor) -> Tensor:
     return grad
 
 
+def some_kept(change: Any) -> Any:
+    """Return a backward of ``x[:, AGAIN]`` in which the sum of two terms is changed."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        right = torch.zeros_like(x).index_add(1, torch.tensor(AGAIN, device=x.device), g)
+        right[:, 1] = change(right[:, 1], g[:, 1])
+        return right
+
+    return backward
+
+
+def last_kept(*indices: int) -> type[Function]:
+    """Return a choice of columns whose backward keeps one term where a column comes again."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        grad = torch.zeros_like(x)
+        for k, i in enumerate(indices):
+            grad[:, i] = g[:, k]
+        return grad
+
+    return saving(lambda x: 1 * x[:, list(indices)], backward)
+
+
+def one_of_them(total: Tensor, first: Tensor) -> Tensor:
+    return torch.cat((first[:1], total[1:] / 2))
+
+
 def summed_by(x: Tensor, i: Tensor) -> Tensor:
     return torch.zeros_like(x).index_add(0, i, x)
 
@@ -211,6 +238,17 @@ NAMED = [
     named("comes back through the third and fourth and 5th output is wrong.", "three wrong parts of five",
           saving(lambda x: (x.exp(), x.sin(), 2 * x, 3 * x, x.cos()), lambda x, g, h, k, m, n:
           g * x.exp() + h * x.cos() + k * x + m * x.tanh() + n * x.tan()), X),
+    named(UNNAMED + "5 of 5", "a real part, which has no complex derivative",
+          saving(lambda z: torch.complex(z.real, 0 * z.real), lambda z, g: g.clone()), CPLX),
+    named(UNNAMED + "5 of 5", "a conjugate, which has no complex derivative",
+          saving(lambda z: 1j * z.conj(), lambda z, g: 1j * g), CPLX),
+    named("transposed-gradient: the gradient of args[0] is the Jacobian times grad_output: forward's "
+          "own linear map was applied, not its transpose.", "of complex numbers",
+          saving(lambda z: z.cumsum(0), lambda z, g: g.cumsum(0)), CPLX),
+    named("forward's own linear map was applied, not its transpose.", "an output in float32",
+          saving(lambda x: x.float().cumsum(0), lambda x, g: g.to(x.dtype).cumsum(0)), X[0]),
+    named(UNNAMED + "3 of 4 elements.", "forward's own linear map, where a surrogate is declared",
+          saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), X[0], surrogate=lambda x: 1 * x),
     # An index that repeats
     named(UNNAMED + "9 of 18", "an index repeats, and that is not it",
           saving(lambda t, i: t[i] ** 2, lambda t, i, g:
@@ -223,6 +261,16 @@ NAMED = [
     named("duplicate-index: the gradient of args[0] is right where one output uses an element; where "
           "several do, it keeps one of their terms instead of the sum.",
           "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
+    named("it keeps one of their terms instead of the sum.", "of three", last_kept(0, 1, 1, 1), X),
+    named(UNNAMED + "6 of 12", "each element is used twice", last_kept(0, 0, 1, 1), X),
+    named(UNNAMED + "3 of 12", "half of their sum",
+          saving(lambda x: 1 * x[:, AGAIN], some_kept(lambda total, first: total / 2)), X),
+    named(UNNAMED + "3 of 12", "nothing of their sum",
+          saving(lambda x: 1 * x[:, AGAIN], some_kept(lambda total, first: 0 * total)), X),
+    named(UNNAMED + "3 of 12", "one term in one row, half of the sum in the others",
+          saving(lambda x: 1 * x[:, AGAIN], some_kept(one_of_them)), X),
+    named(UNNAMED + "3 of 12", "of complex outputs",
+          saving(lambda x: 1j * x[:, AGAIN], lambda x, g: last_one_kept(x, g.imag)), X),
     named("duplicate-index: the gradient of args[0] is right where an element is alone in its place, "
           "and wrong where several have the same args[1].", "squares of sums",
           saving(lambda x, i: summed_by(x, i) ** 2, lambda x, i, g: (2 * x * g[i], None)),

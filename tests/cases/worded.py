@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cases.making import X, Y, draw, raw, saving
-from cases.order import saved, split
+from cases.order import Exp, saved, split
 
 product = torch.mul
 FROM_ZERO = torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 0.7])
@@ -50,6 +50,83 @@ def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
 def optional(ctx, x, scale=1.0):
     ctx.save_for_backward(x)
     return scale * x
+
+
+GAIN = draw(3, 4, seed=7).requires_grad_()
+Tangent = type("Tangent", (saving(torch.tan, lambda x, g: (1 + x.tan() ** 2) * g),), {})
+
+
+def by_rows(x: Tensor) -> Tensor:
+    return x.logsumexp(-1)
+
+
+def one_row_alone(x: Tensor, g: Tensor) -> Tensor:
+    return 2 * g if len(x) == 1 else refuse()
+
+
+def none_and_another_order(ctx, g):
+    CALLS.append(0)
+    return None, (2 + len(CALLS) * 1e-15) * g if ctx.needs_input_grad[1] else None
+
+
+def calls_and_forgets(ctx, g):
+    grad = ctx.slope() * g
+    ctx.slope = None
+    return grad
+
+
+def runs_once(ctx, g):
+    if getattr(ctx, "gone", False):
+        raise RuntimeError("gone already. Look elsewhere")
+    ctx.gone = True
+    return 2 * g * ctx.saved_tensors[0]
+
+
+def keeps_input_and_itself(ctx, x):
+    ctx.x = x
+    ctx.slope = lambda: ctx.x.cos()
+    return x.sin()
+
+
+class Numbered(Function):
+    """Works in the order of calls alone."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Numbered.calls += 1
+        ctx.number = Numbered.calls
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.number != Numbered.calls:
+            raise ValueError("too late")
+        return 2 * ctx.saved_tensors[0] * g
+
+
+class Overwritten(Function):
+    """Notes on the class which elements another call has made useless."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x, y):
+        Overwritten.calls += 1
+        ctx.number = Overwritten.calls
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        late = ctx.number != Overwritten.calls
+        lost = torch.zeros_like(x, dtype=torch.bool)
+        if late:
+            lost[1:, 2:3] = True
+        return g * y, (g * x).masked_fill(lost, torch.nan)
 
 
 class Opaque:
@@ -294,6 +371,62 @@ SAID = [
         "a sum in no fixed order", raw(in_another_order, lambda ctx, g: 2 * g), (X,), {},
         "nondeterministic", "info: the output differs in its last digits from one call to the next: an "
         "operation adds in no fixed order. {} torch.use_deterministic_algorithms(True) names such",
+    ),
+    (
+        "a gradient in no fixed order, beside an input that nothing depends on",
+        raw(lambda ctx, y, x: 2 * x, none_and_another_order), (Y, X), {}, "nondeterministic",
+        "info: the gradient of x differs in its last digits from one call to the next: an operation",
+    ),
+    (
+        "where backward does not come", raw(with_a_closure, calls_and_forgets), (X,), {},
+        "not-reentrant", "warning: TypeError in a second backward through the same graph: 'NoneType'",
+    ),
+    (
+        "a message of two sentences", raw(saves, runs_once), (X,), {}, "not-reentrant",
+        "warning: RuntimeError in a second backward through the same graph: gone already {",
+    ),
+    (
+        "an exception when another call came between", Numbered, (X,), {}, "shared-state",
+        "error: backward fails when forward was called again before it: ValueError: too late {",
+    ),
+    (
+        "nan when another call came between, for the second input", Overwritten, (X, Y), {},
+        "shared-state", 'before backward runs. {"input": "y", "witness": "y[1, 2]: gradient ',
+    ),
+    (
+        "an input, and a function that leads to ctx", raw(keeps_input_and_itself,
+        lambda ctx, g: ctx.slope() * g), (X,), {}, "tensor-on-ctx",
+        "error: ctx.x keeps the input x as an attribute: the gradient of x changes",
+    ),
+    (
+        "a tensor that moves little", raw(lambda ctx, x: 2 * x + 0.01 * GAIN, lambda ctx, g: 2 * g),
+        (X,), {}, "captured-tensor", "moving GAIN changes an output at a rate of 0.01639; its gradient",
+    ),
+    (
+        "a change inside a callable", lambda x, m: Exp.apply(x) * m.add_(1),
+        (X.clone().requires_grad_(), Y.clone()), {}, "mutates-input",
+        "warning: forward changed m in place, which asks for no gradient, and did not say so.",
+    ),
+    (
+        "an axis more", saving(torch.add, lambda x, b, g: (g, g.sum(0, keepdim=True))), (X, X[0]), {},
+        "unreduced-broadcast", "the sum is right; who calls this backward directly gets another shape.",
+    ),
+    (
+        "a gradient at -inf", saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,),
+        {"reference": by_rows}, "overflow", "error: the gradient of args[0] is nan where args[0][0, 0] "
+        'is -inf; it should be 0. {"witness": "args[0][0, 0] = -inf: nan, should be 0"}',
+    ),
+    (
+        "a copy", split(lambda x: x.clone(), lambda ctx, g: g, setup=lambda ctx, inputs, output: None),
+        (X,), {"level": "full"}, "unneeded-function", "1 operation (the Function: 1).",
+    ),
+    (
+        "two Functions", lambda x: Exp.apply(Tangent.apply(x)), (X,), {"level": "full"},
+        "func-incompatible", "info: ctx is an argument of forward in Tangent and Made: torch.func",
+    ),
+    (
+        "a batch that backward does not take", saving(lambda x: 2 * x, one_row_alone), (X[:1],), {},
+        "batch-dimension", "error: in a batch of 3, backward raised ValueError: no {",
     ),
     (
         "until backward", raw(with_a_closure, lambda ctx, g: ctx.__dict__.pop("slope")() * g), (X,),
@@ -633,6 +766,17 @@ OF_LOOKALIKES = [
     "precision: levels, on the edges of which the input lies",
     "precision: a solver that stops early in float32",
     "silent-double-backward: an output in 16 bits",
+    "wrong-vmap: a rule that rounds otherwise",
+    "input-layout: another layout rounds otherwise, in float32",
+    "missing-gradient: None for an input that nothing depends on",
+    "captured-tensor: a threshold that the output does not move with",
+    "ctx-cycle: the output on ctx, which is told as such",
+    "overflow: nan where the reference has nan, too",
+    "forward-mismatch: nan where the reference has nan, too",
+    "forward-mismatch: another dtype than the reference's",
+    "unneeded-function: a view, for its node",
+    "unneeded-function: NumPy, through which autograd sees nothing",
+    "unneeded-function: a surrogate gradient",
 ]
 
 
