@@ -67,6 +67,21 @@ def of_the_share_alone(ctx: Any, g: Tensor) -> Tensor:
     return g * ctx.saved_tensors[0] ** 2 * ctx.saved_tensors[1] * (1 - ctx.saved_tensors[1])
 
 
+class ShareFirst(Function):
+    """Saves an intermediate result, then its input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        share = x.sigmoid()
+        ctx.save_for_backward(share, x)
+        return x * x * share
+
+    @staticmethod
+    def backward(ctx, g):
+        share, x = ctx.saved_tensors
+        return g * x * x * share * (1 - share)
+
+
 AGAIN = [0, 1, 1, 2]
 
 
@@ -145,6 +160,14 @@ def either(x: Tensor, m: Tensor) -> Tensor:
     return torch.where(m, x, x.exp())
 
 
+def unless(x: Tensor, rows: Tensor) -> Tensor:
+    return torch.where(rows[:, None], x.exp(), x)
+
+
+def in_half(x: Tensor, w: Tensor) -> Tensor:
+    return (x.half() @ w.half().T).to(x.dtype)
+
+
 def sine_where_not(x: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, None]:
     return torch.where(m, g, x.sin() * g), None
 
@@ -183,6 +206,8 @@ PART = "is right elsewhere and wrong where "
 LACKS = "missing-dependency: the gradient of args[0] lacks the term "
 MULTIPLE = "constant-factor: the gradient of args[0] is "
 UNNAMED = "gradient-mismatch: the gradient of args[0] is wrong at "
+WITH_KINK = torch.tensor([0.0, 1, -2, 3, -4, 0.5])
+ALONE = torch.tensor([False, False, True, False, False, False])
 TIED = torch.tensor([1.0, 2, 2, 3, 5, 4, -1, 3])
 SORTED = torch.tensor([1.0, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11])
 CLASSES = torch.tensor([3, 0, -100, 4, 3, 2])
@@ -199,6 +224,25 @@ def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named
 
 
 NAMED = [
+    named("undeclared-surrogate: forward returns numbers of float16, which stand still while args[0] "
+          "moves a little: differences see no slope, and backward returns one; forward returns numbers",
+          "half of them 0", saving(lambda x, w: in_half(x, w).relu(), lambda x, w, g:
+          (g * (x @ w.T > 0) @ w, (g * (x @ w.T > 0)).T @ x)), draw(6, 4), draw(5, 4, seed=2)),
+    named("undeclared-surrogate: forward returns numbers of float16", "three of them",
+          saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), draw(1, 4), draw(3, 4, seed=2)),
+    named("undeclared-surrogate: forward is piecewise constant, so the true gradient of args[0] is zero, "
+          "but backward returns something else: it looks like", "levels that no 16 bits hold",
+          saving(lambda x: (300 * x).round() / 300, lambda x, g: g.clone()), draw(6, 4)),
+    named("undeclared-surrogate: forward is piecewise constant", "levels of few digits",
+          saving(lambda x: (8 * x).round() / 8, lambda x, g: g.clone()), draw(6, 4)),
+    named(UNNAMED + "12 of 12 elements: only what comes back through the second output is wrong.",
+          "the first does not depend on it", saving(lambda x, y: (y.exp(), x.sin()), lambda x, y, g, h:
+          (h * x.tanh(), g * y.exp())), X, Y),
+    named(UNNAMED + "11 of 12 elements; too few digits are known to say how.", "a mean, in float32",
+          saving(in_single(center), lambda x, g: g.clone()), X),
+    named("constant-factor: the gradient of args[0] is about 2 times the true one, everywhere",
+          "parallel to one number beside a kink, as the true one is",
+          saving(lambda x: x.relu().sum().expand(4), lambda x, g: 2 * g.sum() * (x > 0)), WITH_KINK),
     named("extra-gradient: the input args[0] gets a gradient, but no small change of it moves the output.",
           "a constant is no quantizer", saving(torch.ones_like, lambda x, g: g), X),
     named("extra-gradient: the input args[1] gets a gradient, but the reference holds it fixed.",
@@ -330,6 +374,14 @@ NAMED = [
           X, Y > 0.2),
     named(PART + "args[1] is False.", "a mask between two that are equal",
           saving(either, sine_where_not), SORTED, torch.arange(12) < 6),
+    named(PART + "args[1] is True.", "a mask's one row", saving(unless, lambda x, m, g:
+          (torch.where(m[:, None], x.sin() * g, g), None)), draw(6, 3), ALONE),
+    named(PART + "args[1] is False.", "all rows of a mask but one", saving(
+          lambda x, m: unless(x, ~m), lambda x, m, g: (torch.where(m[:, None], g, x.sin() * g), None)),
+          draw(6, 3), ~ALONE),
+    named(UNNAMED + "11 of 18", "rows of a mask, and elements beyond it", saving(unless, lambda x, m, g:
+          (torch.where(m[:, None] | (x.cos() > 0.8), x.sin() * g, g), None)),
+          draw(6, 3), torch.tensor([False, True, True, False, False, True])),
     named(PART + "args[1] is True.", "a mask's other side", saving(either, lambda x, m, g:
           (torch.where(m, 0.3 * g * x.sin(), x.exp() * g), None)), X, Y > 0.2),
     named(UNNAMED, "a half of a mask", saving(either, lambda x, m, g:
@@ -447,6 +499,9 @@ NAMED = [
           raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X),
     named("lacks the term 2 · grad_output · x · saved tensor 1:", "what backward has no name for",
           raw(keeps_a_share, of_the_share_alone), X),
+    named("lacks the term 2 · grad_output · x · share:", "the first of two names", ShareFirst, X),
+    named(LACKS + "1/2 · sum(grad_output · args[0] over axis 0):", "one column, of whose sum",
+          saving(lambda x: 0.5 * x * x.sum(), lambda x, g: 0.5 * g * x.sum()), draw(6, 1)),
     named(LACKS + "-grad_output · 1/args[0] · output:", "a quotient",
           saving(lambda x: x.tanh() / x, lambda x, g: (1 - x.tanh() ** 2) / x * g), WITH_ONE),
     named(LACKS + "-sum(grad_output · output over axis 1) · output:", "a softmax's sum",

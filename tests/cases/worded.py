@@ -52,6 +52,7 @@ def optional(ctx, x, scale=1.0):
     return scale * x
 
 
+WITH_KINK = torch.tensor([0.0, 1.0, -2.0, 3.0])
 GAIN = draw(3, 4, seed=7).requires_grad_()
 Tangent = type("Tangent", (saving(torch.tan, lambda x, g: (1 + x.tan() ** 2) * g),), {})
 
@@ -67,6 +68,11 @@ def one_row_alone(x: Tensor, g: Tensor) -> Tensor:
 def none_and_another_order(ctx, g):
     CALLS.append(0)
     return None, (2 + len(CALLS) * 1e-15) * g if ctx.needs_input_grad[1] else None
+
+
+def right_of_the_kink(ctx, g):
+    (x,) = ctx.saved_tensors
+    return None, torch.where(x >= 0, g, -g) if ctx.needs_input_grad[1] else None
 
 
 def calls_and_forgets(ctx, g):
@@ -380,6 +386,18 @@ SAID = [
     (
         "where backward does not come", raw(with_a_closure, calls_and_forgets), (X,), {},
         "not-reentrant", "warning: TypeError in a second backward through the same graph: 'NoneType'",
+    ),
+    (
+        "the other side of a kink", saving(torch.abs, lambda x, g: torch.where(x >= 0, g, -g)),
+        (WITH_KINK,), {"reference": lambda x: torch.where(x > 0, x, -x)}, "kink-convention",
+        'info: the gradient of args[0] differs from the reference only at a kink. {"input": "args[0]", '
+        '"index": [0], "at": 0.0, "expected": -0.5135703845912293, "actual": 0.5135703845912293}',
+    ),
+    (
+        "the other side of a kink, beside an input that nothing depends on",
+        raw(lambda ctx, y, x: (ctx.save_for_backward(x), x.abs())[1], right_of_the_kink),
+        (X, WITH_KINK), {"reference": lambda y, x: torch.where(x > 0, x, -x)}, "kink-convention",
+        "the gradient of x differs from the reference only at a kink.",
     ),
     (
         "a message of two sentences", raw(saves, runs_once), (X,), {}, "not-reentrant",
