@@ -113,6 +113,22 @@ class Numbered(Function):
         return 2 * ctx.saved_tensors[0] * g
 
 
+class Forgetful(Numbered):
+    """Has no second gradient for calls before the last."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        Numbered.calls += 1
+        ctx.number = Numbered.calls
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x if ctx.number == Numbered.calls else None
+
+
 class Overwritten(Function):
     """Notes on the class which elements another call has made useless."""
 
@@ -410,6 +426,11 @@ SAID = [
     (
         "nan when another call came between, for the second input", Overwritten, (X, Y), {},
         "shared-state", 'before backward runs. {"input": "y", "witness": "y[1, 2]: gradient ',
+    ),
+    (
+        "no gradient when another call came between", Forgetful, (X, Y), {}, "shared-state",
+        "the gradient of y changes when forward is called once more, on other values, before backward "
+        'runs. {"input": "y", "witness": "y[0, 2]: gradient -4.845 alone, none after a second call"}',
     ),
     (
         "an input, and a function that leads to ctx", raw(keeps_input_and_itself,
