@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cases.making import X, Y, raw, saving
-from cases.order import ASKED, FULL, saved, split
+from cases.order import ASKED, FULL, once, saved, split
 
 
 def scaled(x: Tensor, scale: float = 2.0, shift: float = 0.0) -> Tensor:
@@ -19,8 +19,8 @@ def backward_of_scaled(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
     return ctx.scale * g, None, None
 
 
-def take_all(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, ctx.scale, _ = inputs
+def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.scale = inputs[1]
 
 
 def take_none(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -61,6 +61,12 @@ def rectified(x: Tensor) -> Tensor:
 
 def by_numpy(x: Tensor, g: Tensor) -> Tensor:
     return g * torch.as_tensor(x.cpu().numpy()).cos().to(x.device)
+
+
+def not_in_float32(x: Tensor, g: Tensor) -> Tensor:
+    if g.dtype is torch.float32:
+        raise TypeError("no such dtype")
+    return 2 * x * g
 
 
 def early(ctx: Any, g: Tensor) -> Any:
@@ -120,6 +126,10 @@ ADVISED = [
         "NumPy has no bfloat16", saving(sine, by_numpy), (X,), {}, "gradient-dtype", "NumPy",
     ),
     (
+        "a dtype that another line refuses", saving(torch.square, not_in_float32), (X,), {},
+        "gradient-dtype", "TypeError in float32: no such dtype {…} Make new tensors like the ones you",
+    ),
+    (
         "an early return where few gradients are wanted", raw(lambda ctx, x, y: x + y, early),
         (X, Y), {}, "frozen-input", "} Which return of backward runs then?",
     ),
@@ -132,6 +142,10 @@ ADVISED = [
     (
         "a detached factor", saving(torch.square, lambda x, g: 2 * x.detach() * g), (X,), ASKED,
         "silent-double-backward", "} Only saved inputs and outputs carry a graph of their own.",
+    ),
+    (
+        "once differentiable", once(torch.exp, lambda x, g: x.exp() * g), (X,), {},
+        "once-differentiable-leak", "} Build backward from differentiable operations and drop the",
     ),
     (
         "an operation in place in backward", saving(torch.exp, in_place), (X,), ASKED,
@@ -156,8 +170,8 @@ ADVISED = [
         (2 * x.sin(), dims[0])), (X,), {}, "wrong-vmap", "} A vmap method gets tensors with the batch",
     ),
     (
-        "setup_context takes apart what forward has defaults for", split(scaled, backward_of_scaled,
-        setup=take_all), (X,), FULL, "compile-mismatch",
+        "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
+        setup=setup_context), (X,), FULL, "compile-mismatch",
         "} Pass scale, shift as well: traced, setup_context gets no defaults of forward.",
     ),
     (

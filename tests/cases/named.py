@@ -172,6 +172,18 @@ def sine_where_not(x: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, None]:
     return torch.where(m, g, x.sin() * g), None
 
 
+def softmax_but_not_first(ctx: Any, x: Tensor, dim: int) -> Tensor:
+    if dim % x.dim() == 0:
+        raise NotImplementedError("not along the first axis")
+    ctx.save_for_backward(x.softmax(dim))
+    return x.softmax(dim)
+
+
+def along_the_last(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+    (y,) = ctx.saved_tensors
+    return y * (g - (g * y).sum(-1, keepdim=True)), None
+
+
 def wrong_for(label: int) -> type[Function]:
     """Return an exponential that is another function for a class, but not to its backward."""
     return saving(lambda x, i: torch.where((i == label)[:, None], 2 * x, x.exp()),
@@ -334,6 +346,9 @@ NAMED = [
           without(g, 7)), draw(8)),
     named(UNNAMED + "1 of 8", "a column's last element", saving(lambda x: 2 * x, lambda x, g:
           without(g.mT, 7).mT), draw(8, 1)),
+    # An axis
+    named("dim-argument: the gradient of x is wrong as called, and right when axis 1 is moved to 2",
+          "where forward takes no other", raw(softmax_but_not_first, along_the_last), draw(2, 3, 4), 1),
     # A region
     named(PART + "args[0] < 0 (its sign is flipped there).", "an absolute value's slope",
           saving(torch.abs, lambda x, g: g), X),

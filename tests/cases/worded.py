@@ -81,6 +81,11 @@ def calls_and_forgets(ctx, g):
     return grad
 
 
+def forgets_and_computes(ctx, g):
+    ctx.slope = None
+    return ctx.saved_tensors[0].cos() * g
+
+
 def runs_once(ctx, g):
     if getattr(ctx, "gone", False):
         raise RuntimeError("gone already. Look elsewhere")
@@ -436,6 +441,10 @@ SAID = [
         "an input, and a function that leads to ctx", raw(keeps_input_and_itself,
         lambda ctx, g: ctx.slope() * g), (X,), {}, "tensor-on-ctx",
         "error: ctx.x keeps the input x as an attribute: the gradient of x changes",
+    ),
+    (
+        "until backward comes", raw(with_a_closure, forgets_and_computes), (X,), {}, "ctx-cycle",
+        "stay in memory until the garbage collector runs, where backward never runs. {",
     ),
     (
         "a tensor that moves little", raw(lambda ctx, x: 2 * x + 0.01 * GAIN, lambda ctx, g: 2 * g),
@@ -814,8 +823,9 @@ OF_LOOKALIKES = [
     "forward-mismatch: nan where the reference has nan, too",
     "forward-mismatch: another dtype than the reference's",
     "unneeded-function: a view, for its node",
-    "unneeded-function: NumPy, through which autograd sees nothing",
-    "unneeded-function: a surrogate gradient",
+    "unneeded-function: another convention at a kink",
+    "unneeded-function: a gradient that stays finite",
+    "overflow: nan where a surrogate alone has a gradient",
 ]
 
 

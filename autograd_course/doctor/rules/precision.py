@@ -135,7 +135,7 @@ def _told(evidence: Evidence, call: Extreme, k: int, times: float) -> Seen:
     assert noise is not None
     assert came is not None
     assert right is not None
-    worst = torch.where(error == 0, 0.0, error / noise)
+    worst = error / noise
     index = unraveled(int(worst.argmax()), worst.shape)
     relative = float((came - right).abs()[index] / right.abs()[index])
     return Seen(
