@@ -557,6 +557,8 @@ NAMED = [
           saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), draw(6, 2)),
     named("wrong factor, along axis 0 the same for every element.", "of a complex mean",
           saving(lambda z: z - z.mean(), lambda z, g: g), CPLX),
+    named("wrong factor, along axis 2 a multiple of the output.", "of a norm over the last of three",
+          saving(lambda x: x / length(x), lambda x, g: g / length(x)), draw(2, 3, 4)),
     named("wrong factor, along axis 1 a multiple of the output.", "of a norm",
           saving(lambda x: x / length(x), lambda x, g: g / length(x)), X),
     named("two terms are missing or have a wrong factor, along axis 1 one the same for every element, "
