@@ -172,16 +172,16 @@ def sine_where_not(x: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, None]:
     return torch.where(m, g, x.sin() * g), None
 
 
-def softmax_but_not_first(ctx: Any, x: Tensor, dim: int) -> Tensor:
-    if dim % x.dim() == 0:
-        raise NotImplementedError("not along the first axis")
+def softmax_but_not_last(ctx: Any, x: Tensor, dim: int) -> Tensor:
+    if dim % x.dim() == x.dim() - 1:
+        raise NotImplementedError("not along the last axis")
     ctx.save_for_backward(x.softmax(dim))
     return x.softmax(dim)
 
 
-def along_the_last(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+def along_the_first(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
     (y,) = ctx.saved_tensors
-    return y * (g - (g * y).sum(-1, keepdim=True)), None
+    return y * (g - (g * y).sum(0, keepdim=True)), None
 
 
 def wrong_for(label: int) -> type[Function]:
@@ -347,8 +347,8 @@ NAMED = [
     named(UNNAMED + "1 of 8", "a column's last element", saving(lambda x: 2 * x, lambda x, g:
           without(g.mT, 7).mT), draw(8, 1)),
     # An axis
-    named("dim-argument: the gradient of x is wrong as called, and right when axis 1 is moved to 2",
-          "where forward takes no other", raw(softmax_but_not_first, along_the_last), draw(2, 3, 4), 1),
+    named("dim-argument: the gradient of x is wrong as called, and right when axis 1 is moved to 0",
+          "where forward takes no other", raw(softmax_but_not_last, along_the_first), draw(2, 3, 4), 1),
     # A region
     named(PART + "args[0] < 0 (its sign is flipped there).", "an absolute value's slope",
           saving(torch.abs, lambda x, g: g), X),
