@@ -67,6 +67,21 @@ def of_the_share_alone(ctx: Any, g: Tensor) -> Tensor:
     return g * ctx.saved_tensors[0] ** 2 * ctx.saved_tensors[1] * (1 - ctx.saved_tensors[1])
 
 
+class ShareFirst(Function):
+    """Saves an intermediate result, then its input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        share = x.sigmoid()
+        ctx.save_for_backward(share, x)
+        return x * x * share
+
+    @staticmethod
+    def backward(ctx, g):
+        share, x = ctx.saved_tensors
+        return g * x * x * share * (1 - share)
+
+
 AGAIN = [0, 1, 1, 2]
 
 
@@ -75,6 +90,33 @@ def last_one_kept(x: Tensor, g: Tensor) -> Tensor:
     for k, i in enumerate(AGAIN):
         grad[:, i] = g[:, k]
     return grad
+
+
+def some_kept(change: Any) -> Any:
+    """Return a backward of ``x[:, AGAIN]`` in which the sum of two terms is changed."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        right = torch.zeros_like(x).index_add(1, torch.tensor(AGAIN, device=x.device), g)
+        right[:, 1] = change(right[:, 1], g[:, 1])
+        return right
+
+    return backward
+
+
+def last_kept(*indices: int) -> type[Function]:
+    """Return a choice of columns whose backward keeps one term where a column comes again."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        grad = torch.zeros_like(x)
+        for k, i in enumerate(indices):
+            grad[:, i] = g[:, k]
+        return grad
+
+    return saving(lambda x: 1 * x[:, list(indices)], backward)
+
+
+def one_of_them(total: Tensor, first: Tensor) -> Tensor:
+    return torch.cat((first[:1], total[1:] / 2))
 
 
 def summed_by(x: Tensor, i: Tensor) -> Tensor:
@@ -127,8 +169,28 @@ def either(x: Tensor, m: Tensor) -> Tensor:
     return torch.where(m, x, x.exp())
 
 
+def unless(x: Tensor, rows: Tensor) -> Tensor:
+    return torch.where(rows[:, None], x.exp(), x)
+
+
+def in_half(x: Tensor, w: Tensor) -> Tensor:
+    return (x.half() @ w.half().T).to(x.dtype)
+
+
 def sine_where_not(x: Tensor, m: Tensor, g: Tensor) -> tuple[Tensor, None]:
     return torch.where(m, g, x.sin() * g), None
+
+
+def softmax_but_not_last(ctx: Any, x: Tensor, dim: int) -> Tensor:
+    if dim % x.dim() == x.dim() - 1:
+        raise NotImplementedError("not along the last axis")
+    ctx.save_for_backward(x.softmax(dim))
+    return x.softmax(dim)
+
+
+def along_the_first(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+    (y,) = ctx.saved_tensors
+    return y * (g - (g * y).sum(0, keepdim=True)), None
 
 
 def wrong_for(label: int) -> type[Function]:
@@ -137,15 +199,44 @@ def wrong_for(label: int) -> type[Function]:
                   lambda x, i, g: (x.exp() * g, None))  # fmt: skip
 
 
+def in_single(f: Any) -> Any:
+    """Return a function computed in float32: of its slope few digits are known."""
+    return lambda x: f(x.float()).to(x.dtype)
+
+
+def within_bounds(x: Tensor) -> Tensor:
+    return (x > -0.2) & (x < 1.2)
+
+
+def twice_at(*at: int) -> type[Function]:
+    """Return an exponential whose gradient is twice the true one at some places."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        right = x.exp() * g
+        return right + right * (torch.tensor([k in at for k in range(len(x))], device=x.device))
+
+    return saving(torch.exp, backward)
+
+
+def stretched(*inputs: Tensor) -> Any:
+    """Return a sampler of multiples of these inputs: what ties in them, and their order, stays."""
+    return lambda rng: tuple(t.double() * (1 + 0.1 * torch.rand((), generator=rng)) for t in inputs)
+
+
 PART = "is right elsewhere and wrong where "
 LACKS = "missing-dependency: the gradient of args[0] lacks the term "
 MULTIPLE = "constant-factor: the gradient of args[0] is "
 UNNAMED = "gradient-mismatch: the gradient of args[0] is wrong at "
+WITH_KINK = torch.tensor([0.0, 1, -2, 3, -4, 0.5])
+ALONE = torch.tensor([False, False, True, False, False, False])
 TIED = torch.tensor([1.0, 2, 2, 3, 5, 4, -1, 3])
 SORTED = torch.tensor([1.0, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11])
 CLASSES = torch.tensor([3, 0, -100, 4, 3, 2])
 NARROW = torch.linspace(0.701, 0.801, 21)
 WITH_ONE = POSITIVE.index_fill(1, torch.tensor([0]), 1)
+ONE_FLAT = torch.tensor([0.01, 0.02, -0.03, 0.5, -0.7, 0.9, 2, 3])
+ENDS_TIE = torch.tensor([-3.0, -2, -1, -1, 0, 0.5, 1, 1.5, 2, 2, 2.5, 3])
+ROW_TIES = torch.stack((X[0], Y[1] + 1, Y[2]))
 MIX = draw(5, 5, seed=8, dtype=torch.complex128)
 
 
@@ -154,6 +245,25 @@ def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named
 
 
 NAMED = [
+    named("undeclared-surrogate: forward returns numbers of float16, which stand still while args[0] "
+          "moves a little: differences see no slope, and backward returns one; forward returns numbers",
+          "half of them 0", saving(lambda x, w: in_half(x, w).relu(), lambda x, w, g:
+          (g * (x @ w.T > 0) @ w, (g * (x @ w.T > 0)).T @ x)), draw(6, 4), draw(5, 4, seed=2)),
+    named("undeclared-surrogate: forward returns numbers of float16", "three of them",
+          saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), draw(1, 4), draw(3, 4, seed=2)),
+    named("undeclared-surrogate: forward is piecewise constant, so the true gradient of args[0] is zero, "
+          "but backward returns something else: it looks like", "levels that no 16 bits hold",
+          saving(lambda x: (300 * x).round() / 300, lambda x, g: g.clone()), draw(6, 4)),
+    named("undeclared-surrogate: forward is piecewise constant", "levels of few digits",
+          saving(lambda x: (8 * x).round() / 8, lambda x, g: g.clone()), draw(6, 4)),
+    named(UNNAMED + "12 of 12 elements: only what comes back through the second output is wrong.",
+          "the first does not depend on it", saving(lambda x, y: (y.exp(), x.sin()), lambda x, y, g, h:
+          (h * x.tanh(), g * y.exp())), X, Y),
+    named(UNNAMED + "11 of 12 elements; too few digits are known to say how.", "a mean, in float32",
+          saving(in_single(center), lambda x, g: g.clone()), X),
+    named("constant-factor: the gradient of args[0] is about 2 times the true one, everywhere",
+          "parallel to one number beside a kink, as the true one is",
+          saving(lambda x: x.relu().sum().expand(4), lambda x, g: 2 * g.sum() * (x > 0)), WITH_KINK),
     named("extra-gradient: the input args[0] gets a gradient, but no small change of it moves the output.",
           "a constant is no quantizer", saving(torch.ones_like, lambda x, g: g), X),
     named("extra-gradient: the input args[1] gets a gradient, but the reference holds it fixed.",
@@ -193,6 +303,17 @@ NAMED = [
     named("comes back through the third and fourth and 5th output is wrong.", "three wrong parts of five",
           saving(lambda x: (x.exp(), x.sin(), 2 * x, 3 * x, x.cos()), lambda x, g, h, k, m, n:
           g * x.exp() + h * x.cos() + k * x + m * x.tanh() + n * x.tan()), X),
+    named(UNNAMED + "5 of 5", "a real part, which has no complex derivative",
+          saving(lambda z: torch.complex(z.real, 0 * z.real), lambda z, g: g.clone()), CPLX),
+    named(UNNAMED + "5 of 5", "a conjugate, which has no complex derivative",
+          saving(lambda z: 1j * z.conj(), lambda z, g: 1j * g), CPLX),
+    named("transposed-gradient: the gradient of args[0] is the Jacobian times grad_output: forward's "
+          "own linear map was applied, not its transpose.", "of complex numbers",
+          saving(lambda z: z.cumsum(0), lambda z, g: g.cumsum(0)), CPLX),
+    named("forward's own linear map was applied, not its transpose.", "an output in float32",
+          saving(lambda x: x.float().cumsum(0), lambda x, g: g.to(x.dtype).cumsum(0)), X[0]),
+    named(UNNAMED + "3 of 4 elements.", "forward's own linear map, where a surrogate is declared",
+          saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), X[0], surrogate=lambda x: 1 * x),
     # An index that repeats
     named(UNNAMED + "9 of 18", "an index repeats, and that is not it",
           saving(lambda t, i: t[i] ** 2, lambda t, i, g:
@@ -205,6 +326,16 @@ NAMED = [
     named("duplicate-index: the gradient of args[0] is right where one output uses an element; where "
           "several do, it keeps one of their terms instead of the sum.",
           "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
+    named("it keeps one of their terms instead of the sum.", "of three", last_kept(0, 1, 1, 1), X),
+    named(UNNAMED + "6 of 12", "each element is used twice", last_kept(0, 0, 1, 1), X),
+    named(UNNAMED + "3 of 12", "half of their sum",
+          saving(lambda x: 1 * x[:, AGAIN], some_kept(lambda total, first: total / 2)), X),
+    named(UNNAMED + "3 of 12", "nothing of their sum",
+          saving(lambda x: 1 * x[:, AGAIN], some_kept(lambda total, first: 0 * total)), X),
+    named(UNNAMED + "3 of 12", "one term in one row, half of the sum in the others",
+          saving(lambda x: 1 * x[:, AGAIN], some_kept(one_of_them)), X),
+    named(UNNAMED + "3 of 12", "of complex outputs",
+          saving(lambda x: 1j * x[:, AGAIN], lambda x, g: last_one_kept(x, g.imag)), X),
     named("duplicate-index: the gradient of args[0] is right where an element is alone in its place, "
           "and wrong where several have the same args[1].", "squares of sums",
           saving(lambda x, i: summed_by(x, i) ** 2, lambda x, i, g: (2 * x * g[i], None)),
@@ -224,6 +355,9 @@ NAMED = [
           without(g, 7)), draw(8)),
     named(UNNAMED + "1 of 8", "a column's last element", saving(lambda x: 2 * x, lambda x, g:
           without(g.mT, 7).mT), draw(8, 1)),
+    # An axis
+    named("dim-argument: the gradient of x is wrong as called, and right when axis 1 is moved to 0",
+          "where forward takes no other", raw(softmax_but_not_last, along_the_first), draw(2, 3, 4), 1),
     # A region
     named(PART + "args[0] < 0 (its sign is flipped there).", "an absolute value's slope",
           saving(torch.abs, lambda x, g: g), X),
@@ -264,6 +398,14 @@ NAMED = [
           X, Y > 0.2),
     named(PART + "args[1] is False.", "a mask between two that are equal",
           saving(either, sine_where_not), SORTED, torch.arange(12) < 6),
+    named(PART + "args[1] is True.", "a mask's one row", saving(unless, lambda x, m, g:
+          (torch.where(m[:, None], x.sin() * g, g), None)), draw(6, 3), ALONE),
+    named(PART + "args[1] is False.", "all rows of a mask but one", saving(
+          lambda x, m: unless(x, ~m), lambda x, m, g: (torch.where(m[:, None], g, x.sin() * g), None)),
+          draw(6, 3), ~ALONE),
+    named(UNNAMED + "11 of 18", "rows of a mask, and elements beyond it", saving(unless, lambda x, m, g:
+          (torch.where(m[:, None] | (x.cos() > 0.8), x.sin() * g, g), None)),
+          draw(6, 3), torch.tensor([False, True, True, False, False, True])),
     named(PART + "args[1] is True.", "a mask's other side", saving(either, lambda x, m, g:
           (torch.where(m, 0.3 * g * x.sin(), x.exp() * g), None)), X, Y > 0.2),
     named(UNNAMED, "a half of a mask", saving(either, lambda x, m, g:
@@ -289,6 +431,37 @@ NAMED = [
           (x.exp() * g, None)), draw(3, 2), 1),
     named(PART + "several elements tie.", "pairs of which the equal ones are left out",
           saving(pairs, unequal_pairs), TIED),
+    named(PART + "several elements tie.", "others tie where the gradient is 0", saving(
+          lambda x: pairs(x.relu()), lambda x, g: (x > 0) * unequal_pairs(x.relu(), g)), TIED.index_fill(0, torch.tensor([0, 6]), -1)),
+    named(PART + "args[0] < 0. {", "0 is multiplied by nothing", saving(
+          lambda x: x.relu().sum(), lambda x, g: torch.where(x > 0, g, 0.1 * g)), X),
+    named(PART + "args[0] >= 1 (it is 2 times the true one there).", "on the bound, too", saving(
+          torch.exp, lambda x, g: torch.where(x >= 1, 2, 1) * x.exp() * g),
+          torch.tensor([0.3, -1, 0.5, 1, 1, 1.5, 2, 3, -2])),
+    named(PART + "args[0] < -0.5 or args[0] > 1 (grad_output passes unchanged there).",
+          "both bounds of a clamp", saving(lambda x: x.clamp(-0.5, 1), lambda x, g: g.clone()), X),
+    named(PART + "|args[0]| > 1 (grad_output passes unchanged there).", "bounds around 0",
+          saving(lambda x: x.clamp(-1, 1), lambda x, g: g.clone()), X),
+    named(PART + "args[0] < -0.2 or args[0] > 1.2.", "another formula between two bounds",
+          saving(lambda x: torch.where(within_bounds(x), x, x.exp()),
+                 lambda x, g: torch.where(within_bounds(x), g, x.sin() * g)), draw(5, 5)),
+    named(UNNAMED + "5 of 12", "right and wrong where the input is the same, and below",
+          twice_at(0, 1, 2, 10, 11), ENDS_TIE, sampler=stretched(ENDS_TIE)),
+    named(UNNAMED + "5 of 12", "right and wrong where the input is the same, and above",
+          twice_at(0, 1, 8, 10, 11), ENDS_TIE, sampler=stretched(ENDS_TIE)),
+    named(PART + "args[1] < args[0] - 0.5 (grad_output passes unchanged there).", "a margin",
+          saving(lambda x, y, m: (m - x + y).clamp_min(0), lambda x, y, m, g: (-g, g, None)), X, Y, 0.5),
+    named(PART + "args[0] < args[1] - 0.5 (grad_output passes unchanged there); the gradient of "
+          "args[1] " + PART + "args[1] > args[0] + 0.5.", "a margin, the other way round",
+          saving(lambda x, y, m: (m + x - y).clamp_min(0), lambda x, y, m, g: (g, -g, None)), X, Y, 0.5),
+    named(PART + "args[0] >= args[1] (it is 2 times the true one there).", "where they tie, too",
+          saving(torch.add, lambda x, y, g: (torch.where(x >= y, 2 * g, g), g)), ROW_TIES, X,
+          sampler=stretched(ROW_TIES, X)),
+    named(PART + "args[0] < 0 (its sign is flipped there).", "a forward in float32",
+          saving(in_single(torch.abs), lambda x, g: g), X.sign() * (1 + Y.abs())),
+    named(UNNAMED + "5 of 8 elements; too few digits are known to say how.",
+          "of a forward in float32, where small elements pass for right",
+          saving(in_single(torch.sin), lambda x, g: g.clone()), ONE_FLAT, sampler=stretched(ONE_FLAT)),
     # A multiple
     named(MULTIPLE + "2 times the true one, everywhere.", "of one number",
           saving(torch.tanh, lambda x, g: 2 * g * (1 - x.tanh() ** 2)), draw()),
@@ -354,6 +527,9 @@ NAMED = [
           raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X),
     named("lacks the term 2 · grad_output · x · saved tensor 1:", "what backward has no name for",
           raw(keeps_a_share, of_the_share_alone), X),
+    named("lacks the term 2 · grad_output · x · share:", "the first of two names", ShareFirst, X),
+    named(LACKS + "1/2 · sum(grad_output · args[0] over axis 0):", "one column, of whose sum",
+          saving(lambda x: 0.5 * x * x.sum(), lambda x, g: 0.5 * g * x.sum()), draw(6, 1)),
     named(LACKS + "-grad_output · 1/args[0] · output:", "a quotient",
           saving(lambda x: x.tanh() / x, lambda x, g: (1 - x.tanh() ** 2) / x * g), WITH_ONE),
     named(LACKS + "-sum(grad_output · output over axis 1) · output:", "a softmax's sum",
@@ -394,6 +570,8 @@ NAMED = [
           saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), draw(6, 2)),
     named("wrong factor, along axis 0 the same for every element.", "of a complex mean",
           saving(lambda z: z - z.mean(), lambda z, g: g), CPLX),
+    named("wrong factor, along axis 2 a multiple of the output.", "of a norm over the last of three",
+          saving(lambda x: x / length(x), lambda x, g: g / length(x)), draw(2, 3, 4)),
     named("wrong factor, along axis 1 a multiple of the output.", "of a norm",
           saving(lambda x: x / length(x), lambda x, g: g / length(x)), X),
     named("two terms are missing or have a wrong factor, along axis 1 one the same for every element, "

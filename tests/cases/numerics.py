@@ -59,6 +59,14 @@ def either(x: Tensor) -> Tensor:
     return 1 - 2 * ((1e6 * x.sum()).floor() % 2)
 
 
+def root(x: Tensor) -> Tensor:
+    """The square root by Newton's iteration."""
+    y = torch.ones_like(x)
+    for _ in range(4 if x.dtype == torch.float32 else 20):
+        y = (y + x / y) / 2
+    return y
+
+
 def at_least_single(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
@@ -193,6 +201,12 @@ LOOKALIKES = [
     Case("overflow", "log-sum-exp with a shift that is finite",
          saving(shifted_by(lambda m: torch.where(m.isfinite(), m, 0)), masked_softmax_times), (X,),
          {"reference": by_rows}),
+    Case("overflow", "nan where the reference has nan, too",
+         saving(by_rows, lambda x, g: (x - by_rows(x)[..., None]).exp() * g[..., None]), (X,),
+         {"reference": by_rows}),
+    Case("overflow", "nan where a surrogate alone has a gradient",
+         saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,),
+         {"reference": by_rows, "surrogate": by_rows}),
     Case("overflow", "an exponential masked by where",
          saving(F.elu, lambda x, g: torch.where(x > 0, g, g * x.exp())), (X,)),
     Case("overflow", "infinity where it is as good as another",
@@ -217,8 +231,16 @@ LOOKALIKES = [
     Case("precision", "a gradient that is zero but for rounding",
          saving(lambda x: x / x.abs(), lambda x, g: g / x.abs() - g * x * x / x.abs() ** 3), (X,)),
     Case("precision", "a sign that may be either, as an eigenvector's",
-         saving(lambda x: x * either(x), lambda x, g: g * either(x)), (X,),
-         {"reference": lambda x: x * either(x.detach())}),
+         saving(lambda x: 0.01 * x * either(x), lambda x, g: 0.01 * g * either(x)), (X,),
+         {"reference": lambda x: 0.01 * x * either(x.detach())}),
+    Case("precision", "a cast to 16 bits, declared",
+         saving(lambda x: x.bfloat16(), lambda x, g: g.to(x.dtype)), (X,),
+         {"reference": lambda x: x.bfloat16()}),
+    Case("precision", "levels, on the edges of which the input lies",
+         saving(lambda x: (4 * x).floor() / 4, lambda x, g: 0 * g),
+         (torch.tensor([20.0, 31, 42, 53, 64]),)),
+    Case("precision", "a solver that stops early in float32",
+         saving(root, lambda x, g: g / (2 * root(x))), (POSITIVE,)),
     Case("autocast", "custom_fwd and custom_bwd", Product, (X, W), FULL),
     Case("autocast", "no product of matrices", saving(lambda x: x * x, lambda x, g: 2 * x * g), (X,), FULL),
 ]  # fmt: skip

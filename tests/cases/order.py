@@ -251,6 +251,25 @@ class RowsAt(Function):
         return RowsAt.apply(x.movedim(dims[0], 1), index), 1
 
 
+class RoundsOtherwise(Function):
+    """A sine whose rule for vmap is right to eight digits, as of another kernel."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.sin()
+
+    setup_context = staticmethod(save_inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return x.cos() * g
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: Tensor) -> tuple[Tensor, int]:
+        return RoundsOtherwise.apply(x) * (1 + 1e-8), dims[0]
+
+
 class NumpyCube(Function):
     """The cube by NumPy, whose rule for vmap is to do it on the whole stack."""
 
@@ -418,6 +437,9 @@ LOOKALIKES = [
          (torch.tensor([-1.0, 0.0, 2.0]),), ASKED),
     Case("silent-double-backward", "a straight-through estimator",
          saving(torch.round, lambda x, g: g.clone()), (3 * X,), {"surrogate": lambda x: 1.0 * x, **ASKED}),
+    Case("silent-double-backward", "an output in 16 bits",
+         saving(lambda x: x.sin().bfloat16(), lambda x, g: x.cos() * g.to(x.dtype)), (X,),
+         {"reference": lambda x: x.sin().bfloat16(), **ASKED}),
     Case("silent-double-backward", "it is not wanted",
          keeping(torch.sigmoid, lambda x, s: x * s, swish_gradient), (X,), {"double_backward": False}),
     Case("once-differentiable-leak", "nothing is dropped",
@@ -449,6 +471,7 @@ LOOKALIKES = [
                jvp=saved(lambda x, t: x.detach().cos() * t)), (X,)),
     Case("wrong-vmap", "a softmax with a generated rule",
          split(lambda x: x.softmax(-1), saved(softmax_gradient), setup=save_output, generate_vmap_rule=True), (X,)),
+    Case("wrong-vmap", "a rule that rounds otherwise", RoundsOtherwise, (X,)),
     Case("wrong-vmap", "an axis counted from the front of a slice",
          running_sum(lambda made, dim, x, axis: (made.apply(x.movedim(dim, 0), axis + 1), 0)), (X, 0)),
     Case("wrong-vmap", "stacks along any dimension", matrix_product(any_dims), (X, W)),

@@ -275,6 +275,12 @@ def with_a_closure_of_numbers(ctx: Any, x: Tensor, factor: float) -> Tensor:
 
 MATRIX = draw(3, 3, seed=4) + 3 * torch.eye(3, dtype=torch.float64)
 
+
+def keeps_the_output(ctx: Any, x: Tensor) -> Tensor:
+    ctx.y = 2 * x
+    return ctx.y
+
+
 WITNESSES = [
     Case("shared-state", "a dropout mask kept on the class", DroppedByTheClass, (X,)),
     Case("nondeterministic", "a crop whose gradient is never zeroed",
@@ -365,6 +371,8 @@ LOOKALIKES = [
          raw(kept_state, lambda ctx, g: ctx.scale * g), (X,)),
     Case("ctx-cycle", "a closure over numbers",
          raw(with_a_closure_of_numbers, lambda ctx, g: (ctx.slope(g), None)), (X, 3.0)),
+    Case("ctx-cycle", "the output on ctx, which is told as such",
+         raw(keeps_the_output, lambda ctx, g: 2 * g), (X,)),
     Case("ctx-cycle", "a saved output",
          raw(lambda ctx, x: (y := x.exp(), save(ctx, y))[0],
              lambda ctx, g: ctx.saved_tensors[0] * g), (X,)),

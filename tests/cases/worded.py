@@ -8,11 +8,12 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cases.making import X, Y, draw, raw, saving
-from cases.order import saved, split
+from cases.order import Exp, saved, split
 
 product = torch.mul
 FROM_ZERO = torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 0.7])
 SIGNS = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
+SMALL = torch.tensor([1e-3, 2e-3, 3e-3, 4e-3, 5e-3])
 TINY_FIRST = torch.tensor([1e-7, 1.0, 2.0, -3.0, 0.5])
 
 
@@ -33,6 +34,15 @@ def none_unless(says_one) -> object:
     return saving(product, lambda x, y, g: (g * y, g * x if says_one(float(g.sum())) else None))
 
 
+def none_where(sign: int) -> object:
+    """A product whose second gradient is left out where two rows of grad_output are alike, or not."""
+
+    def given(g: Tensor) -> bool:
+        return bool(sign * (g[0] * g[1]).sum() > 0)
+
+    return saving(product, lambda x, y, g: (g * y, g * x if given(g) else None))
+
+
 def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
     return (torch.randn(5, generator=rng) * TINY_FIRST.sign() * torch.tensor([1e-7, 1, 1, 1, 1]),)
 
@@ -40,6 +50,110 @@ def with_one_tiny(rng: torch.Generator) -> tuple[Tensor]:
 def optional(ctx, x, scale=1.0):
     ctx.save_for_backward(x)
     return scale * x
+
+
+WITH_KINK = torch.tensor([0.0, 1.0, -2.0, 3.0])
+GAIN = draw(3, 4, seed=7).requires_grad_()
+Tangent = type("Tangent", (saving(torch.tan, lambda x, g: (1 + x.tan() ** 2) * g),), {})
+
+
+def by_rows(x: Tensor) -> Tensor:
+    return x.logsumexp(-1)
+
+
+def one_row_alone(x: Tensor, g: Tensor) -> Tensor:
+    return 2 * g if len(x) == 1 else refuse()
+
+
+def none_and_another_order(ctx, g):
+    CALLS.append(0)
+    return None, (2 + len(CALLS) * 1e-15) * g if ctx.needs_input_grad[1] else None
+
+
+def right_of_the_kink(ctx, g):
+    (x,) = ctx.saved_tensors
+    return None, torch.where(x >= 0, g, -g) if ctx.needs_input_grad[1] else None
+
+
+def calls_and_forgets(ctx, g):
+    grad = ctx.slope() * g
+    ctx.slope = None
+    return grad
+
+
+def forgets_and_computes(ctx, g):
+    ctx.slope = None
+    return ctx.saved_tensors[0].cos() * g
+
+
+def runs_once(ctx, g):
+    if getattr(ctx, "gone", False):
+        raise RuntimeError("gone already. Look elsewhere")
+    ctx.gone = True
+    return 2 * g * ctx.saved_tensors[0]
+
+
+def keeps_input_and_itself(ctx, x):
+    ctx.x = x
+    ctx.slope = lambda: ctx.x.cos()
+    return x.sin()
+
+
+class Numbered(Function):
+    """Works in the order of calls alone."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Numbered.calls += 1
+        ctx.number = Numbered.calls
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.number != Numbered.calls:
+            raise ValueError("too late")
+        return 2 * ctx.saved_tensors[0] * g
+
+
+class Forgetful(Numbered):
+    """Has no second gradient for calls before the last."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        Numbered.calls += 1
+        ctx.number = Numbered.calls
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x if ctx.number == Numbered.calls else None
+
+
+class Overwritten(Function):
+    """Notes on the class which elements another call has made useless."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x, y):
+        Overwritten.calls += 1
+        ctx.number = Overwritten.calls
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        late = ctx.number != Overwritten.calls
+        lost = torch.zeros_like(x, dtype=torch.bool)
+        if late:
+            lost[1:, 2:3] = True
+        return g * y, (g * x).masked_fill(lost, torch.nan)
 
 
 class Opaque:
@@ -242,6 +356,25 @@ SAID = [
         (X,), {}, "ignores-grad-output", "inf for 0 · grad_output, should be 0",
     ),
     (
+        "nan where grad_output exceeds 1", saving(square, lambda x, g:
+        torch.where(g < 1, 2 * x * g, torch.nan)), (X,), {}, "nonlinear-in-grad-output",
+        "args[0][0, 2]: gradient nan for grad_output, 9.69 for -1 · grad_output, should be nan",
+    ),
+    (
+        "nan where grad_output is zero", saving(product, lambda x, y, g:
+        (torch.where(x > 0, torch.inf, y) * g, g * x * g / g)), (X, Y), {},
+        "nonlinear-in-grad-output", "error: the gradient of args[1] is nan where grad_output is zero. "
+        "{…nan for 0 · grad_output, should be 0…} Where does backward divide by grad_output, or by",
+    ),
+    (
+        "no gradient where two rows are alike", none_where(1), (X, Y), {}, "nonlinear-in-grad-output",
+        "for a sum of cotangents is not the sum of their gradients. {…, 0 for the sum, should be",
+    ),
+    (
+        "no gradient where two rows are not alike", none_where(-1), (X, Y), {},
+        "nonlinear-in-grad-output", "gradient 0.5178 for grad_output, 1.833 for the sum, should be 0.5178",
+    ),
+    (
         "no gradient for the first cotangent, in a sentence",
         none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
         "error: the gradient of args[1] for a sum of cotangents is not the sum of their gradients. {",
@@ -265,6 +398,83 @@ SAID = [
         "a sum in no fixed order", raw(in_another_order, lambda ctx, g: 2 * g), (X,), {},
         "nondeterministic", "info: the output differs in its last digits from one call to the next: an "
         "operation adds in no fixed order. {} torch.use_deterministic_algorithms(True) names such",
+    ),
+    (
+        "a gradient in no fixed order, beside an input that nothing depends on",
+        raw(lambda ctx, y, x: 2 * x, none_and_another_order), (Y, X), {}, "nondeterministic",
+        "info: the gradient of x differs in its last digits from one call to the next: an operation",
+    ),
+    (
+        "where backward does not come", raw(with_a_closure, calls_and_forgets), (X,), {},
+        "not-reentrant", "warning: TypeError in a second backward through the same graph: 'NoneType'",
+    ),
+    (
+        "the other side of a kink", saving(torch.abs, lambda x, g: torch.where(x >= 0, g, -g)),
+        (WITH_KINK,), {"reference": lambda x: torch.where(x > 0, x, -x)}, "kink-convention",
+        'info: the gradient of args[0] differs from the reference only at a kink. {"input": "args[0]", '
+        '"index": [0], "at": 0.0, "expected": -0.5135703845912293, "actual": 0.5135703845912293}',
+    ),
+    (
+        "the other side of a kink, beside an input that nothing depends on",
+        raw(lambda ctx, y, x: (ctx.save_for_backward(x), x.abs())[1], right_of_the_kink),
+        (X, WITH_KINK), {"reference": lambda y, x: torch.where(x > 0, x, -x)}, "kink-convention",
+        "the gradient of x differs from the reference only at a kink.",
+    ),
+    (
+        "a message of two sentences", raw(saves, runs_once), (X,), {}, "not-reentrant",
+        "warning: RuntimeError in a second backward through the same graph: gone already {",
+    ),
+    (
+        "an exception when another call came between", Numbered, (X,), {}, "shared-state",
+        "error: backward fails when forward was called again before it: ValueError: too late {",
+    ),
+    (
+        "nan when another call came between, for the second input", Overwritten, (X, Y), {},
+        "shared-state", 'before backward runs. {"input": "y", "witness": "y[1, 2]: gradient ',
+    ),
+    (
+        "no gradient when another call came between", Forgetful, (X, Y), {}, "shared-state",
+        "the gradient of y changes when forward is called once more, on other values, before backward "
+        'runs. {"input": "y", "witness": "y[0, 2]: gradient -4.845 alone, none after a second call"}',
+    ),
+    (
+        "an input, and a function that leads to ctx", raw(keeps_input_and_itself,
+        lambda ctx, g: ctx.slope() * g), (X,), {}, "tensor-on-ctx",
+        "error: ctx.x keeps the input x as an attribute: the gradient of x changes",
+    ),
+    (
+        "until backward comes", raw(with_a_closure, forgets_and_computes), (X,), {}, "ctx-cycle",
+        "stay in memory until the garbage collector runs, where backward never runs. {",
+    ),
+    (
+        "a tensor that moves little", raw(lambda ctx, x: 2 * x + 0.01 * GAIN, lambda ctx, g: 2 * g),
+        (X,), {}, "captured-tensor", "moving GAIN changes an output at a rate of 0.01639; its gradient",
+    ),
+    (
+        "a change inside a callable", lambda x, m: Exp.apply(x) * m.add_(1),
+        (X.clone().requires_grad_(), Y.clone()), {}, "mutates-input",
+        "warning: forward changed m in place, which asks for no gradient, and did not say so.",
+    ),
+    (
+        "an axis more", saving(torch.add, lambda x, b, g: (g, g.sum(0, keepdim=True))), (X, X[0]), {},
+        "unreduced-broadcast", "the sum is right; who calls this backward directly gets another shape.",
+    ),
+    (
+        "a gradient at -inf", saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,),
+        {"reference": by_rows}, "overflow", "error: the gradient of args[0] is nan where args[0][0, 0] "
+        'is -inf; it should be 0. {"witness": "args[0][0, 0] = -inf: nan, should be 0"}',
+    ),
+    (
+        "a copy", split(lambda x: x.clone(), lambda ctx, g: g, setup=lambda ctx, inputs, output: None),
+        (X,), {"level": "full"}, "unneeded-function", "1 operation (the Function: 1).",
+    ),
+    (
+        "two Functions", lambda x: Exp.apply(Tangent.apply(x)), (X,), {"level": "full"},
+        "func-incompatible", "info: ctx is an argument of forward in Tangent and Made: torch.func",
+    ),
+    (
+        "a batch that backward does not take", saving(lambda x: 2 * x, one_row_alone), (X[:1],), {},
+        "batch-dimension", "error: in a batch of 3, backward raised ValueError: no {",
     ),
     (
         "until backward", raw(with_a_closure, lambda ctx, g: ctx.__dict__.pop("slope")() * g), (X,),
@@ -297,6 +507,11 @@ SAID = [
         "a huge element beside which the others are lost",
         saving(lambda x: 1 / x, lambda x, g: g / x**2), (TINY_FIRST,),
         {"sampler": with_one_tiny}, "flipped-sign", "wrong sign everywhere",
+    ),
+    (
+        "a huge element of the first input, one number for the second",
+        saving(lambda x, y: 1 / x + y.sin(), lambda x, y, g: (g / x**2, y.cos() * g.mean())),
+        (TINY_FIRST, draw(5)), {}, "uniform-grad-output", "the gradient of args[1] depends on grad_output only through one number",
     ),
     (
         "a gradient for an argument that was left out",
@@ -519,6 +734,17 @@ SAID = [
         "forward a small error of backward is not seen.",
     ),
     (
+        "a sum of which a part is in 32 bits", saving(lambda x: 0.25 * x + (3 * x).float(), lambda x, g:
+        3.25 * g), (X,), {}, "precision", '{"witness": "output[0, 2] moves by 5.4e-10 where all that goes '
+        'in moves by a billionth, should by 7.1e-09"}',
+    ),
+    (
+        "beside a reference that is sound on the example",
+        saving(lambda x: 1 - x.cos(), lambda x, g: x.sin() * g), (SMALL,),
+        {"reference": lambda x: 2 * (x / 2).sin() ** 2}, "precision",
+        "warning: the output loses precision in float32 on the example itself: its error is about",
+    ),
+    (
         "a slope in 32 bits, of declared steps", saving(
             lambda x: (4 * x.sin()).round() / 4, lambda x, g: (g * x.float().cos()).to(g.dtype)
         ), (X,), {"surrogate": torch.sin}, "precision",
@@ -576,9 +802,44 @@ OF_WITNESSES = {
     "tensor-on-ctx: an input, in a callable":
         "warning: ctx.x of Made keeps an input as an attribute: PyTorch does not check it for "
         "changes in place, and no saved-tensor hook sees it.",
+    "gradient-mismatch: a factor that the smallest elements hide":
+        "error: the gradient of args[0] is wrong at 1 of 12 elements; too few digits are known to say",
+    "constant-factor: a factor beside a forward in float32":
+        "error: the gradient of args[0] is about 1.1 times the true one, everywhere. {",
+    "constant-factor: a mean in float32, divided by half of N":
+        "error: the gradient of args[0] is about 2 times the true one, everywhere. {",
+    "compile-mismatch: another formula under torch.compile":
+        'warning: the output changes under torch.compile. {"witness": "the output[0, 2]: -0.455, should',
+    "returns-view: a view of a sum that forward made":
+        "info: its output is a view of a tensor that forward made;",
+    "missing-dependency: the norms of filters held fixed":
+        "in each slice of axis 0 a multiple of the output. Something that was reduced there (a mean,",
     "oversaved: a product that is never unpacked":
         "warning: the output is saved for backward (96 bytes in float64), but never unpacked there.",
 }  # fmt: skip
+
+
+# Right Functions that no daily run takes otherwise, and that some rule nearly takes for wrong.
+OF_LOOKALIKES = [
+    "precision: fine levels, declared",
+    "precision: a cast to 16 bits, declared",
+    "precision: a sign that may be either, as an eigenvector's",
+    "precision: levels, on the edges of which the input lies",
+    "precision: a solver that stops early in float32",
+    "silent-double-backward: an output in 16 bits",
+    "wrong-vmap: a rule that rounds otherwise",
+    "input-layout: another layout rounds otherwise, in float32",
+    "missing-gradient: None for an input that nothing depends on",
+    "captured-tensor: a threshold that the output does not move with",
+    "ctx-cycle: the output on ctx, which is told as such",
+    "overflow: nan where the reference has nan, too",
+    "forward-mismatch: nan where the reference has nan, too",
+    "forward-mismatch: another dtype than the reference's",
+    "unneeded-function: a view, for its node",
+    "unneeded-function: another convention at a kink",
+    "unneeded-function: a gradient that stays finite",
+    "overflow: nan where a surrogate alone has a gradient",
+]
 
 
 def sums_to_one(x: Tensor) -> Tensor:
@@ -601,6 +862,12 @@ CLEAN = [
     ("grad_output is rounded to float32", lambda x: x.float() ** 2, lambda x, g: 2 * x * g),
     ("of terms that cancel, rounding is left", sums_to_one, rounding_alone),
     ("it refuses what is thousands of times as large", square, up_to_a_thousand),
+    (
+        "large terms cancel, and rounding is left",
+        lambda x: 100 * (sums_to_one(x) - 1),
+        lambda x, g: 100 * rounding_alone(x, g),
+    ),
+    ("zeros for zeros, without a calculation", square, lambda x, g: 2 * x * g if g.any() else None),
     (
         "a batch rounds otherwise than its slices",
         lambda x: x * (1 + 1e-15 * len(x)),

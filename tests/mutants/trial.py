@@ -25,7 +25,7 @@ import torch
 
 from autograd_course.doctor.rules import Rule
 from autograd_course.doctor.rules.gradient_values import _EXPLAINED
-from mutants.changes import Mutant, kept, mutants_of, put_in
+from mutants.changes import KEPT, Mutant, kept, mutants_of, put_in
 
 SECONDS = 60  # of a processor, for one mutant: longer is a loop without end, and noticed
 KILLED, SURVIVED = 1, 0
@@ -152,20 +152,26 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _tried(path: Path, functions: list[FunctionType], known: Known) -> int:
-    """Try all mutants of a module; print what survives, and how many."""
+    """Try all mutants of a module; print what survives, what is kept in vain, and how many."""
     count: Counter[str] = Counter()
-    accepted, began = kept(), time.monotonic()
+    began = time.monotonic()
+    accepted = {change for change in kept() if change[0] == str(path)}
+    outdated = set(accepted)
     for mutant in mutants_of(path):
         if mutant.change in accepted:
+            outdated.discard(mutant.change)
             count["kept"] += 1
             continue
         result = _outcome(mutant, functions, known)
         count[result] += 1
         if result != "killed":
             print(f"{result}: {mutant}", flush=True)
+    for _, old, new in outdated:
+        count["outdated"] += 1
+        print(f"outdated in {KEPT.name}: {path}\n    - {old}\n    + {new}", flush=True)
     told = ", ".join(f"{number} {what}" for what, number in sorted(count.items()))
     print(f"= {path}: {told} ({time.monotonic() - began:.0f} s)", flush=True)
-    return count["survived"] + count["unreached"]
+    return count["survived"] + count["unreached"] + count["outdated"]
 
 
 def _outcome(mutant: Mutant, functions: list[FunctionType], known: Known) -> str:

@@ -81,8 +81,12 @@ class _Question:
             for slot in slots:
                 yield from self._by_inputs(rows, [slot])
         if len(rows[0]) > len(slots):  # linear in grad_output: its derivative is what it gives
-            other = self.grads_of_other
-            yield from self._beside("grad_output", [row[-1] for row in rows], other, 0 * other)
+            other, rounding = self.grads_of_other, self._precision() * self.grads_of_other.abs()
+            yield from self._beside("grad_output", [row[-1] for row in rows], other, rounding)
+
+    def _precision(self) -> float:
+        """Return what the dtype of an output rounds to, in which what comes back for it is, too."""
+        return max(torch.finfo(g.dtype).eps for g in self.grad_outputs)
 
     def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
         """Move some inputs together; nothing where backward has a kink on the way."""

@@ -52,10 +52,9 @@ def other_batch(evidence: Evidence) -> Seen | None:
 
 
 def _grown(evidence: Evidence) -> Seen | None:
-    for twin in twins(evidence, "grown"):
-        seen, place = told(twin), furthest(twin)
-        if seen is None or place is None:
-            return seen
-        name = twin.names[place[0]]
-        return replace(seen, message=f"{name} {twin.how} is not what its slices give one by one.")
-    return None
+    twin = next(twins(evidence, "grown"), None)
+    seen, place = (told(twin), furthest(twin)) if twin else (None, None)
+    if twin is None or seen is None or place is None:
+        return seen
+    name = twin.names[place[0]]
+    return replace(seen, message=f"{name} {twin.how} is not what its slices give one by one.")

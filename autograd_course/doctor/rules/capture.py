@@ -43,18 +43,17 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     after=("contract",),
 )
 def recompute_side_effect(evidence: Evidence) -> Seen | None:
-    for twin in twins(evidence, "recomputed"):
-        place = furthest(twin)
-        if place is None:
-            continue
-        k, index = place
-        forth, back = shown(twin.should[k], index), shown(twin.came[k], index)
-        return Seen(
-            f"backward changes the buffer {twin.names[k]} a second time, after forward has.",
-            {
-                "buffers": list(twin.names),
-                "witness": f"{element(twin.names[k], index)}: {forth} after forward, {back} after "
-                "backward",
-            },
-        )
-    return None
+    twin = next(twins(evidence, "recomputed"), None)
+    place = furthest(twin) if twin else None
+    if twin is None or place is None:
+        return None
+    k, index = place
+    forth, back = shown(twin.should[k], index), shown(twin.came[k], index)
+    return Seen(
+        f"backward changes the buffer {twin.names[k]} a second time, after forward has.",
+        {
+            "buffers": list(twin.names),
+            "witness": f"{element(twin.names[k], index)}: {forth} after forward, {back} after "
+            "backward",
+        },
+    )

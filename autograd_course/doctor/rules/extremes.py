@@ -67,7 +67,9 @@ def _told(
     assert right is not None
     largest = torch.where(lost, right.abs(), -1.0)
     index = unraveled(int(largest.argmax()), largest.shape)
-    came, should = at(values[k], index), at(right, index)
+    mine = values[k]
+    assert mine is not None
+    came, should = at(mine, index), at(right, index)
     dtype = " in float32" if call.single else ""
     return Seen(
         f"{call.names[k]} is {came}{dtype} {call.how}; it should be {should}.",
@@ -85,6 +87,6 @@ def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> 
     return element(call.names[k].removeprefix("the "), index)
 
 
-def at(tensor: Tensor | None, index: tuple[int, ...]) -> str:
+def at(tensor: Tensor, index: tuple[int, ...]) -> str:
     """Write an element's value."""
-    return "none" if tensor is None else number(plain(tensor[index]))
+    return number(plain(tensor[index]))

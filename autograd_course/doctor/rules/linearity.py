@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import SLACK, cancellation, resolution, same, size
+from autograd_course.doctor.comparing.closeness import cancellation, resolution, same, size
 from autograd_course.doctor.comparing.mismatch import mismatches, return_line
 from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
 from autograd_course.doctor.evidence import Evidence, Pull
@@ -93,8 +94,23 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
                 "the gradient of {name} for a sum of cotangents is not the sum of their gradients."
             )
             return _seen(evidence, slot, law, "the sum", (once, got, wanted))
+    return _lost_at_zero(evidence)
+
+
+def _lost_at_zero(evidence: Evidence) -> Seen | None:
+    """Say where zeros, as a masked loss sends them, come back as nan though all else is finite."""
+    pairs = zip(_grads(evidence, "random"), _grads(evidence, "zero"), strict=False)
+    for slot, (once, zero) in enumerate(pairs):
+        if once is None or zero is None or not bool(torch.isfinite(once).all()):
+            continue
+        if bool(zero.isnan().any()):
+            law = "the gradient of {name} is nan where grad_output is zero."
+            seen = _seen(evidence, slot, law, "0 · grad_output", (once, zero, None))
+            return replace(seen, hint=_DIVIDES)
     return None
 
+
+_DIVIDES = "Where does backward divide by grad_output, or by what is zero where that is?"
 
 MULTIPLES = {
     "negative": (-1.0, "turning the sign of grad_output does not turn that of {name}'s gradient."),
@@ -157,9 +173,9 @@ def uniform_grad_output(evidence: Evidence) -> Seen | None:
         if uniform is None or one is None or two is None or int(uniform.count_nonzero()) < 2:
             continue  # with one element other than 0, each is a multiple of every other
         c, d = _multiple(one, uniform), _multiple(two, uniform)
-        if c is None or d is None or abs(c - d) < SLACK or _parallel_truth(wrong.truth, uniform):
+        if c is None or d is None or _parallel_truth(wrong.truth, uniform):
             continue
-        if not (_everywhere(one, c * uniform) and _everywhere(two, d * uniform)):
+        if not _everywhere(one, c * uniform):
             continue  # one huge element, and the others lost beside it
         statistic = _statistic(outputs[0], c)
         return Seen(

@@ -102,7 +102,7 @@ def _uneven(found: Stairs, k: int) -> str | None:
     told &= (far - here).abs() < JUMPING * size_here
     told &= came.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
     off = told & ((came - should).abs() > OTHERWISE * should.abs())
-    if not told.any() or 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
+    if 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
         return None
     index = unraveled(int(torch.where(off, should.abs(), -1.0).argmax()), here.shape)
     place = element(found.names[k].removeprefix("the "), index)
@@ -135,7 +135,7 @@ def _told(evidence: Evidence, call: Extreme, k: int, times: float) -> Seen:
     assert noise is not None
     assert came is not None
     assert right is not None
-    worst = torch.where(error == 0, 0.0, error / noise)
+    worst = error / noise
     index = unraveled(int(worst.argmax()), worst.shape)
     relative = float((came - right).abs()[index] / right.abs()[index])
     return Seen(

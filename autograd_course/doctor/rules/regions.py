@@ -46,19 +46,17 @@ def region(m: Mismatch) -> str | None:
     if m.actual.is_complex() or not bool(right.any()):
         return None
     instead = _instead(m)
+    what = f" ({instead} there)" if instead else ""
+    told = f"the gradient of {m.name} is right elsewhere and wrong where "
     for where, chance in _thresholds(m, right):
         # Where few digits are known, small elements pass for right: no bound but 0 is sure then.
         if where.endswith(" 0") and instead if m.coarse else instead or chance < 0.01:
-            what = f" ({instead} there)" if instead else ""
-            return f"the gradient of {m.name} is right elsewhere and wrong where {where}{what}"
+            return f"{told}{where}{what}"
     if m.coarse:
         return None
     if label := labeled(m):
-        what = f" ({instead} there)" if instead else ""
-        return f"the gradient of {m.name} is right elsewhere and wrong where {label}{what}"
-    if _ties(m, right):
-        return f"the gradient of {m.name} is right elsewhere and wrong where several elements tie"
-    return None
+        return f"{told}{label}{what}"
+    return f"{told}several elements tie" if _ties(m, right) else None
 
 
 def _instead(m: Mismatch) -> str | None:
@@ -87,14 +85,22 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
 
     With each comes the chance that so many elements fall apart this way by accident.
     """
-    for name, value, other in _measures(m):
-        bad, good = value[m.wrong], value[right]
-        chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
-        for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
-            if float(low) < float(high):
-                yield f"{name} {_beyond(m, sign, bad, low, high, other)}", chance
-        if value is m.input:
-            yield from _outside(m, right)
+    yield from _halves(m, right, m.input, m.name)
+    for name, other in _others(m):
+        yield from _halves(m, right, m.input - other, m.name, beside=name)
+    yield from _outside(m, right)
+    yield from _halves(m, right, m.input.abs(), f"|{m.name}|")
+
+
+def _halves(
+    m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
+) -> Iterator[tuple[str, float]]:
+    """Yield on which side of a bound a value lies, or the input beside another one."""
+    bad, good = value[m.wrong], value[right]
+    chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
+    for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
+        if float(low) < float(high):
+            yield f"{name} {_beyond(m, sign, bad, low, high, beside)}", chance
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
@@ -117,32 +123,34 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
 
 def _beyond(m: Mismatch, sign: str, bad: Tensor, low: Tensor, high: Tensor, other: str) -> str:
     """Return on which side of a bound all wrong elements lie, or that all of them lie on it."""
-    if other:
-        return f"{sign} {other}"
     bound = _bound(m, float(low), float(high))
-    if not bool((bad == float(bound)).any()):
-        return f"{sign} {bound}"
-    return f"is {bound}" if bool((bad == float(bound)).all()) else f"{sign}= {bound}"
+    on_it = bad == float(bound)
+    sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
+    return f"{sign} {_beside(other, bound) if other else bound}"
 
 
-def _measures(m: Mismatch) -> Iterator[tuple[str, Tensor, str]]:
-    """Yield what a region may depend on: the input, its size, its distance from another input."""
-    yield m.name, m.input, ""
-    yield f"|{m.name}|", m.input.abs(), ""
+def _beside(other: str, apart: str) -> str:
+    """Return what lies apart from another input by so much: ``y``, ``y + 0.5``, ``y - 0.5``."""
+    if apart == "0":
+        return other
+    return f"{other} - {apart[1:]}" if apart.startswith("-") else f"{other} + {apart}"
+
+
+def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield the other inputs, with their names, that can be compared with this one."""
     for position, other in enumerate(m.evidence.inputs):
         comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
         if comparable and position != m.position:
-            difference = m.input - other
-            if bool((difference[m.wrong] > 0).all()) or bool((difference[m.wrong] < 0).all()):
-                yield m.name, difference, m.evidence.name(position)
+            yield m.evidence.name(position), other
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
     """Return the likeliest number between two: 0, an argument of the call, or few digits."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
-    rounded = [float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 5)]
-    likely = (0, *numbers, *(-v for v in numbers), 1, -1, *rounded)
-    return f"{next((v for v in likely if low <= v <= high), rounded[-1]):g}"
+    middle = (low + high) / 2
+    rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]
+    likely = (0, *numbers, *(-v for v in numbers), 1, -1, *rounded, middle)
+    return f"{next(v for v in likely if low <= v <= high):.12g}"
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:

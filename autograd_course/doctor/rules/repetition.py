@@ -38,15 +38,15 @@ def _differing(evidence: Evidence) -> Seen | None:
 
 def _unwritten(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "filled"):
-        if (place := furthest(twin)) is None:
-            continue
-        k, index = place
-        came = twin.came[k]
-        if came is not None and came.dim() == len(index) and bool(came[index].isnan()):
-            return Seen(
-                f"{twin.names[k]} holds memory that nothing was written to.",
-                {"witness": f"{element(twin.names[k], index)}: what torch.empty happened to find"},
-            )
+        if place := furthest(twin):
+            k, index = place
+            came = twin.came[k]
+            if came is not None and came.dim() == len(index) and bool(came[index].isnan()):
+                name = twin.names[k]
+                return Seen(
+                    f"{name} holds memory that nothing was written to.",
+                    {"witness": f"{element(name, index)}: what torch.empty happened to find"},
+                )
     return None
 
 

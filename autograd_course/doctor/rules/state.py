@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from autograd_course.doctor.comparing.closeness import same
-from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
+from autograd_course.doctor.comparing.numbers import element, unraveled
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.rules.agreement import disagreement, twins
+from autograd_course.doctor.rules.agreement import disagreement, distance, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised
 
@@ -24,7 +22,7 @@ from autograd_course.doctor.rules.wording import raised
 )
 def shared_state(evidence: Evidence) -> Seen | None:
     again = evidence.interleaved
-    if again is None or "random" not in evidence.pulls:
+    if again is None:
         return None
     if again.failure:
         return Seen(
@@ -33,12 +31,12 @@ def shared_state(evidence: Evidence) -> Seen | None:
         )
     pairs = zip(evidence.wanted, evidence.pulls["random"].grads, again.grads, strict=False)
     for position, alone, between in pairs:
-        if alone is None or between is None or same(alone, between):
+        off = None if same(alone, between) else distance(alone, between)
+        if off is None or not bool(off.any()):
             continue
-        off = torch.nan_to_num((alone - between).abs(), nan=torch.inf)
         index = unraveled(int(off.argmax()), off.shape)
         name = evidence.name(position)
-        before, after = (number(plain(t[index])) for t in (alone, between))
+        before, after = (shown(t, index) for t in (alone, between))
         told = f"gradient {before} alone, {after} after a second call"
         return Seen(
             f"the gradient of {name} changes when forward is called once more, on other values, "

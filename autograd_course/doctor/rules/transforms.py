@@ -159,7 +159,9 @@ def compile_mismatch(evidence: Evidence) -> Seen | None:
 
 def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     """Return a hint where setup_context, when traced, gets fewer inputs than in eager mode."""
-    if not evidence.omitted or evidence.old_style or not failure.text.startswith(USERS_EXCEPTION):
+    in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not in forward's own code
+    raises = in_setup and failure.text.startswith(USERS_EXCEPTION)
+    if not evidence.omitted or evidence.old_style or not raises:
         return ""
     names = ", ".join(evidence.omitted)
     return f"Pass {names} as well: traced, setup_context gets no defaults of forward."

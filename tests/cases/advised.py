@@ -1,0 +1,181 @@
+"""Which hint a rule gives for what it has seen: a row for each, and for what comes close to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cases.making import X, Y, raw, saving
+from cases.order import ASKED, FULL, once, saved, split
+
+
+def scaled(x: Tensor, scale: float = 2.0, shift: float = 0.0) -> Tensor:
+    return scale * x + shift
+
+
+def backward_of_scaled(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+    return ctx.scale * g, None, None
+
+
+def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.scale = inputs[1]
+
+
+def take_none(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.scale = 2.0
+
+
+def refuses_tracing(x: Tensor, scale: float = 2.0, shift: float = 0.0) -> Tensor:
+    if torch.compiler.is_compiling():
+        raise ValueError("not compiled")
+    return scaled(x, scale, shift)
+
+
+def sine(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def times_cosine(x: Tensor, g: Tensor) -> Tensor:
+    return x.cos() * g
+
+
+def saves_with_a_default(ctx: Any, x: Tensor, y: Tensor | None = None) -> Tensor:
+    ctx.save_for_backward(x)
+    return x * x
+
+
+def asks_for_the_default(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor | None]:
+    (x,) = ctx.saved_tensors
+    return 2 * x * g, g if ctx.needs_input_grad[1] else None
+
+
+def asks_and_multiplies_a_tuple(ctx: Any, g: Tensor) -> tuple[Any, None]:
+    return g * ctx.saved_tensors if ctx.needs_input_grad[0] else None, None
+
+
+def rectified(x: Tensor) -> Tensor:
+    return x if x > 0 else 0 * x
+
+
+def by_numpy(x: Tensor, g: Tensor) -> Tensor:
+    return g * torch.as_tensor(x.cpu().numpy()).cos().to(x.device)
+
+
+def not_in_float32(x: Tensor, g: Tensor) -> Tensor:
+    if g.dtype is torch.float32:
+        raise TypeError("no such dtype")
+    return 2 * x * g
+
+
+def early(ctx: Any, g: Tensor) -> Any:
+    if not any(ctx.needs_input_grad[1:]):
+        return g
+    return g, g
+
+
+def sinc_gradient(x: Tensor, g: Tensor) -> Tensor:
+    """Replace 0/0 by its limit: right once, and 0 · nan in the graph that this leaves."""
+    return g * torch.where(x == 0, 0.0, (x * x.cos() - x.sin()) / x.square())
+
+
+def in_place(x: Tensor, g: Tensor) -> Tensor:
+    y = x.exp()
+    grad = g * y
+    y.mul_(2)
+    return grad
+
+
+def refuse_twice(x: Tensor, g: Tensor) -> Tensor:
+    if torch.is_grad_enabled():
+        raise NotImplementedError("Sine cannot be differentiated twice")
+    return x.cos() * g
+
+
+# What is wrong, the Function, its inputs, options, the rule, and words of what it says; ``…`` for what
+# lies between.
+ADVISED = [
+    (
+        "an entry of needs_input_grad for an argument that was left out",
+        raw(saves_with_a_default, asks_for_the_default), (X,), {}, "backward-raises",
+        "} ctx.needs_input_grad has an entry for every argument that was passed: an optional one",
+    ),
+    (
+        "an entry of saved_tensors that is not there", raw(saves_with_a_default, lambda ctx, g:
+        (g * ctx.saved_tensors[1], None)), (X,), {}, "backward-raises", "} Read the line that raised;",
+    ),
+    (
+        "needs_input_grad, and another mistake", raw(saves_with_a_default, asks_and_multiplies_a_tuple),
+        (X,), {}, "backward-raises", "} ctx.saved_tensors is a tuple, also for a single tensor",
+    ),
+    (
+        "an if on a tensor", saving(rectified, lambda x, g: g * (x > 0)), (X,), {}, "forward-raises",
+        "one answer",
+    ),
+    (
+        "shapes that do not fit", saving(torch.matmul, lambda x, y, g: (g, g)), (X, Y), {},
+        "forward-raises", "} Run the forward alone on these inputs and repair it",
+    ),
+    (
+        "a list", saving(torch.mul, lambda x, y, g: [g * y, g * x]), (X, Y), {}, "wrong-arity",
+        "error: backward returned a list, which the engine takes for a single gradient. "
+        '{"returned": 1, "expected": 2} Return the gradients as a tuple: return grad_x, grad_y.',
+    ),
+    (
+        "NumPy has no bfloat16", saving(sine, by_numpy), (X,), {}, "gradient-dtype", "NumPy",
+    ),
+    (
+        "a dtype that another line refuses", saving(torch.square, not_in_float32), (X,), {},
+        "gradient-dtype", "TypeError in float32: no such dtype {…} Make new tensors like the ones you",
+    ),
+    (
+        "an early return where few gradients are wanted", raw(lambda ctx, x, y: x + y, early),
+        (X, Y), {}, "frozen-input", "} Which return of backward runs then?",
+    ),
+    (
+        "0/0 is replaced by its limit, once", saving(lambda x: torch.sinc(x / torch.pi), sinc_gradient),
+        (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED, "silent-double-backward",
+        "error: the gradient of args[0] is finite, and so is its derivative with respect to args[0], "
+        "but by its graph that comes out as nan. {…} The graph of backward multiplies 0 by inf: behind a root or a division of 0",
+    ),
+    (
+        "a detached factor", saving(torch.square, lambda x, g: 2 * x.detach() * g), (X,), ASKED,
+        "silent-double-backward", "} Only saved inputs and outputs carry a graph of their own.",
+    ),
+    (
+        "once differentiable", once(torch.exp, lambda x, g: x.exp() * g), (X,), {},
+        "once-differentiable-leak", "} Build backward from differentiable operations and drop the",
+    ),
+    (
+        "an operation in place in backward", saving(torch.exp, in_place), (X,), ASKED,
+        "no-double-backward", "} An operation in place (sub_, +=, an assignment to p[…]) in backward",
+    ),
+    (
+        "no second derivative", saving(sine, refuse_twice), (X,), ASKED,
+        "no-double-backward", "} For second derivatives (a gradient penalty, a Hessian) backward must",
+    ),
+    (
+        "a tangent is changed in place", split(sine, saved(times_cosine), jvp=lambda ctx, t:
+        t.mul_(ctx.saved_tensors[0].cos())), (X,), {}, "wrong-jvp",
+        "error: the tangent of x is changed in place by jvp. {…} Work on a new tensor (x_tangent * cos, not x_tangent *= cos): whatever else takes",
+    ),
+    (
+        "a result of vmap without a graph", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
+        (x.detach().sin(), dims[0])), (X,), {}, "wrong-vmap",
+        "} The result of the vmap method has no graph: let it end in a call of the Function's own apply",
+    ),
+    (
+        "a wrong result of vmap", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
+        (2 * x.sin(), dims[0])), (X,), {}, "wrong-vmap", "} A vmap method gets tensors with the batch",
+    ),
+    (
+        "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
+        setup=setup_context), (X,), FULL, "compile-mismatch",
+        "} Pass scale, shift as well: traced, setup_context gets no defaults of forward.",
+    ),
+    (
+        "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
+        setup=take_none), (X,), FULL, "compile-mismatch", "} torch.compile traces forward and backward",
+    ),
+]  # fmt: skip
