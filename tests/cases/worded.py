@@ -809,7 +809,7 @@ OF_WITNESSES = {
     "constant-factor: a mean in float32, divided by half of N":
         "error: the gradient of args[0] is about 2 times the true one, everywhere. {",
     "compile-mismatch: another formula under torch.compile":
-        'warning: the output changes under torch.compile. {"witness": "the output[0, 2]: -0.455, should',
+        'warning: the output changes under torch.compile. {"witness": "output[0, 2]: -0.455, should',
     "returns-view: a view of a sum that forward made":
         "info: its output is a view of a tensor that forward made;",
     "missing-dependency: the norms of filters held fixed":

@@ -83,9 +83,9 @@ def oversaved(evidence: Evidence) -> Seen | None:
     after=FIRST_MAKE_IT_RIGHT,
 )
 def unneeded_function(evidence: Evidence) -> Seen | None:
-    if not evidence.costs or not _agree(twins(evidence, KIND)):
+    function, ordinary = (evidence.costs.get(name) for name in ("function", "plain"))
+    if function is None or ordinary is None or not _agree(twins(evidence, KIND)):
         return None
-    function, ordinary = evidence.costs["function"], evidence.costs["plain"]
     # Piece by piece, because a sum that is smaller here need not be so for larger inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):
         return None

@@ -82,8 +82,7 @@ def _complex_for_a_real(evidence: Evidence) -> Seen | None:
 
 
 def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
-    assert evidence.raw is not None  # what was tried in other dtypes was called directly before
-    grads = evidence.raw.grads
+    grads = evidence.raw.grads if evidence.raw else ()  # from elsewhere it may be missing
     kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
     rows = zip(kept, variant.wanted, variant.got, strict=False)
     return [(i, want, got) for i, want, got in rows if got is not None and got != want]

@@ -22,7 +22,7 @@ from autograd_course.doctor.rules.wording import raised
 )
 def shared_state(evidence: Evidence) -> Seen | None:
     again = evidence.interleaved
-    if again is None:
+    if again is None or "random" not in evidence.pulls:  # from elsewhere anything may be missing
         return None
     if again.failure:
         return Seen(
