@@ -207,6 +207,6 @@ LOOKALIKES = [
     Case("unneeded-function", "a surrogate gradient",
          raw(lambda ctx, x: x.round() + 0 * x, lambda ctx, g: 1.0 * g), (3 * X,), {**FULL, "surrogate": lambda x: 1.0 * x}),
     Case("unneeded-function", "another convention at a kink",
-         raw(lambda ctx, x: keep(ctx, x.clamp(0, 1), x), lambda ctx, g: g * ((ctx.saved_tensors[0] > 0) & (ctx.saved_tensors[0] < 1))),
+         raw(lambda ctx, x: keep(ctx, F.hardtanh(x, 0, 1), x), lambda ctx, g: g * ((ctx.saved_tensors[0] >= 0) & (ctx.saved_tensors[0] <= 1))),
          (X,), FULL),
 ]  # fmt: skip
