@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from made import make
 from memory_variants import FULL, SWISHES, Normed, W, b, batch
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu
+from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
 from autograd_course.grader.checks import keeps_at_most, peaks_at_most
@@ -155,6 +158,36 @@ def test_inputs_gradients_and_random_state_stay_as_they_are(measure: Any) -> Non
 @pytest.mark.parametrize("measure", [kept_bytes, peak_bytes])
 def test_two_measurements_agree(measure: Any) -> None:
     assert len({measure(variants.composed, batch()) for _ in range(3)}) == 1
+
+
+def test_a_function_that_is_measured_first_is_compiled_as_ever() -> None:
+    def backend(graph: GraphModule, _: list[Tensor]) -> Callable[..., Any]:
+        compiled.append(graph)
+        return graph.forward
+
+    compiled: list[GraphModule] = []
+    function = torch.compile(lambda x: x.sin().sum(), backend=backend)
+
+    peak_bytes(function, batch(), backward=False)
+    assert not compiled  # else the compiler's own tensors would count
+
+    function(batch())
+    assert len(compiled) == 1
+
+
+CHOICE = """
+import sys, torch
+from autograd_course.measure import peak_bytes
+choice = lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+assert "torch._dynamo" not in sys.modules
+for _ in range(2):
+    assert peak_bytes(choice, torch.ones(100), backward=False) == 401  # the result, and a bool
+    assert torch.equal(choice(torch.ones(100)), torch.ones(100).sin())
+"""
+
+
+def test_what_compiles_itself_does_so_after_it_has_been_measured() -> None:
+    subprocess.run([sys.executable, "-c", CHOICE], check=True)
 
 
 @pytest.mark.parametrize("measure", [kept_bytes, peak_bytes])

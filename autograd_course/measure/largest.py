@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from autograd_course.measure.dispatch import Watching
+from autograd_course.measure.dispatch import Watching, name_of
 from autograd_course.measure.storages import tensors
 
 
@@ -31,5 +31,5 @@ class Largest(Watching):
             self.elements = max(self.elements, tensor.numel())
             if (size := tensor.untyped_storage().nbytes()) > self.bytes:
                 self.bytes, self.shape = size, tuple(tensor.shape)
-                self.operation = func.overloadpacket.__name__
+                self.operation = name_of(func)
         return result

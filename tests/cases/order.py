@@ -350,6 +350,11 @@ def traced_otherwise(x: Tensor) -> Tensor:
     return x.sin() if not torch.compiler.is_compiling() else x - x**3 / 6
 
 
+def where_positive(choose: Callable[..., Tensor], otherwise: Callable[..., Tensor]) -> Any:
+    """Choose by the sign of the first argument's sum, as torch.cond does it: it compiles itself."""
+    return lambda *args: torch.cond(args[0].sum() > 0, choose, otherwise, args)
+
+
 class Scaling(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -469,6 +474,9 @@ LOOKALIKES = [
     Case("silent-reverse-over-forward", "backward has no graph either",
          split(lambda x: x.sin(), once_differentiable(saved(lambda x, g: x.cos() * g)),
                jvp=saved(lambda x, t: x.detach().cos() * t)), (X,)),
+    Case("backward-raises", "both methods choose by torch.cond",
+         saving(where_positive(torch.sin, lambda x: 3 * x),
+                where_positive(lambda x, g: g * x.cos(), lambda x, g: 3 * g)), (X,)),
     Case("wrong-vmap", "a softmax with a generated rule",
          split(lambda x: x.softmax(-1), saved(softmax_gradient), setup=save_output, generate_vmap_rule=True), (X,)),
     Case("wrong-vmap", "a rule that rounds otherwise", RoundsOtherwise, (X,)),

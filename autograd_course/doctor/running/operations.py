@@ -13,7 +13,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from autograd_course.doctor.running.calls import is_wrapped
-from autograd_course.measure.dispatch import Watching
+from autograd_course.measure.dispatch import Watching, name_of
 from autograd_course.measure.storages import tensors
 
 Memory = frozenset[torch.UntypedStorage]  # told apart by identity; held, so that none is reused
@@ -51,7 +51,7 @@ class Recording(Watching):
         if not made and not writes:
             self._read_by_python |= reads
         elif writes and reads and not _only_makes(func):
-            self.operations.append(Operation(func.overloadpacket.__name__, reads, writes))
+            self.operations.append(Operation(name_of(func), reads, writes))
         return result
 
     @property
@@ -106,17 +106,18 @@ def memory(values: Iterable[Any]) -> Memory:
 
 def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     """Yield the arguments that an operation changes in place."""
-    for position, argument in enumerate(func._schema.arguments):
+    schema = getattr(func, "_schema", None)  # an operation that runs others, as cond, has none
+    for position, argument in enumerate(schema.arguments if schema else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield args[position] if position < len(args) else kwargs.get(argument.name)
 
 
 def _picks_places(func: Any) -> bool:
     """Whether an operation's second argument holds indices, which may lie on the CPU anyway."""
-    return "index_put" in func.overloadpacket.__name__
+    return "index_put" in name_of(func)
 
 
 def _only_makes(func: Any) -> bool:
     """Whether an operation takes a tensor for its shape, dtype and device alone."""
-    name: str = func.overloadpacket.__name__
+    name = name_of(func)
     return name.endswith("_like") or name.startswith("new_")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.measure.dispatch import Watching
+from autograd_course.measure.dispatch import Watching, name_of
 
 # Where the two factors begin among the arguments of PyTorch's own operations.
 _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
@@ -25,7 +25,7 @@ class Products(Watching):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run an operation; keep its factors if it is a product."""
-        first = _FACTORS.get(func.overloadpacket.__name__)
+        first = _FACTORS.get(name_of(func))
         if first is not None:
             left, right = args[first : first + 2]
             self.factors.append((left.clone(), right.clone()))
