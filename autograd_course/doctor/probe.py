@@ -20,6 +20,7 @@ from autograd_course.doctor.running.subject import Subject
 from autograd_course.doctor.running.variants import variants
 from autograd_course.doctor.truth.differences import Values, flat, jacobian, slopes
 from autograd_course.doctor.truth.projection import settled
+from autograd_course.doctor.truth.suspects import suspects
 from autograd_course.doctor.world.randomness import Stream, generator
 
 FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
@@ -58,7 +59,13 @@ def probe(
     if not found.pulls:
         return found
     if differences and not settled(found):
-        columns = jacobian(values, session.inputs, session.wanted, rng)
+        columns = jacobian(
+            values,
+            session.inputs,
+            session.wanted,
+            rng,
+            lambda: suspects(values, session.inputs, session.wanted, found),
+        )
         found = replace(found, jacobian=columns)
     if found.pulls["random"].failure:
         return found

@@ -259,7 +259,7 @@ NAMED = [
     named(UNNAMED + "12 of 12 elements: only what comes back through the second output is wrong.",
           "the first does not depend on it", saving(lambda x, y: (y.exp(), x.sin()), lambda x, y, g, h:
           (h * x.tanh(), g * y.exp())), X, Y),
-    named(UNNAMED + "11 of 12 elements; too few digits are known to say how.", "a mean, in float32",
+    named(UNNAMED + "12 of 12 elements; too few digits are known to say how.", "a mean, in float32",
           saving(in_single(center), lambda x, g: g.clone()), X),
     named("constant-factor: the gradient of args[0] is about 2 times the true one, everywhere",
           "parallel to one number beside a kink, as the true one is",
@@ -287,7 +287,7 @@ NAMED = [
           saving(lambda x: torch.complex(x, x * x), lambda x, g: g.real * x.exp()), X),
     named("missing-conjugate: the gradient of args[0] is right for real values only", "a complex matrix",
           saving(lambda z: MIX.to(z) @ z, lambda z, g: MIX.to(z).T @ g), CPLX),
-    named(UNNAMED + "255 of 256", "a wrong formula, looked at in part",
+    named(UNNAMED + "256 of 256", "a wrong formula, looked at in part",
           saving(torch.tanh, lambda x, g: g * x.exp()), draw(20, 20)),
     named(UNNAMED + "12 of 12 elements.", "the own derivative, where a surrogate is declared",
           saving(square, lambda x, g: 2 * x * g), X, surrogate=lambda x: 1 * x),

@@ -26,7 +26,7 @@ def constant_factor(m: Mismatch) -> str | None:
     origin = _origin(m, abs(factor))
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
         return None  # any number is a multiple of any other
-    told = f"about {factor:.3g}" if m.coarse else digits(factor)
+    told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
     times = f"{told} times the true one, everywhere"
     return f"the gradient of {m.name} is {times}{origin}"
 
@@ -48,9 +48,15 @@ def _ratio(m: Mismatch) -> float | None:
 
 
 def digits(factor: float) -> str:
-    """Return a factor as a small fraction where it is one, else with four digits."""
+    """Return a factor as a small fraction where it is one, else with four digits or more."""
     fraction = _fraction(factor)
-    return f"{factor:.4g}" if fraction is None else str(fraction)
+    return _apart_from_one(factor, 4) if fraction is None else str(fraction)
+
+
+def _apart_from_one(factor: float, least: int) -> str:
+    """Return a factor with so many digits, or with as many more as tell it from 1."""
+    told = (f"{factor:.{count}g}" for count in range(least, 17))
+    return next((text for text in told if float(text) != 1.0), "1")
 
 
 def _fraction(factor: float) -> Fraction | None:

@@ -157,17 +157,24 @@ def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[
     """
     worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
     for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
-        came = torch.zeros_like(right) if grad is None else grad
-        for index, (one, other) in enumerate(zip(came.reshape(-1), right.reshape(-1), strict=True)):
-            if bool(torch.isnan(other)):
-                continue
-            off = float((one - other).abs().nan_to_num(math.inf))
-            if off > worst[0] and not agree(one.item(), other.item(), 1.0):
-                worst = off, (slot, index)
-            largest = max(largest, (float(other.abs()), (slot, index)), key=lambda seen: seen[0])
+        known = ~torch.isnan(right.reshape(-1))
+        if not bool(known.any()):
+            continue
+        came = (torch.zeros_like(right) if grad is None else grad).reshape(-1)
+        off = (came - right.reshape(-1)).abs().nan_to_num(math.inf)
+        off[~known | _all_agree(came, right.reshape(-1))] = 0.0
+        size = right.reshape(-1).abs().masked_fill(~known, -1.0)
+        worst = max(worst, _top(off, slot), key=lambda seen: seen[0])
+        largest = max(largest, _top(size, slot), key=lambda seen: seen[0])
     if largest[0] < 0:
         raise ValueError("no element's derivative is known")
     return worst[1] if worst[0] else largest[1]
+
+
+def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
+    """Return the largest value and where it is first met."""
+    at = int(values.argmax())
+    return float(values[at]), (slot, at)
 
 
 def told_gradcheck(message: str) -> Step:
@@ -182,6 +189,12 @@ def agree(one: float, other: float, scale: float) -> bool:
     if not all(map(cmath.isfinite, (one, other))):
         return False
     return abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + 1e-7 * scale
+
+
+def _all_agree(ones: Tensor, others: Tensor) -> Tensor:
+    """Tell for each pair of elements, of order 1, whether they :func:`agree`."""
+    near = (ones - others).abs() <= RELATIVE * torch.maximum(ones.abs(), others.abs()) + 1e-7
+    return near & torch.isfinite(ones) & torch.isfinite(others)
 
 
 def _number(value: object) -> str:

@@ -54,11 +54,31 @@ def jacobian(
     inputs: Sequence[Any],
     wanted: Sequence[int],
     rng: torch.Generator,
+    suspects: Callable[[], Sequence[Tensor]] | None = None,
 ) -> tuple[Columns, ...]:
-    """Return the Jacobian's columns for each wanted input, a sample of them where they are many."""
+    """Return the Jacobian's columns for each wanted input, a sample of them where they are many.
+
+    Where it is a sample, the flat positions that ``suspects`` returns for each input are in it.
+    """
     center = values(_copies(inputs))
     noise = _noise(values, inputs, wanted, center)
-    return tuple(_columns(values, inputs, position, center, noise, rng) for position in wanted)
+    index = [_sample(_real(inputs[position]).numel(), center.numel(), rng) for position in wanted]
+    if suspects and any(
+        len(i) < _real(inputs[p]).numel() for i, p in zip(index, wanted, strict=True)
+    ):
+        index = [torch.cat(both).unique() for both in zip(index, suspects(), strict=True)]
+    return tuple(
+        _columns(values, inputs, position, center, noise, places)
+        for position, places in zip(wanted, index, strict=True)
+    )
+
+
+def _sample(elements: int, outputs: int, rng: torch.Generator) -> Tensor:
+    """Return the flat positions of an input that are looked at: all, unless they are many."""
+    most = max(1, min(MOST_COLUMNS, MOST_ENTRIES // max(1, outputs)))
+    if elements <= most:
+        return torch.arange(elements)
+    return torch.randperm(elements, generator=rng)[:most].sort().values
 
 
 def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> float:
@@ -67,13 +87,16 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
     They do where forward computes in float32, or iterates until it is close enough. The median over
     the outputs, because a kink or a step at one element is no noise.
     """
-    jumps, moved = torch.zeros_like(center), [center]
+    bends, moved = [], [center]
     for k in range(1, PEEKS + 1):
         tiny = [k * TINY * _scale(_real(inputs[position])) for position in wanted]
         above = values(moved_by(inputs, wanted, tiny))
         below = values(moved_by(inputs, wanted, [-offset for offset in tiny]))
-        jumps = torch.maximum(jumps, ((above - 2 * center + below) / center).abs())
+        bends.append((above - 2 * center + below) / center)
         moved += [above, below]
+    jumps = torch.zeros_like(center)
+    for k, bend in enumerate(bends[:-1], 1):  # a curve bends by the square of the distance
+        jumps = torch.maximum(jumps, (bend - (k / PEEKS) ** 2 * bends[-1]).abs())
     if all(map(_in_float32, moved)) and not all(torch.equal(value, center) for value in moved):
         jumps = jumps.clamp_min(torch.finfo(torch.float32).eps)  # also where none was met
     jumps = jumps[torch.isfinite(jumps)]
@@ -101,13 +124,9 @@ def _columns(
     position: int,
     center: Tensor,
     noise: float,
-    rng: torch.Generator,
+    index: Tensor,
 ) -> Columns:
     real = _real(inputs[position])
-    index = torch.arange(real.numel())
-    most = max(1, min(MOST_COLUMNS, MOST_ENTRIES // max(1, center.numel())))
-    if real.numel() > most:
-        index = torch.randperm(real.numel(), generator=rng)[:most].sort().values
     steps, typical = STEP * _scale(real), _typical(real)
 
     def moved(i: int) -> Tensor:
@@ -158,6 +177,7 @@ def derivatives(
     size = center.abs().max().item() if center.numel() else 0.0
     rounding = 8 * torch.finfo(torch.float64).eps * size / h
     error = (value - narrow).abs() + rounding + 4 * noise / h
+    error[(points == center).all(1)] = 0.0  # an output that does not depend on what is moved
     # A jump or a kink beside the point moves the difference as the step halves; what is small
     # against the function's usual slope is left to the error estimate …
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
