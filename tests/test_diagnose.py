@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import warnings
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from cases import WITNESSES
-from cases.making import IDX, TABLE, X, Y, saving
+from cases.making import IDX, TABLE, X, Y, draw, saving
 from reference_calls import DECLARED_CALLS, DIAGNOSED_CALLS, REFERENCE_CALLS
 from sampling import first_rows
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import Function
 
 from autograd_course import DoctorError, diagnose
 from autograd_course.doctor import WrongGradientError, judge
-from autograd_course.doctor.diagnosing import EXAMINED, _with_surroundings
+from autograd_course.doctor.diagnosing import EXAMINED, _with_surroundings, look
 from autograd_course.doctor.probe import probe
 from autograd_course.doctor.running.subject import subject_of
 from autograd_course.doctor.truth.expected import establish
@@ -325,6 +327,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (saving(Tensor.to_sparse, lambda x, g: g.to_dense()), (X,), {}, "an output is sparse"),
         (saving(only_in_float32, lambda x, g: g), (X.float(),), {}, "not on float64 copies"),
         (Square, (X.to("meta"),), {}, "an input is on the meta device"),
+        (Square, (FakeTensorMode().from_tensor(X),), {}, "an input is a FakeTensor"),
         (Square, (X.to(torch.float8_e5m2),), {}, "torch.float8_e5m2, .* pass x.float"),
         (Square, (torch.nn.UninitializedParameter(),), {}, "an uninitialized parameter"),
         (saving(lambda x: x.to("meta"), lambda x, g: g), (X,), {}, "output is on the meta device"),
@@ -400,6 +403,81 @@ def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:
 
 def test_a_large_input_is_sampled() -> None:
     assert diagnose(Square, torch.ones(300, 300)).ok
+
+
+def unit_gradient(x: Tensor, g: Tensor, wrong: int | slice) -> Tensor:
+    n = x.norm()
+    gradient = g / n - x * (x @ g) / n**3
+    gradient[wrong] *= 1.01
+    return gradient
+
+
+@pytest.mark.parametrize("place", [0, 1234, 4095])
+def test_one_wrong_element_of_thousands_is_found(place: int) -> None:
+    """256 are differentiated one by one; random directions lead to another one."""
+    spoiled = saving(lambda x: x / x.norm(), lambda x, g: unit_gradient(x, g, place))
+
+    found = diagnose(spoiled, draw(4096)).findings[0]
+
+    assert found.rule == "gradient-mismatch"
+    assert found.evidence["index"] == [place]
+    right = saving(lambda x: x / x.norm(), lambda x, g: unit_gradient(x, g, slice(0)))
+    assert diagnose(right, draw(4096)).ok
+
+
+def test_what_is_seen_of_a_large_input_is_some_times_its_size() -> None:
+    cube = saving(lambda x: x**3, lambda x, g: 3 * x**2 * g)
+    x = draw(500, 500)
+
+    seen = look(cube, (x,))[0]
+
+    taken = sum(tensor.nbytes for tensor in tensors_of(seen))
+    assert taken < 150 * x.nbytes
+
+
+def tensors_of(evidence: Any) -> list[Tensor]:
+    """Return all tensors in nested dataclasses, each memory once."""
+    if isinstance(evidence, Tensor):
+        return [evidence]
+    if is_dataclass(evidence):
+        evidence = [getattr(evidence, field.name) for field in fields(evidence)]
+    elif isinstance(evidence, dict):
+        evidence = list(evidence.values())
+    if not isinstance(evidence, list | tuple):
+        return []
+    found = [tensor for part in evidence for tensor in tensors_of(part)]
+    return list({tensor.data_ptr(): tensor for tensor in found}.values())
+
+
+def test_what_would_not_find_room_is_refused_before_it_is_tried() -> None:
+    with pytest.raises(DoctorError, match=r"hold 1,099,511,627,776 numbers, .* smaller example"):
+        diagnose(Square, torch.ones(1).expand(2**40))
+
+
+def transformed(transform: Any) -> Any:
+    return lambda: transform(lambda x: diagnose(Square, x) and x.sum())(X)
+
+
+def in_mode(mode: Any) -> Any:
+    def run() -> None:
+        with mode():
+            diagnose(Square, X)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("run", "inside"),
+    [
+        (transformed(torch.func.grad), "transforms"),
+        (transformed(torch.vmap), "transforms"),
+        (in_mode(FakeTensorMode), "FakeTensorMode"),
+        (in_mode(lambda: torch.device("meta")), "torch.device..meta"),
+    ],
+)
+def test_where_tensors_have_no_numbers_nothing_is_judged(run: Any, inside: str) -> None:
+    with pytest.raises(DoctorError, match=f"inside .*{inside}.* call diagnose outside"):
+        run()
 
 
 def test_an_output_that_is_no_tensor_is_passed_over() -> None:

@@ -7,7 +7,9 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.probes import PROBES
@@ -37,6 +39,20 @@ def _items(intentional: Any) -> tuple[Any, ...]:
 def _no_names(thing: Any) -> DoctorError:
     example = "intentional=('flipped-sign',)"
     return DoctorError(f"intentional= holds names of rules, as {example}, not {_shown(thing)}.")
+
+
+def require_numbers() -> None:
+    """Refuse to run where tensors have no numbers, or stand for others."""
+    modes = [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()]
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        inside = "a function that torch.func transforms (grad, vmap, jvp, …)"
+    elif "FakeTensorMode" in modes:
+        inside = "FakeTensorMode"
+    elif torch.get_default_device().type == "meta":
+        inside = "torch.device('meta')"
+    else:
+        return
+    raise DoctorError(f"inside {inside} there are no numbers to judge by: call diagnose outside.")
 
 
 def require_callables(**given: Any) -> None:

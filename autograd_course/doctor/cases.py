@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from autograd_course.doctor.errors import DoctorError
@@ -17,6 +19,10 @@ from autograd_course.doctor.truth.symmetry import is_symmetric, mirrored
 # regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,
 # the mild one need not. Signs are kept: a logarithm's inputs stay positive.
 SPREADS = (4.0, 1.25)
+
+
+LARGE = 2**20  # numbers that are sure to find room
+BYTES_FOR_ONE = 2100  # of a wrong Function, by benchmarks/large_inputs.py; a right one takes half
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
@@ -44,12 +50,40 @@ def _unfit(value: Tensor) -> str:
         return "a nested tensor, which is not examined: pass tensors of one shape"
     if not is_float(value):
         return ""
+    if isinstance(value, FakeTensor):
+        return "a FakeTensor, which has no numbers: pass one made outside FakeTensorMode"
     if value.layout is not torch.strided:
         return "sparse, which is not examined: pass x.to_dense()"
     if value.is_meta:
         return "on the meta device, where tensors have no numbers: pass one on the CPU"
     eight_bits = value.dtype.itemsize == 1
     return f"of {value.dtype}, which is not examined: pass x.float()" if eight_bits else ""
+
+
+def require_room(case: Sequence[Any]) -> None:
+    """Refuse tensors so large that what is seen of them would not fit into memory."""
+    sizes: Counter[torch.device] = Counter()
+    for value in case:
+        if is_float(value):
+            sizes[value.device] += value.numel()
+    for device, count in sizes.items():
+        if count < LARGE:
+            continue
+        needed, free = count * BYTES_FOR_ONE / 1e9, _free_memory(device) / 1e9
+        if needed > free:
+            raise DoctorError(
+                f"the inputs hold {count:,} numbers, to examine which takes about {needed:.0f} GB, "
+                f"and {free:.0f} GB are free: pass a smaller example, of a few thousand numbers."
+            )
+
+
+def _free_memory(device: torch.device) -> int:
+    """Return how many bytes can still be had on a device; of others than a GPU, those of RAM."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    import psutil  # needed for large inputs alone
+
+    return int(psutil.virtual_memory().available)
 
 
 def in_double(value: Any) -> Any:

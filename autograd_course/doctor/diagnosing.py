@@ -9,9 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.doctor.asked import require_callables, require_settings, rules_named
+from autograd_course.doctor.asked import (
+    require_callables,
+    require_numbers,
+    require_settings,
+    rules_named,
+)
 from autograd_course.doctor.case import Case
-from autograd_course.doctor.cases import require_dense
+from autograd_course.doctor.cases import require_dense, require_room
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
@@ -79,7 +84,9 @@ def diagnose(
     designed = rules_named(intentional)
     require_callables(reference=reference, surrogate=surrogate, sampler=sampler)
     require_settings(level, seed, time_limit, double_backward)
+    require_numbers()
     require_dense(args)
+    require_room(args)
     with _own_faults_told():
         prepare()
         subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)

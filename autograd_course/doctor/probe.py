@@ -20,7 +20,7 @@ from autograd_course.doctor.running.subject import Subject
 from autograd_course.doctor.running.variants import variants
 from autograd_course.doctor.truth.differences import Values, flat, jacobian, slopes
 from autograd_course.doctor.truth.projection import settled
-from autograd_course.doctor.truth.suspects import suspects
+from autograd_course.doctor.truth.suspects import with_suspects
 from autograd_course.doctor.world.randomness import Stream, generator
 
 FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
@@ -59,14 +59,9 @@ def probe(
     if not found.pulls:
         return found
     if differences and not settled(found):
-        columns = jacobian(
-            values,
-            session.inputs,
-            session.wanted,
-            rng,
-            lambda: suspects(values, session.inputs, session.wanted, found),
-        )
+        columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
+        found = with_suspects(values, session.inputs, session.wanted, found, rng)
     if found.pulls["random"].failure:
         return found
     for look in further:

@@ -240,6 +240,12 @@ ROW_TIES = torch.stack((X[0], Y[1] + 1, Y[2]))
 MIX = draw(5, 5, seed=8, dtype=torch.complex128)
 
 
+def last_doubled(x: Tensor) -> Tensor:
+    factors = torch.ones_like(x)
+    factors[-1] = 2
+    return factors
+
+
 def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named:
     return Named(words, what, fn, inputs, options)
 
@@ -259,6 +265,10 @@ NAMED = [
     named(UNNAMED + "12 of 12 elements: only what comes back through the second output is wrong.",
           "the first does not depend on it", saving(lambda x, y: (y.exp(), x.sin()), lambda x, y, g, h:
           (h * x.tanh(), g * y.exp())), X, Y),
+    named("off-by-one: the gradient of args[0] is right inside and wrong at the last index of axis 0.",
+          "of a hundred elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * last_doubled(x)), draw(10, 10)),
+    named("wrong-region: the gradient of args[0] is right elsewhere and wrong where args[0] > 3 (it is zero there).",
+          "of thousands of elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * (x <= 3)), draw(60, 60)),
     named(UNNAMED + "12 of 12 elements; too few digits are known to say how.", "a mean, in float32",
           saving(in_single(center), lambda x, g: g.clone()), X),
     named("constant-factor: the gradient of args[0] is about 2 times the true one, everywhere",

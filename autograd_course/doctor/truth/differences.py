@@ -54,22 +54,20 @@ def jacobian(
     inputs: Sequence[Any],
     wanted: Sequence[int],
     rng: torch.Generator,
-    suspects: Callable[[], Sequence[Tensor]] | None = None,
+    places: Sequence[Tensor] | None = None,
 ) -> tuple[Columns, ...]:
     """Return the Jacobian's columns for each wanted input, a sample of them where they are many.
 
-    Where it is a sample, the flat positions that ``suspects`` returns for each input are in it.
+    ``places`` are the flat positions, input by input, where they are known.
     """
     center = values(_copies(inputs))
     noise = _noise(values, inputs, wanted, center)
-    index = [_sample(_real(inputs[position]).numel(), center.numel(), rng) for position in wanted]
-    if suspects and any(
-        len(i) < _real(inputs[p]).numel() for i, p in zip(index, wanted, strict=True)
-    ):
-        index = [torch.cat(both).unique() for both in zip(index, suspects(), strict=True)]
+    index = places or [
+        _sample(_real(inputs[position]).numel(), center.numel(), rng) for position in wanted
+    ]
     return tuple(
-        _columns(values, inputs, position, center, noise, places)
-        for position, places in zip(wanted, index, strict=True)
+        _columns(values, inputs, position, center, noise, at)
+        for position, at in zip(wanted, index, strict=True)
     )
 
 

@@ -6,20 +6,22 @@ one half of these elements: halved again and again, twenty steps lead to one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Evidence, Pull
+from autograd_course.doctor.comparing.closeness import size
+from autograd_course.doctor.evidence import Columns, Evidence
 from autograd_course.doctor.truth.differences import (
     DIRECTIONS,
     STEP,
     Values,
     as_real,
+    jacobian,
     moved_by,
-    points,
 )
 from autograd_course.doctor.truth.projection import flat_cotangent
 
@@ -27,75 +29,134 @@ RELATIVE = 1e-6  # of what is added up: where both are right they agree far bett
 CLEAR = 10.0  # times the estimated error of the differences
 
 Part = tuple[int, int, int]  # the input's slot, and from where to where in it, flat and real
-Off = Callable[[Part], tuple[float, float]]  # gradient minus slope, and what it may be by error
 
 
-def suspects(
-    values: Values, inputs: Sequence[Any], wanted: Sequence[int], evidence: Evidence
-) -> tuple[Tensor, ...]:
-    """Return, for each wanted input, flat positions at which the gradient seems to be wrong.
-
-    There is at most one for each direction. Each is to be differentiated by itself: it decides.
-    """
-    found: list[set[int]] = [set() for _ in wanted]
-    pull = evidence.pulls["random"]
-    for direction in range(0 if pull.failure else DIRECTIONS):
-        off = _comparison(values, inputs, wanted, evidence, pull, direction)
-        sizes = [as_real(inputs[position]).numel() for position in wanted]
-        parts = [(slot, 0, size) for slot, size in enumerate(sizes) if size]
-        for slot, place in (_halved(off, part) for part in parts if _differs(off, part)):
-            found[slot].add(place)
-    return tuple(torch.tensor(sorted(places), dtype=torch.long) for places in found)
-
-
-def _comparison(
+def with_suspects(
     values: Values,
     inputs: Sequence[Any],
     wanted: Sequence[int],
     evidence: Evidence,
-    pull: Pull,
-    direction: int,
-) -> Off:
-    assert evidence.slopes is not None
-    vectors = [columns[:, direction] for columns in evidence.slopes.vectors]
-    terms = [
-        torch.zeros_like(vector) if grad is None else vector * as_real(grad).reshape(-1).double()
-        for grad, vector in zip(pull.grads, vectors, strict=True)
-    ]
-    cotangent, center = flat_cotangent(evidence, pull.grad_outputs), values(inputs)
+    rng: torch.Generator,
+) -> Evidence:
+    """Return the evidence, its Jacobian completed by columns at which the gradient may be wrong.
 
-    def off(part: Part) -> tuple[float, float]:
-        slot, start, end = part
-        offsets = [torch.zeros_like(vector) for vector in vectors]
-        offsets[slot][start:end] = vectors[slot][start:end]
-
-        def at(h: float) -> Tensor:
-            moved = values(moved_by(inputs, wanted, [h * offset for offset in offsets]))
-            return ((moved - center) * cotangent).sum()
-
-        above, below, near_above, near_below = points(at, STEP).tolist()
-        wide, narrow = (above - below) / (2 * STEP), (near_above - near_below) / STEP
-        slope, came = (4 * narrow - wide) / 3, terms[slot][start:end]
-        error = CLEAR * abs(slope - narrow) + RELATIVE * float(torch.linalg.vector_norm(came))
-        return float(came.sum()) - slope, error
-
-    return off
+    Nothing is searched for where all columns are there, or where those that are show a mistake.
+    """
+    counts = [as_real(inputs[position]).numel() for position in wanted]
+    known = [len(columns.index) for columns in evidence.jacobian]
+    if known == counts or _shown(evidence):
+        return evidence
+    places = _suspects(values, inputs, wanted, evidence)
+    if not any(len(at) for at in places):
+        return evidence
+    further = jacobian(values, inputs, wanted, rng, places)
+    both = zip(evidence.jacobian, further, strict=True)
+    return replace(evidence, jacobian=tuple(_joined(columns, more) for columns, more in both))
 
 
-def _differs(off: Off, part: Part) -> bool:
-    difference, error = off(part)
-    return abs(difference) > error
+def _shown(evidence: Evidence) -> bool:
+    """Whether a gradient differs from the truth at one of the elements that are looked at."""
+    pull = evidence.pulls["random"]
+    if pull.failure:
+        return True
+    g = flat_cotangent(evidence, pull.grad_outputs)
+    for grad, columns in zip(pull.grads, evidence.jacobian, strict=True):
+        truth, error = columns.matrix.T @ g, CLEAR * (columns.error.T @ g.abs())
+        came = torch.zeros_like(truth)
+        if grad is not None:
+            came = as_real(grad).reshape(-1).double()[columns.index.to(grad.device)]
+        apart = (came - truth).abs() > error + RELATIVE * size(truth)
+        if bool((apart & columns.smooth.to(apart.device)).any()):
+            return True
+    return False
 
 
-def _halved(off: Off, part: Part) -> tuple[int, int]:
+def _joined(columns: Columns, more: Columns) -> Columns:
+    """Return the columns of both, each once, in the order of their positions."""
+    new = ~torch.isin(more.index, columns.index)
+    index, order = torch.cat([columns.index, more.index[new]]).sort()
+    return Columns(
+        index,
+        torch.cat([columns.matrix, more.matrix[:, new]], 1)[:, order],
+        torch.cat([columns.error, more.error[:, new]], 1)[:, order],
+        torch.cat([columns.smooth, more.smooth[new]])[order],
+    )
+
+
+def _suspects(
+    values: Values, inputs: Sequence[Any], wanted: Sequence[int], evidence: Evidence
+) -> tuple[Tensor, ...]:
+    """Return, for each wanted input, flat positions at which the gradient seems to be wrong.
+
+    There is at most one for each direction. Its own column is to decide.
+    """
+    found: list[set[int]] = [set() for _ in wanted]
+    for direction in range(DIRECTIONS):
+        compared = _Compared(values, inputs, wanted, evidence, direction)
+        for slot, position in enumerate(wanted):
+            whole = (slot, 0, as_real(inputs[position]).numel())
+            if compared.differs(whole):
+                found[slot].add(_halved(compared, whole))
+    return tuple(torch.tensor(sorted(places), dtype=torch.long) for places in found)
+
+
+def _halved(compared: _Compared, part: Part) -> int:
     """Return the element to which a difference is narrowed down, the larger half each time."""
-    slot, start, end = part
-    whole, _ = off(part)
+    (slot, start, end), whole = part, compared.off(part)
     while end - start > 1:
         middle = (start + end) // 2
-        left, _ = off((slot, start, middle))
+        left = compared.off((slot, start, middle))
         if abs(left) > abs(whole - left):
             end, whole = middle, left
         else:
             start, whole = middle, whole - left
-    return slot, start
+    return start
+
+
+class _Compared:
+    """Gradient and slope along one direction, of which any part may move by itself."""
+
+    def __init__(
+        self,
+        values: Values,
+        inputs: Sequence[Any],
+        wanted: Sequence[int],
+        evidence: Evidence,
+        direction: int,
+    ) -> None:
+        assert evidence.slopes is not None
+        pull = evidence.pulls["random"]
+        self._values, self._inputs, self._wanted = values, inputs, wanted
+        self._vectors = [columns[:, direction] for columns in evidence.slopes.vectors]
+        self._terms = [
+            torch.zeros_like(v) if grad is None else v * as_real(grad).reshape(-1).double()
+            for grad, v in zip(pull.grads, self._vectors, strict=True)
+        ]
+        self._cotangent = flat_cotangent(evidence, pull.grad_outputs)
+        self._center = values(inputs)
+
+    def off(self, part: Part) -> float:
+        """Return how much the gradient gives more than the slope, by differences of one step."""
+        return self._came(part) - self._difference(part, STEP / 2)
+
+    def differs(self, part: Part) -> bool:
+        """Whether the two differ by more than differences of two steps leave open."""
+        wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
+        slope, slot = (4 * narrow - wide) / 3, part[0]
+        error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
+        return abs(self._came(part) - slope) > error
+
+    def _came(self, part: Part) -> float:
+        slot, start, end = part
+        return float(self._terms[slot][start:end].sum())
+
+    def _difference(self, part: Part, h: float) -> float:
+        return (self._moved(part, h) - self._moved(part, -h)) / (2 * h)
+
+    def _moved(self, part: Part, h: float) -> float:
+        """Return by how much the weighted outputs change; the unmoved ones add no rounding."""
+        slot, start, end = part
+        offsets = [torch.zeros_like(vector) for vector in self._vectors]
+        offsets[slot][start:end] = h * self._vectors[slot][start:end]
+        change = self._values(moved_by(self._inputs, self._wanted, offsets)) - self._center
+        return float(torch.dot(change, self._cotangent))
