@@ -527,7 +527,7 @@ WRONG = [
     Wrong(
         "gradient-penalty",
         "asks x itself",
-        "require grad: requires_grad_() works in place",
+        "the caller's own tensors require grad",
         penalty_of_the_callers_x,
     ),
     Wrong("gradient-penalty", "a steep root", "infinitely steep", penalty_of_a_steep_root),

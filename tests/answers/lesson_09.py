@@ -467,7 +467,12 @@ WRONG = [
     _jvp("summed over all rows", "wrong-jvp", jvp=jvp_of_the_sum),
     _jvp("nothing saved for forward mode", "wrong-jvp", setup_context=backward_only),
     _jvp("kept on ctx", "tensor-on-ctx", setup_context=all_on_ctx, jvp=jvp_from_ctx),
-    _jvp("other tensors for each mode", "wrong-vmap", setup_context=p_for_forward, jvp=jvp_of_p),
+    _jvp(
+        "other tensors for each mode",
+        "silent-reverse-over-forward",
+        setup_context=p_for_forward,
+        jvp=jvp_of_p,
+    ),
     Wrong("jvp-smooth-maximum", "no jvp", "wrong-jvp", MaximumWithoutJvp),
     Wrong(
         "jvp-smooth-maximum",

@@ -406,7 +406,7 @@ WITNESSES = [
          ASKED),
     Case("silent-reverse-over-forward", "an intermediate that forward left on ctx",
          split(lambda x: x.sin(), saved(lambda x, g: x.cos() * g), setup=with_slope,
-               jvp=lambda ctx, t: ctx.slope * t), (X,)),
+               jvp=lambda ctx, t: ctx.slope * t), (X,), {"intentional": "tensor-on-ctx"}),
     Case("wrong-vmap", "an axis that is another one in the stack",
          running_sum(lambda made, dim, x, axis: (made.apply(x, axis), dim)), (X, 0)),
     Case("wrong-vmap", "every stack is taken for one along the first dimension", matrix_product(first_dims), (X, W)),
