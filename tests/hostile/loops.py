@@ -36,6 +36,6 @@ LOOPS = {
     ),
     "asleep for a while at each question, and deaf to signals": Hostile(
         square(_NOW_AND_THEN + FORWARD, before=_DEAF),
-        "its answers took more than 5 s together", "imports signal", wall=60, whole=5,
+        "its answers took more than 3 s together", "imports signal", wall=60, whole=3,
     ),
 }  # fmt: skip
