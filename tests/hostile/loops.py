@@ -7,7 +7,7 @@ from hostile.making import Hostile
 _STOPPED = "stopped after 1 s in your code"
 _DEAF = "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {14})\nlast = 0.0\n"
 _NOW_AND_THEN = """global last
-if time.monotonic() - last > 0.01: time.sleep(1.5)
+if time.monotonic() - last > 0.01: time.sleep(4)
 last = time.monotonic()
 """
 
@@ -36,6 +36,6 @@ LOOPS = {
     ),
     "asleep for a while at each question, and deaf to signals": Hostile(
         square(_NOW_AND_THEN + FORWARD, before=_DEAF),
-        "its answers took more than 3 s together", "imports signal", wall=60, whole=3,
+        "its answers took more than 9 s together", "imports signal", wall=60, whole=9,
     ),
 }  # fmt: skip
