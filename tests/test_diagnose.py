@@ -328,6 +328,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (saving(only_in_float32, lambda x, g: g), (X.float(),), {}, "not on float64 copies"),
         (Square, (X.to("meta"),), {}, "an input is on the meta device"),
         (Square, (FakeTensorMode().from_tensor(X),), {}, "an input is a FakeTensor"),
+        (torch.nn.LazyLinear(3), (X,), {}, "LazyLinear has uninitialized parameters: call the"),
         (Square, (X.to(torch.float8_e5m2),), {}, "torch.float8_e5m2, .* pass x.float"),
         (Square, (torch.nn.UninitializedParameter(),), {}, "an uninitialized parameter"),
         (saving(lambda x: x.to("meta"), lambda x, g: g), (X,), {}, "output is on the meta device"),
@@ -366,6 +367,12 @@ def raises(error: BaseException) -> Any:
     return method
 
 
+def scripted() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch would have it go
+        return torch.jit.script(torch.nn.Linear(4, 2).double())
+
+
 HELD = torch.ones(3, 4, dtype=torch.float64)
 ITSELF: list[Any] = []
 ITSELF.append(ITSELF)
@@ -383,9 +390,10 @@ ITSELF.append(ITSELF)
         (saving(lambda x, n: 2 * x, lambda x, n, g: (g, None)), (X, 10**400), "constant-factor"),
         (saving(lambda x, n: 2 * x, lambda x, n, g: (2 * g, None)), (X, ITSELF), "no error"),
         (saving(lambda x, n: x.nope(), None), (X, object()), "args.1. <object object>"),
+        (scripted(), (X,), "backward-never-called"),
     ],
     ids=["no text", "generator exit", "much text", "meta gradient", "a captured output", "empty",
-         "a huge int", "a list that holds itself", "an address"],
+         "a huge int", "a list that holds itself", "an address", "TorchScript"],
 )  # fmt: skip
 def test_what_is_odd_is_examined_all_the_same(fn, inputs, says) -> None:
     text = str(diagnose(fn, inputs))

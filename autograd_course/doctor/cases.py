@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
@@ -58,6 +58,14 @@ def _unfit(value: Tensor) -> str:
         return "on the meta device, where tensors have no numbers: pass one on the CPU"
     eight_bits = value.dtype.itemsize == 1
     return f"of {value.dtype}, which is not examined: pass x.float()" if eight_bits else ""
+
+
+def require_initialized(fn: Any) -> None:
+    """Refuse a module whose parameters its first call is to make: that is its owner's to do."""
+    held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
+    if any(map(is_lazy, held)):
+        name = type(fn).__name__
+        raise DoctorError(f"{name} has uninitialized parameters: call the module once before.")
 
 
 def require_room(case: Sequence[Any]) -> None:

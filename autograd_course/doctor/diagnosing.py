@@ -16,7 +16,7 @@ from autograd_course.doctor.asked import (
     rules_named,
 )
 from autograd_course.doctor.case import Case
-from autograd_course.doctor.cases import require_dense, require_room
+from autograd_course.doctor.cases import require_dense, require_initialized, require_room
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
@@ -85,6 +85,7 @@ def diagnose(
     require_callables(reference=reference, surrogate=surrogate, sampler=sampler)
     require_settings(level, seed, time_limit, double_backward)
     require_numbers()
+    require_initialized(fn)
     require_dense(args)
     require_room(args)
     with _own_faults_told():

@@ -85,7 +85,7 @@ def entries(mapping: MutableMapping[Any, Any]) -> PutBack:
 
 
 def _same_entries(one: MutableMapping[Any, Any], other: MutableMapping[Any, Any]) -> bool:
-    return len(one) == len(other) and all(other.get(k, _ABSENT) is v for k, v in one.items())
+    return len(one) == len(other) and all(k in other and other[k] is v for k, v in one.items())
 
 
 def _class(owner: type) -> PutBack:
