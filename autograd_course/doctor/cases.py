@@ -22,7 +22,7 @@ SPREADS = (4.0, 1.25)
 
 
 LARGE = 2**20  # numbers that are sure to find room
-BYTES_FOR_ONE = 2100  # of a wrong Function, by benchmarks/large_inputs.py; a right one takes half
+BYTES_FOR_ONE = 2500  # of a wrong Function, by benchmarks/large_inputs.py; a right one takes half
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ one half of these elements: halved again and again, twenty steps lead to one of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from autograd_course.doctor.comparing.closeness import size
 from autograd_course.doctor.evidence import Columns, Evidence
 from autograd_course.doctor.truth.differences import (
     DIRECTIONS,
+    MOST_ENTRIES,
     STEP,
     Values,
     as_real,
@@ -26,6 +27,8 @@ from autograd_course.doctor.truth.differences import (
 from autograd_course.doctor.truth.projection import flat_cotangent
 
 RELATIVE = 1e-6  # of what is added up: where both are right they agree far better
+NARROWER = 5  # times: the interval in which a bound lies is then a thirtieth; fewer where outputs
+NARROWED_ENTRIES = MOST_ENTRIES // 2  # are many, for each asks for a column of as many entries
 CLEAR = 10.0  # times the estimated error of the differences
 
 Part = tuple[int, int, int]  # the input's slot, and from where to where in it, flat and real
@@ -88,15 +91,19 @@ def _suspects(
 ) -> tuple[Tensor, ...]:
     """Return, for each wanted input, flat positions at which the gradient seems to be wrong.
 
-    There is at most one for each direction. Its own column is to decide.
+    There is at most one for each direction, and what lies between it and a right one in value. Its
+    own column is to decide.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):
         compared = _Compared(values, inputs, wanted, evidence, direction)
         for slot, position in enumerate(wanted):
-            whole = (slot, 0, as_real(inputs[position]).numel())
+            elements = as_real(inputs[position]).reshape(-1)
+            whole = (slot, 0, elements.numel())
             if compared.differs(whole):
-                found[slot].add(_halved(compared, whole))
+                place = _halved(compared, whole)
+                known = evidence.jacobian[slot].index.to(elements.device)
+                found[slot] |= {place, *_between(compared, slot, place, elements, known)}
     return tuple(torch.tensor(sorted(places), dtype=torch.long) for places in found)
 
 
@@ -111,6 +118,29 @@ def _halved(compared: _Compared, part: Part) -> int:
         else:
             start, whole = middle, whole - left
     return start
+
+
+def _between(
+    compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
+) -> Iterator[int]:
+    """Yield elements between a wrong one and the next right ones in value: where does it begin?"""
+    lower, upper = elements[right] < elements[place], elements[right] > elements[place]
+    times = max(1, min(NARROWER, NARROWED_ENTRIES // compared.outputs))
+    for side in (right[lower], right[upper]):
+        if not len(side):
+            continue
+        nearest = (elements[side] - elements[place]).abs().argmin()
+        wrong, fine = elements[place], elements[side][nearest]
+        for _ in range(times):
+            low, high = torch.minimum(wrong, fine), torch.maximum(wrong, fine)
+            at = int((elements - (low + high) / 2).abs().argmin())
+            if not low < elements[at] < high:
+                break
+            yield at
+            if compared.differs((slot, at, at + 1)):
+                wrong = elements[at]
+            else:
+                fine = elements[at]
 
 
 class _Compared:
@@ -134,6 +164,7 @@ class _Compared:
         ]
         self._cotangent = flat_cotangent(evidence, pull.grad_outputs)
         self._center = values(inputs)
+        self.outputs = self._center.numel()
 
     def off(self, part: Part) -> float:
         """Return how much the gradient gives more than the slope, by differences of one step."""
