@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from autograd_course.doctor.errors import DoctorError
@@ -43,10 +44,10 @@ def _no_names(thing: Any) -> DoctorError:
 
 def require_numbers() -> None:
     """Refuse to run where tensors have no numbers, or stand for others."""
-    modes = [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()]
+    modes = _get_current_dispatch_mode_stack()
     if torch._C._functorch.peek_interpreter_stack() is not None:
         inside = "a function that torch.func transforms (grad, vmap, jvp, …)"
-    elif "FakeTensorMode" in modes:
+    elif any(isinstance(mode, FakeTensorMode) for mode in modes):
         inside = "FakeTensorMode"
     elif torch.get_default_device().type == "meta":
         inside = "torch.device('meta')"

@@ -61,7 +61,7 @@ def probe(
     if differences and not settled(found):
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
-        found = with_suspects(values, session.inputs, session.wanted, found, rng)
+        found = with_suspects(values, session.inputs, session.wanted, found)
     if found.pulls["random"].failure:
         return found
     for look in further:

@@ -16,7 +16,7 @@ from autograd_course.doctor.evidence import Evidence, Failure, Rows
 from autograd_course.doctor.running.calls import attempt
 from autograd_course.doctor.running.passes import gradients
 from autograd_course.doctor.running.session import Run, Session
-from autograd_course.doctor.truth.differences import MOST_ENTRIES, as_real, flat
+from autograd_course.doctor.truth.differences import affordable, as_real, flat
 
 MOST_OF_AN_OUTPUT = 48
 MOST_ROWS = 96  # fewer where the inputs are large
@@ -30,7 +30,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(run, Failure):
         return evidence
     entries = sum(as_real(leaf).numel() for leaf in run.leaves)
-    most = max(1, min(MOST_ROWS, MOST_ENTRIES // max(1, entries)))
+    most = affordable(MOST_ROWS, entries)
     index = torch.tensor(list(_first_elements(run))[:most], dtype=torch.long)
     found = attempt(lambda: [one_row(run, int(i)) for i in index])
     if isinstance(found, Failure) or not found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 import math
 from collections.abc import Sequence
 
@@ -129,7 +128,7 @@ def told_magnitudes(
         known = ~torch.isnan(right)
         came = 0.0 if grad is None else float(torch.linalg.vector_norm(grad[known]))
         should = float(torch.linalg.vector_norm(right[known]))
-        same = agree(came, should, 1.0)
+        same = _agree(came, should)
         fine, how = fine and same, f"backward {_number(came)}, {truth} {_number(should)}"
         ratio = f", ratio {came / should:.4g}" if should else ""
         told.append(f"|{what}|: {how}{ratio}")
@@ -143,7 +142,7 @@ def told_element(
 
     ``how`` is the computation that led to the quotient, where it was made here and now.
     """
-    fine = agree(came, quotient, 1.0)
+    fine = _agree(came, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
     seen = f"{place} = {_number(at)}: {slope}, backward {_number(came)}"
     return Step("one element", fine, seen, "" if fine else BY_HAND)
@@ -162,7 +161,7 @@ def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[
             continue
         came = (torch.zeros_like(right) if grad is None else grad).reshape(-1)
         off = (came - right.reshape(-1)).abs().nan_to_num(math.inf)
-        off[~known | _all_agree(came, right.reshape(-1))] = 0.0
+        off[~known | _agreeing(came, right.reshape(-1))] = 0.0
         size = right.reshape(-1).abs().masked_fill(~known, -1.0)
         worst = max(worst, _top(off, slot), key=lambda seen: seen[0])
         largest = max(largest, _top(size, slot), key=lambda seen: seen[0])
@@ -184,15 +183,12 @@ def told_gradcheck(message: str) -> Step:
     return Step("gradcheck", False, message.rstrip(",:. "), READ_THE_ENTRIES)
 
 
-def agree(one: float, other: float, scale: float) -> bool:
-    """Whether two finite numbers are the same for differences with a step of 1e-5."""
-    if not all(map(cmath.isfinite, (one, other))):
-        return False
-    return abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + 1e-7 * scale
+def _agree(one: complex, other: complex) -> bool:
+    return bool(_agreeing(*(torch.tensor(v, dtype=torch.complex128) for v in (one, other))))
 
 
-def _all_agree(ones: Tensor, others: Tensor) -> Tensor:
-    """Tell for each pair of elements, of order 1, whether they :func:`agree`."""
+def _agreeing(ones: Tensor, others: Tensor) -> Tensor:
+    """Tell for each pair whether they are finite and the same for differences by steps of 1e-5."""
     near = (ones - others).abs() <= RELATIVE * torch.maximum(ones.abs(), others.abs()) + 1e-7
     return near & torch.isfinite(ones) & torch.isfinite(others)
 

@@ -53,27 +53,31 @@ def jacobian(
     values: Values,
     inputs: Sequence[Any],
     wanted: Sequence[int],
-    rng: torch.Generator,
-    places: Sequence[Tensor] | None = None,
+    places: Sequence[Tensor] | torch.Generator,
 ) -> tuple[Columns, ...]:
-    """Return the Jacobian's columns for each wanted input, a sample of them where they are many.
+    """Return the Jacobian's columns for each wanted input, at flat places.
 
-    ``places`` are the flat positions, input by input, where they are known.
+    Drawn by a generator, they are all places, or a sample where they are many.
     """
     center = values(_copies(inputs))
     noise = _noise(values, inputs, wanted, center)
-    index = places or [
-        _sample(_real(inputs[position]).numel(), center.numel(), rng) for position in wanted
-    ]
+    if isinstance(places, torch.Generator):
+        sizes = [_real(inputs[position]).numel() for position in wanted]
+        places = [_sample(size, center.numel(), places) for size in sizes]
     return tuple(
-        _columns(values, inputs, position, center, noise, at)
-        for position, at in zip(wanted, index, strict=True)
+        _columns(values, inputs, position, center, noise, index)
+        for position, index in zip(wanted, places, strict=True)
     )
+
+
+def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
+    """Return how many rows or columns of so many entries each are taken: one at least."""
+    return max(1, min(most, in_all // max(1, entries)))
 
 
 def _sample(elements: int, outputs: int, rng: torch.Generator) -> Tensor:
     """Return the flat positions of an input that are looked at: all, unless they are many."""
-    most = max(1, min(MOST_COLUMNS, MOST_ENTRIES // max(1, outputs)))
+    most = affordable(MOST_COLUMNS, outputs)
     if elements <= most:
         return torch.arange(elements)
     return torch.randperm(elements, generator=rng)[:most].sort().values

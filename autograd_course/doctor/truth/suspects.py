@@ -20,6 +20,7 @@ from autograd_course.doctor.truth.differences import (
     MOST_ENTRIES,
     STEP,
     Values,
+    affordable,
     as_real,
     jacobian,
     moved_by,
@@ -27,8 +28,7 @@ from autograd_course.doctor.truth.differences import (
 from autograd_course.doctor.truth.projection import flat_cotangent
 
 RELATIVE = 1e-6  # of what is added up: where both are right they agree far better
-NARROWER = 5  # times: the interval in which a bound lies is then a thirtieth; fewer where outputs
-NARROWED_ENTRIES = MOST_ENTRIES // 2  # are many, for each asks for a column of as many entries
+NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer where outputs are many
 CLEAR = 10.0  # times the estimated error of the differences
 
 Part = tuple[int, int, int]  # the input's slot, and from where to where in it, flat and real
@@ -39,7 +39,6 @@ def with_suspects(
     inputs: Sequence[Any],
     wanted: Sequence[int],
     evidence: Evidence,
-    rng: torch.Generator,
 ) -> Evidence:
     """Return the evidence, its Jacobian completed by columns at which the gradient may be wrong.
 
@@ -52,7 +51,7 @@ def with_suspects(
     places = _suspects(values, inputs, wanted, evidence)
     if not any(len(at) for at in places):
         return evidence
-    further = jacobian(values, inputs, wanted, rng, places)
+    further = jacobian(values, inputs, wanted, places)
     both = zip(evidence.jacobian, further, strict=True)
     return replace(evidence, jacobian=tuple(_joined(columns, more) for columns, more in both))
 
@@ -125,7 +124,7 @@ def _between(
 ) -> Iterator[int]:
     """Yield elements between a wrong one and the next right ones in value: where does it begin?"""
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
-    times = max(1, min(NARROWER, NARROWED_ENTRIES // compared.outputs))
+    times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
         if not len(side):
             continue
