@@ -87,7 +87,13 @@ def check(
     _show(diagnosis, out, json, html)
     if strict and diagnosis.ok and not diagnosis.passes(warnings=True):
         typer.echo("With --strict, a warning fails as an error does.", err=True)
-    raise typer.Exit(Exit.DONE if diagnosis.passes(warnings=strict) else Exit.NOT_SO)
+    raise typer.Exit(_exit(diagnosis, strict))
+
+
+def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
+    if diagnosis.passes(warnings=strict):
+        return Exit.DONE
+    return Exit.NOT_EXAMINED if diagnosis.ok is None else Exit.NOT_SO
 
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
