@@ -50,7 +50,7 @@ class Message:
         return max((size for size, regex in self._expressions if regex.search(text)), default=0)
 
     def likeness(self, words: frozenset[str]) -> float:
-        """Return the share of a pattern's words found in ``words``, for the most similar pattern."""
+        """Return which share of the most similar pattern's words is in ``words``."""
         return max(len(own & words) / len(own) for own in map(words_of, self.patterns))
 
 
