@@ -42,12 +42,14 @@ def serve(folder: Path, notebook: Path, *, port: int, open_browser: bool, say: S
     server = LabApp.initialize_server(argv=[], config=config)
     _stop_at_once(server)
     if port and server.port != port:
-        say(f"Port {port} is taken; using {server.port}.")
+        say(f"Port {port} is already in use. Using port {server.port} instead.")
     url = f"{server.connection_url.rstrip('/')}{opened_at}?token={token}"
     # The socket is bound by a callback that stands in the loop before this one.
-    server.io_loop.add_callback(say, f"JupyterLab is ready. Ctrl-C stops it.\n\n    {url}\n")
+    server.io_loop.add_callback(
+        say, f"JupyterLab is ready. Press Ctrl-C to stop it.\n\n    {url}\n"
+    )
     server.start()
-    say("Stopped. All kernels are shut down.")
+    say("JupyterLab and all kernels have stopped.")
 
 
 def lab_config(
