@@ -70,7 +70,8 @@ def lab(
             envvar="PORT",
             min=0,
             max=65535,
-            help="Port to serve on. If it is taken, the command tries the next ones. Pass 0 for any.",
+            help="Port to serve on. If it is taken, the command uses the next free port. "
+            "0 means any free port.",
         ),
     ] = 8888,
     no_browser: Annotated[
@@ -131,7 +132,7 @@ def explain(
         typer.Argument(
             metavar="WHAT",
             help="The name of a rule or the text of an error message. Use - to read a traceback "
-            "from standard input. If you leave it out, the command lists all pages.",
+            "from standard input. Leave it out to list all pages.",
             autocompletion=completing.explained,
         ),
     ] = None,

@@ -84,8 +84,8 @@ def _table(family: str, link: str) -> str:
         for m in MESSAGES.values()
         if m.family == family
     ]
-    says = "what one sees" if family == FAMILIES[-1] else "what it says"
-    head = f"| {says} | page | lesson |\n| --- | --- | --- |"
+    says = "What you see" if family == FAMILIES[-1] else "Message"
+    head = f"| {says} | Page | Lesson |\n| --- | --- | --- |"
     title = f"**{family[0].upper()}{family[1:]}**"
     return "\n".join([title, "", head, *rows])
 
@@ -93,22 +93,25 @@ def _table(family: str, link: str) -> str:
 _PREFACE = f"""\
 # The index of error messages
 
-What one sees when a custom Function goes wrong: what it means, and what repairs it. A `…` stands
-for what differs from case to case. Paste a message, or the whole traceback, and its page is found:
+This page explains the error messages that you may see when a custom Function goes wrong, and how
+to fix the code. In the messages, `…` stands for text that varies.
+
+You can also look up a message from a shell. Paste the message or the whole traceback:
 
 ```
 autograd-course explain "returned an incorrect number of gradients (expected 3, got 1)"
 pytest 2>&1 | autograd-course explain -
 ```
 
-or in a notebook `from autograd_course import explain`, then `explain(error)`. The tests run every
-block of code below on the installed PyTorch, top to bottom within a page, after
+In a notebook, call `explain(error)` after `from autograd_course import explain`.
+
+On each page, the last block of code before "Repair" triggers the message. The pages in the last
+group have no message, because PyTorch does not notice these mistakes. Use `diagnose` to find them.
+
+To run the code on this page, first run these lines:
 
 ```python
 {GIVEN}```
 
-The last block before each "Repair" provokes the message. The last family has no message: there one
-has to look, or to ask `diagnose`.
-
-<!-- Written by `make notebooks` from autograd_course/messages; not by hand. -->
+<!-- `make notebooks` writes this page from autograd_course/messages. Do not edit it. -->
 """
