@@ -97,8 +97,8 @@ def _table(family: str, link: str) -> str:
         for m in MESSAGES.values()
         if m.family == family
     ]
-    says = "symptom" if family == FAMILIES[-1] else "message"
-    head = f"| {says} | page | lesson |\n| --- | --- | --- |"
+    says = "What you see" if family == FAMILIES[-1] else "Message"
+    head = f"| {says} | Page | Lesson |\n| --- | --- | --- |"
     title = f"**{family[0].upper()}{family[1:]}**"
     return "\n".join([title, "", head, *rows])
 
@@ -106,23 +106,25 @@ def _table(family: str, link: str) -> str:
 _PREFACE = f"""\
 # The index of error messages
 
-This index lists the error messages that a custom Function can cause. Each page explains what the
-message means and how to repair the code. In the tables, `…` stands for text that varies. If you
-pass a message or a whole traceback to `explain`, it shows the right page:
+This page explains the error messages that you may see when a custom Function goes wrong, and how
+to fix the code. In the messages, `…` stands for text that varies.
+
+You can also look up a message from a shell. Paste the message or the whole traceback:
 
 ```
 autograd-course explain "returned an incorrect number of gradients (expected 3, got 1)"
 pytest 2>&1 | autograd-course explain -
 ```
 
-In a notebook, run `from autograd_course import explain` and then `explain(error)`. The tests run
-every code block below on the installed PyTorch. The blocks of a page run in order, after this code:
+In a notebook, call `explain(error)` after `from autograd_course import explain`.
+
+On each page, the last block of code before "Repair" triggers the message. The pages in the last
+group have no message, because PyTorch does not notice these mistakes. Use `diagnose` to find them.
+
+To run the code on this page, first run these lines:
 
 ```python
 {GIVEN}```
 
-The last code block before each "Repair" section reproduces the message. The last table lists
-mistakes that cause no message. You can find them with `diagnose`.
-
-<!-- Written by `make notebooks` from autograd_course/messages. Do not edit. -->
+<!-- `make notebooks` writes this page from autograd_course/messages. Do not edit it. -->
 """
