@@ -28,7 +28,7 @@ PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored
 _CONTRACT, _LINEARITY, _VALUES = (
     "the contract",
     "linearity in grad_output",
-    "values by finite differences in float64",
+    "values (by finite differences)",
 )
 _STANDARD = (
     "layouts, batches, frozen, empty and extreme inputs, float32",
