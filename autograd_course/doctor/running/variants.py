@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -105,7 +105,7 @@ def _moved(
         return None
     with OneDevice() if name == "meta" else nullcontext():
         raw = attempt(lambda: direct_call(session, grad_outputs, move, run))
-    return _variant(name, session, run.args, raw, describe)
+    return _variant(name, session, run.args, raw, describe, {out.dtype for out in run.floats})
 
 
 def _variant(
@@ -114,7 +114,13 @@ def _variant(
     args: Sequence[Any],
     raw: Raw | Failure,
     describe: Callable[[Tensor], str],
+    given: Collection[torch.dtype] = (),
 ) -> Variant:
+    """Describe the raw gradients beside their inputs.
+
+    ``given`` are the dtypes of the cotangents. Where forward itself changes the dtype, a gradient
+    may keep that of its cotangent.
+    """
     if isinstance(raw, Failure) or raw.failure:
         return Variant(name, failure=raw if isinstance(raw, Failure) else raw.failure)
     kept = [
@@ -122,9 +128,11 @@ def _variant(
         for i, (arg, grad) in enumerate(zip(args, raw.grads, strict=False))
         if i in session.wanted and grad is not None
     ]
-    return Variant(
-        name, tuple(describe(arg) for arg, _ in kept), tuple(describe(grad) for _, grad in kept)
-    )
+    found = [
+        describe(arg if grad.dtype in given and arg.dtype not in given else grad)
+        for arg, grad in kept
+    ]
+    return Variant(name, tuple(describe(arg) for arg, _ in kept), tuple(found))
 
 
 def _dtype(tensor: Tensor) -> str:
