@@ -221,6 +221,7 @@ class KnowledgeCheck {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const check = new KnowledgeCheck(model, el);
     return () => {

@@ -278,4 +278,4 @@ function render({ model, el }) {
   return () => lab.dispose();
 }
 
-export default { render };
+export default { initialize, render };
