@@ -46,8 +46,8 @@ class Saved(anywidget.AnyWidget):
     the output: if a notebook is opened again while its kernel runs, the script puts the view back.
 
     This needs no setting and no extension. A JupyterLab extension would work only where the course
-    is installed next to JupyterLab. JupyterLab's own "save widget state" is off by default, adds 50
-    to 90 KB a widget, and makes nbconvert fetch scripts from a CDN. Colab and VS Code do not run
+    is installed next to JupyterLab. JupyterLab's own "save widget state" is off by default, adds 35
+    to 150 KB a widget, and makes nbconvert fetch scripts from a CDN. Colab and VS Code do not run
     the script's part for JupyterLab.
     """
 
