@@ -58,9 +58,9 @@ def gradient_flow(
     real forward and one real backward pass on copies of the inputs. ``names`` are for the inputs.
 
     ``sweep`` gives scalar inputs a slider: ``{"x": (-3.0, 3.0)}``; by default each scalar input of
-    a small graph has one, with ``False`` none. ``step`` is where the story stands at first; by default
-    at its end, where all values and gradients are known. Modules nested at least ``depth`` deep are
-    folded into one card each; by default as many as it takes to show at most sixty cards.
+    a small graph has one, with ``False`` none. ``step`` is where the story stands at first; by
+    default at its end, where all values and gradients are known. Modules nested at least ``depth``
+    deep are folded into one card each; by default as many as it takes to show at most sixty cards.
 
     Raises :class:`TraceError`, a sentence, for what cannot be traced.
     """
