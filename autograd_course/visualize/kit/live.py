@@ -56,7 +56,8 @@ class Saved(anywidget.AnyWidget):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        if shell := get_ipython():
+        shell = get_ipython()
+        if shell and shell.display_formatter:
             shell.display_formatter.mimebundle_formatter.for_type(Box, _box_bundle)
 
     def left(self) -> dict[str, str]:

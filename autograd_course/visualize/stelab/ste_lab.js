@@ -262,7 +262,7 @@ class SteLab {
 
   dispose() {
     this.questions.stop();
-    this.race.theme.disconnect();
+    this.race.dispose();
     this.deaf();
     this.root.remove();
   }

@@ -38,11 +38,10 @@ class AttentionTiles(Live):
 
     def __init__(self, traces: dict[str, TileTrace], block: str, causal: bool) -> None:
         self._traces = traces
-        told = {
-            name: {"block": _size(trace), "story": story(trace)} for name, trace in traces.items()
-        }
+        stories = {name: story(trace) for name, trace in traces.items()}
+        told = {n: {"block": _size(traces[n]), "story": stories[n]} for n in traces}
         name = _name(block, causal)
-        step = most_telling(traces[name], told[name]["story"])
+        step = most_telling(traces[name], stories[name])
         super().__init__(stories=told, block=block, causal=causal, step=step)
         self.observe(self._stay_inside, ["block", "causal"])
 
