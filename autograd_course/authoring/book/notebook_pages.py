@@ -10,7 +10,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from autograd_course.authoring.book.links import Places, linked_html, relinked
-from autograd_course.authoring.book.pictures import lacks_its_picture, with_words, without_views
+from autograd_course.authoring.book.pictures import (
+    lacks_its_picture,
+    last_statement,
+    with_words,
+    without_views,
+)
 from autograd_course.authoring.book.questions import answered
 from autograd_course.authoring.errors import AuthoringError
 from autograd_course.authoring.outputs import UNSAVED
@@ -44,8 +49,8 @@ def _shown(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookN
 
 def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
     if lacks_its_picture(cell):
-        last = cell.source.splitlines()[-1]
-        problem = f"the cell that ends with {last!r} shows a widget, and its picture is not saved"
+        shown = last_statement(cell.source)
+        problem = f"the line {shown!r} shows a widget, and its picture is not saved"
         repair = "run the notebook and save it, or run `make notebooks`"
         raise AuthoringError(places.root / place, 1, problem, repair)
     without_views(cell)

@@ -52,6 +52,12 @@ def _shows_widget(source: str) -> bool:
     return False
 
 
+def last_statement(source: str) -> str:
+    """Return the first line of the last statement of a cell."""
+    lines, body = source.splitlines(), _statements(source)
+    return lines[body[-1].lineno - 1] if body else lines[-1]
+
+
 def _statements(source: str) -> list[ast.stmt]:
     try:
         return ast.parse(source).body

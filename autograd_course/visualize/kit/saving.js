@@ -3,13 +3,15 @@
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
 
-/** Save the notebook of a new widget without live views, and bring back those that still live. */
-async function initialize({ model }) {
-  const manager = model.widget_manager, context = manager?.context; // only JupyterLab tells it
+/** From a widget's first moment on, save its notebook without live views, and put back those that
+    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+function initialize({ model }) {
+  const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
-  await context.ready;
-  withoutViews(context.model);
-  revive(context.model, manager);
+  context.ready.then(() => {
+    withoutViews(context.model);
+    revive(context.model, manager);
+  });
 }
 
 /** Leave the live views out of what is saved; the page keeps them. */
@@ -23,14 +25,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of ours: its address is in the output's metadata, too. */
+/** Take the live view out of an output of the course: its address is in the metadata, too. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the page was loaded anew. */
+/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -40,5 +42,5 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what is saved is the same
+  notebook.dirty = dirty; // what would be saved is what was saved
 }
