@@ -289,7 +289,8 @@ def test_the_maps_of_a_trained_lab_have_the_colors_of_both_classes(
     lab = ste_lab("sign", "clipped")
     lab.left()  # as displaying it does
     reddest = """() => {
-      const data = document.querySelector('canvas').getContext('2d').getImageData(0, 0, 24, 24).data;
+      const ground = document.querySelector('canvas').getContext('2d');
+      const { data } = ground.getImageData(0, 0, 24, 24);
       const shades = Array.from({length: data.length / 4}, (_, i) => data[4 * i] - data[4 * i + 2]);
       return Math.max(...shades) - Math.min(...shades);
     }"""
