@@ -33,8 +33,10 @@ window.model = {
 window.escaped = [];
 document.addEventListener('keydown', event => escaped.push(event.key));
 const url = URL.createObjectURL(new Blob([MODULE], {type: 'text/javascript'}));
-window.dispose = await import(url).then(
-  widget => widget.default.render({model, el: document.querySelector('main')}));
+const main = document.querySelector('main');
+main.remove(); // a notebook attaches a view after it has rendered it
+window.dispose = await import(url).then(widget => widget.default.render({model, el: main}));
+document.body.append(main);
 """
 
 

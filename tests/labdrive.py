@@ -77,9 +77,25 @@ def running_lab(
 
     ``terminal`` gives it a terminal for its standard input, as a learner's shell does.
     """
+    command = [sys.executable, "-m", "autograd_course.cli", "lab", *options]
+    with _running(command, course, home, terminal, env) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def plain_lab(course: Path, home: Path) -> Iterator[RunningLab]:
+    """Run JupyterLab in ``course`` without the course's launcher and its settings."""
+    server = ["--ip=127.0.0.1", "--port=0", "--no-browser", "--allow-root"]
+    with _running([sys.executable, "-m", "jupyterlab", *server], course, home, False, {}) as lab:
+        yield lab
+
+
+@contextlib.contextmanager
+def _running(
+    command: list[str], course: Path, home: Path, terminal: bool, env: dict[str, str]
+) -> Iterator[RunningLab]:
     environment = private_environment(home) | env
     log = home / "lab.log"
-    command = [sys.executable, "-m", "autograd_course.cli", "lab", *options]
     begun = time.perf_counter()
     with log.open("wb") as stream, _standard_input(terminal) as stdin:
         process = subprocess.Popen(

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat import NotebookNode
+from shown_widgets import SHOWN
 
 from autograd_course.authoring.book.__main__ import stage
 from autograd_course.authoring.book.front import fronted
 from autograd_course.authoring.book.links import Places, linked_html, relinked
 from autograd_course.authoring.book.notebook_pages import page
 from autograd_course.authoring.book.pages import FRONT, Book, book
-from autograd_course.authoring.book.pictures import alternative
+from autograd_course.authoring.book.pictures import WIDGETS, alternative
 from autograd_course.authoring.book.questions import answered
 from autograd_course.authoring.book.site import problems
 from autograd_course.authoring.errors import AuthoringError
@@ -186,6 +188,61 @@ def test_every_picture_has_words(made: Book) -> None:
                 assert len(cell["metadata"]["mystnb"]["image"]["alt"]) > 20, place
 
 
+VIEW = "application/vnd.jupyter.widget-view+json"
+CALL = "gradient_flow(square, x)"
+
+
+def shown(source: str, *outputs: dict[str, str]) -> NotebookNode:
+    """Return a page with one cell, as it was saved after a run."""
+    made = [nbformat.v4.new_output("display_data", data=data) for data in outputs]
+    code = nbformat.v4.new_code_cell(source, outputs=made)
+    title = nbformat.v4.new_markdown_cell("# Title")
+    return page(nbformat.v4.new_notebook(cells=[title, code]), HERE, PLACES)
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs"),
+    [
+        (CALL, [{VIEW: "{}", "text/plain": "Flow."}]),
+        (f"flow = {CALL}\nflow", [{VIEW: "{}", "text/plain": "Flow."}]),
+        (CALL, [{"text/plain": "Flow."}]),
+        (f"x = 2.0\nvisualize.{CALL}", []),
+        ("gradient_flow(\n    square,\n    x,\n)", []),
+    ],
+)
+def test_a_widget_without_its_picture_fails(source: str, outputs: list[dict[str, str]]) -> None:
+    named = r"02_ctx_rules.ipynb:1: the line '.*flow.*' shows a widget, .* is not saved; run"
+    with pytest.raises(AuthoringError, match=named):
+        shown(source, *outputs)
+
+
+PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "Flow."}
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs"),
+    [
+        (CALL, [PNG]),
+        (CALL, [{VIEW: "{}", **PNG}]),
+        (CALL, [{"text/plain": "warned"}, PNG]),
+        (f"flow = {CALL}", []),
+        ('knowledge_check("01")', [{VIEW: "{}", "text/markdown": "1.", "text/plain": "1."}]),
+        ("%matplotlib inline", []),
+    ],
+)
+def test_a_page_has_the_picture_and_no_live_view(
+    source: str, outputs: list[dict[str, str]]
+) -> None:
+    made = nbformat.writes(shown(source, *outputs))
+
+    assert VIEW not in made
+    assert ("iVBORw0KGgo=" in made) == any("image/png" in data for data in outputs)
+
+
+def test_every_widget_of_the_package_is_looked_for() -> None:
+    assert {*WIDGETS, "knowledge_check"} == {each.call.partition("(")[0] for each in SHOWN.values()}
+
+
 FIGURE = "<Figure size 880x396 with 2 Axes>"
 
 
@@ -234,6 +291,10 @@ def test_a_knowledge_check_keeps_its_answers_folded(number: str) -> None:
         ('<a href="#gone">', "the link #gone leads nowhere"),
         ('<img src="a.png">', "the picture a.png has no text alternative"),
         ('<img src="b.png" alt="b">', "b.png is missing"),
+        (
+            f'<script type="{VIEW}">{{}}</script>',
+            "a widget is on it without its picture: run `make book` again",
+        ),
         ('<script src="https://a.org/a.js">', "fetches https://a.org/a.js from another host"),
         ('<link href="//a.org/a.css">', "fetches //a.org/a.css from another host"),
     ],

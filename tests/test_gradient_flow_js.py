@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def flow() -> GradientFlow:
-    return gradient_flow(loss, *two_and_three(), sweep={"x": (-1, 5), "y": (0, 6)})
+    return gradient_flow(loss, *two_and_three(), sweep={"x": (-1, 5), "y": (0, 6)}, step=0)
 
 
 @pytest.fixture
@@ -56,6 +56,16 @@ def move(slider: Locator, index: int, event: str = "input") -> None:
 
 
 # Stepping
+
+
+def test_a_flow_opens_at_its_end_and_is_told_from_its_beginning(browser: Browser) -> None:
+    with showing(browser, gradient_flow(loss, *two_and_three())) as page:
+        expect(card(page, "x")).to_have_accessible_name("x, input: value 2, gradient 4")
+        assert step(page) == 10
+        page.get_by_role("button", name="Step forward").click()
+        assert step(page) == 0
+        page.get_by_role("button", name="Last step").click()
+        expect(page.get_by_role("button", name="Step forward")).to_be_disabled()
 
 
 def test_at_first_only_the_inputs_are_known(page: Page) -> None:
@@ -431,7 +441,7 @@ def test_who_unfolds_at_the_end_stays_at_the_end(modules: Page, folded: Gradient
 def test_an_edge_is_as_thick_as_its_gradient_is_large_once_it_went_back(
     browser: Browser,
 ) -> None:
-    flow = gradient_flow(lambda x: 1e-4 * x - 100 * x, torch.tensor(1.0), names=["x"])
+    flow = gradient_flow(lambda x: 1e-4 * x - 100 * x, torch.tensor(1.0), names=["x"], step=0)
     with showing(browser, flow) as page:
         edges = page.locator("[data-edge].agf-link .agf-edge")
         widths = "paths => paths.map(path => parseFloat(getComputedStyle(path).strokeWidth))"
@@ -456,7 +466,8 @@ def test_a_negative_gradient_is_dashed_as_well_as_blue(browser: Browser) -> None
 
 
 def test_a_heat_map_has_a_dash_in_each_negative_cell(browser: Browser) -> None:
-    flow = gradient_flow(torch.sum, torch.tensor([[1.0, -2.0], [-3.0, 4.0]]), names=["x"])
+    x = torch.tensor([[1.0, -2.0], [-3.0, 4.0]])
+    flow = gradient_flow(torch.sum, x, names=["x"], step=0)
     with showing(browser, flow) as page:
         dashes = page.locator("[data-node='0'] .agf-map.agf-value .agf-dash").get_attribute("d")
         card(page, "x").click()

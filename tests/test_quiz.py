@@ -60,6 +60,17 @@ def test_a_wrong_answer_explains_what_was_chosen_and_gives_nothing_away(
     assert shown == [letter]
 
 
+def test_a_second_wrong_answer_explains_every_option(check: KnowledgeCheck) -> None:
+    one, other = (letter for letter in "abc" if letter not in RIGHT["vjp"])
+    first, same, second = (str(check.answer("vjp", letter)) for letter in (one, one, other))
+
+    assert first == same
+    assert "✗ Not right. Try once more." in first
+    assert first.count("✗ ") == 2
+    assert "✗ Not right.\n" in second
+    assert second.count("✓ ") + second.count("✗ ") == 1 + 4
+
+
 def test_a_part_of_the_right_options_is_not_all(check: KnowledgeCheck) -> None:
     outcome = check.answer("what-goes-where", RIGHT["what-goes-where"][0])
 

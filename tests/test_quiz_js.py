@@ -85,10 +85,24 @@ def test_a_wrong_choice_is_explained_and_gives_nothing_away(page: Page) -> None:
     choose(page, wrong)
     press(page, "Check")
 
-    expect(question(page).get_by_role("status")).to_have_text("✗ Not right.")
+    expect(question(page).get_by_role("status")).to_have_text("✗ Not right. Try once more.")
     assert explained(page) == [wrong]
     press(page, "Explain every option")
     assert explained(page) == list("abcd")
+
+
+def test_a_second_wrong_choice_explains_every_option(page: Page) -> None:
+    one, other, _ = (c for c in "abcd" if c != right)
+    for letter in (one, one):  # checked again it is no second guess
+        choose(page, letter)
+        press(page, "Check")
+        assert explained(page) == [one]
+    choose(page, other)
+    press(page, "Check")
+
+    expect(question(page).get_by_role("status")).to_have_text("✗ Not right.")
+    assert explained(page) == list("abcd")
+    expect(question(page).get_by_role("button", name="Explain every option")).to_be_hidden()
 
 
 def test_a_right_choice_explains_every_option(page: Page) -> None:

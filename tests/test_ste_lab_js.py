@@ -282,6 +282,22 @@ def test_everything_has_a_name(page: Page) -> None:
     assert nameless == 0
 
 
+def test_the_maps_of_a_trained_lab_have_the_colors_of_both_classes(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(racing, "STEPS", 20)
+    lab = ste_lab("sign", "clipped")
+    lab.left()  # as displaying it does
+    reddest = """() => {
+      const ground = document.querySelector('canvas').getContext('2d');
+      const { data } = ground.getImageData(0, 0, 24, 24);
+      const shades = Array.from({length: data.length / 4}, (_, i) => data[4 * i] - data[4 * i + 2]);
+      return Math.max(...shades) - Math.min(...shades);
+    }"""
+    with showing(browser, lab) as page:
+        page.wait_for_function(f"({reddest})() > 20")
+
+
 @pytest.mark.parametrize("width", [480, 1000])
 def test_nothing_is_cut_off(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})

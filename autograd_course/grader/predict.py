@@ -1,18 +1,29 @@
 """Say first, run after: the small checkpoints inside a lesson."""
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from types import EllipsisType
 
+from IPython.core.getipython import get_ipython
 from torch import Tensor
+
+_TRIES = 2  # wrong guesses after which the result is shown
+
+# The wrong guesses in this session, for each checkpoint: the cell that it is in, and its result.
+_wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A number that a learner expected (``None``: not given yet) beside the one that came out."""
+    """A number that a learner expected (``None``: not given yet) and the one that came out.
+
+    ``revealed`` tells whether a wrong guess is answered with the outcome.
+    """
 
     expected: float | None
     outcome: float
+    revealed: bool = True
 
     @property
     def right(self) -> bool:
@@ -26,6 +37,11 @@ class Prediction:
             return "Your turn: put the number you expect in place of ... and run the cell again."
         if self.right:
             return f"Yes: {self.outcome:.4g}."
+        if not self.revealed:
+            return (
+                f"It is not {self.expected:.4g}. Try once more: change the number and run the cell "
+                "again. If you are stuck, read the explanation below."
+            )
         return (
             f"You expected {self.expected:.4g}; the run gives {self.outcome:.4g}. "
             "The explanation is below."
@@ -38,10 +54,22 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
     """Compare what a learner expects with what a run gives.
 
     ``expected`` is a number, or ``...`` as long as there is none; then the outcome is kept back.
-    ``outcome`` is a number or a tensor of one element. The lesson explains it, folded, below.
+    ``outcome`` is a number or a tensor of one element. After a first wrong number the learner may
+    try again; a second one is answered with the outcome. The lesson explains it, folded, below.
 
     Raises ``TypeError`` if ``expected`` is not a number.
     """
     if not isinstance(expected, (int, float, EllipsisType)):
         raise TypeError(f"predict wants a number in the first place, not {expected!r}")
-    return Prediction(None if expected is ... else float(expected), float(outcome))
+    made = Prediction(None if expected is ... else float(expected), float(outcome))
+    if made.expected is None or made.right:
+        return made
+    guesses = _wrong[_cell(), repr(made.outcome)]
+    guesses.add(made.expected)
+    return Prediction(made.expected, made.outcome, revealed=len(guesses) >= _TRIES)
+
+
+def _cell() -> str:
+    """Return the identity of the cell that runs, where the notebook tells it."""
+    request = getattr(get_ipython(), "parent_header", None) or {}
+    return str(request.get("metadata", {}).get("cellId", ""))

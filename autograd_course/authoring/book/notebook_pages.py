@@ -10,8 +10,14 @@ import nbformat
 from nbformat import NotebookNode
 
 from autograd_course.authoring.book.links import Places, linked_html, relinked
-from autograd_course.authoring.book.pictures import with_words
+from autograd_course.authoring.book.pictures import (
+    lacks_its_picture,
+    last_statement,
+    with_words,
+    without_views,
+)
 from autograd_course.authoring.book.questions import answered
+from autograd_course.authoring.errors import AuthoringError
 from autograd_course.authoring.outputs import UNSAVED
 
 _BADGE = re.compile(r"\A\[!\[[^\n]*\n+")
@@ -20,8 +26,12 @@ _UNSAVED = "What this cell prints is about the machine that it runs on, and is n
 
 
 def page(notebook: NotebookNode, place: str, places: Places) -> NotebookNode:
-    """Return the executed ``notebook`` of ``place`` as a page of the book; it stays as it is."""
+    """Return the executed ``notebook`` of ``place`` as a page of the book; it stays as it is.
+
+    Raises AuthoringError where a widget has no saved picture.
+    """
     shown = deepcopy(notebook)
+    shown.metadata.pop("widgets", None)
     shown.cells = [cell for given in shown.cells for cell in _shown(given, place, places)]
     first = shown.cells[0]
     first.source = _headed(first.source, place, places)
@@ -38,6 +48,12 @@ def _shown(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookN
 
 
 def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
+    if lacks_its_picture(cell):
+        shown = last_statement(cell.source)
+        problem = f"the line {shown!r} shows a widget, and its picture is not saved"
+        repair = "run the notebook and save it, or run `make notebooks`"
+        raise AuthoringError(places.root / place, 1, problem, repair)
+    without_views(cell)
     tags = cell.metadata.setdefault("tags", [])
     if cell.metadata.get("jupyter", {}).get("source_hidden"):
         tags.append("hide-input")

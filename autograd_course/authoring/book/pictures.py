@@ -1,4 +1,4 @@
-"""What a picture says to whoever does not see it: a text alternative, and the account in words."""
+"""The pictures on a page: each widget has one, and each has words for readers who cannot see it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,60 @@ from html import escape
 import nbformat
 from nbformat import NotebookNode
 
+from autograd_course.authoring.outputs import WIDGET_VIEW
+
+WIDGETS = (  # what a cell calls to show one; of knowledge_check the book shows the questions
+    "attention_tiles",
+    "compare_flows",
+    "function_lab",
+    "gradient_flow",
+    "jacobian_view",
+    "memory_timeline",
+    "ste_lab",
+)
+
 _MATPLOTLIB = "<Figure size"
+_LEFT = {"image/png", "text/markdown"}  # what a widget leaves
 _SHORT = 150  # an account of this many characters is the text alternative, and needs no other place
+
+
+def without_views(cell: NotebookNode) -> NotebookNode:
+    """Take out of ``cell`` the live views of widgets: a book has no kernel for them."""
+    for output in cell.outputs:
+        for bundle in ("data", "metadata"):
+            output.get(bundle, {}).pop(WIDGET_VIEW, None)
+    return cell
+
+
+def lacks_its_picture(cell: NotebookNode) -> bool:
+    """Whether a code cell shows a widget, and its saved outputs have no picture of it."""
+    shown = [set(output.get("data", ())) for output in cell.outputs]
+    if any(output.output_type == "error" for output in cell.outputs):
+        return False
+    if any(WIDGET_VIEW in kinds and not kinds & _LEFT for kinds in shown):
+        return True
+    return _shows_widget(cell.source) and not any(kinds & _LEFT for kinds in shown)
+
+
+def _shows_widget(source: str) -> bool:
+    """Whether the value of a cell's last line is a call that makes a widget."""
+    match _statements(source)[-1:]:
+        case [ast.Expr(ast.Call(ast.Name(called) | ast.Attribute(attr=called)))]:
+            return called in WIDGETS
+    return False
+
+
+def last_statement(source: str) -> str:
+    """Return the first line of the last statement of a cell."""
+    lines, body = source.splitlines(), _statements(source)
+    return lines[body[-1].lineno - 1] if body else lines[-1]
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except SyntaxError:  # a magic command of IPython
+        return []
 
 
 def with_words(cell: NotebookNode) -> NotebookNode:

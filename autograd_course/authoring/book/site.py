@@ -11,6 +11,7 @@ from urllib.parse import unquote, urldefrag
 
 _FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
 _METADATA = {"canonical", "license"}  # relations that a browser does not fetch
+_WIDGET = "application/vnd.jupyter.widget"
 _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//)")
 
 
@@ -22,6 +23,7 @@ class Page(HTMLParser):
     fetched: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
     undescribed: list[str] = field(default_factory=list)
+    widgets: int = 0
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -34,6 +36,8 @@ class Page(HTMLParser):
             self.links.append(given["href"])
         if (source := given.get(_FETCHED.get(tag, ""), "")) and given.get("rel") not in _METADATA:
             self.fetched.append(source)
+        if tag == "script" and given.get("type", "").startswith(_WIDGET):
+            self.widgets += 1
         if tag == "img" and not given.get("alt", "").strip() and _tells_something(given):
             self.undescribed.append(given.get("src", ""))
 
@@ -72,6 +76,8 @@ def _on_page(path: Path, page: Page, pages: Mapping[Path, Page]) -> Iterator[str
     for link in page.links:
         if not _is_foreign(link) and not _leads_somewhere(path, link, pages):
             yield f"the link {link} leads nowhere"
+    if page.widgets:
+        yield "a widget is on it without its picture: run `make book` again"
     for source in page.undescribed:
         yield f"the picture {source[:80]} has no text alternative"
 

@@ -9,7 +9,6 @@ from autograd_course.visualize.flow.png import png_of_several
 from autograd_course.visualize.flow.scene import Scene, Sweep, scene
 from autograd_course.visualize.flow.view import FlowView
 from autograd_course.visualize.flow.wording import describe
-from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 
@@ -82,7 +81,7 @@ def compare_flows(
     *inputs: Any,
     names: Sequence[str] | None = None,
     sweep: Sweep = True,
-    step: int = 0,
+    step: int | None = None,
     depth: int | None = None,
 ) -> FlowComparison:
     """Show how gradients flow through several functions of the same inputs, side by side.
@@ -100,7 +99,7 @@ def compare_flows(
     scenes = [_scene(str(name), fn, inputs, called, sweep, depth) for name, fn in flows.items()]
     ranges = {n: r for n, r in scenes[0].source.ranges.items() if _movable(n, scenes)}
     same = [replace(s, source=replace(s.source, ranges=ranges)) for s in scenes]
-    return FlowComparison(same, whole("step", step, 0))
+    return FlowComparison(same, step)
 
 
 def _movable(name: str, scenes: Sequence[Scene]) -> bool:

@@ -186,4 +186,4 @@ function render({ model, el }) {
   return () => flow.dispose();
 }
 
-export default { render };
+export default { initialize, render };

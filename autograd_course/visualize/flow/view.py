@@ -9,6 +9,7 @@ import traitlets
 
 from autograd_course.visualize.flow.scene import Scene
 from autograd_course.visualize.flow.script import shape
+from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.leisure import Leisure
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
@@ -37,12 +38,13 @@ class FlowView(Live):
     opened = traitlets.List(traitlets.Any()).tag(**FROM_PAGE)
     sweeps = traitlets.List(traitlets.Dict()).tag(sync=True)
 
-    def __init__(self, scenes: Sequence[Scene], step: int = 0) -> None:
+    def __init__(self, scenes: Sequence[Scene], step: int | None = None) -> None:
         self.scenes = tuple(scenes)
+        at = self.steps if step is None else whole("step", step, 0)
         values = scenes[0].source.values()
         opened = [list(scene.opened) for scene in scenes]
         told = {"story": self._story(), "numbers": self._numbered(values)}
-        super().__init__(**told, step=step, inputs=values, opened=opened)
+        super().__init__(**told, step=at, inputs=values, opened=opened)
         self._leisure = Leisure()
         for _ in self._swept():
             pass
@@ -95,6 +97,7 @@ class FlowView(Live):
     def _follow(self, change: Any) -> None:
         at = {**self.scenes[0].source.values(), **change["new"]}
         before = [scene.picture.drawing for scene in self.scenes]
+        phases = self.phases
         try:
             self.scenes = tuple(scene.at(at) for scene in self.scenes)
         except TraceError as error:
@@ -102,7 +105,7 @@ class FlowView(Live):
             self.numbers = {**self.numbers, "answers": at, "notice": str(error), "turn": turn}
             return
         drawn = [scene.picture.drawing for scene in self.scenes]
-        self._retell(at, anew=any(map(is_not, before, drawn)))
+        self._retell(at, phases, anew=any(map(is_not, before, drawn)))
 
     def _unfold(self, change: Any) -> None:
         asked = change["new"]
@@ -111,16 +114,14 @@ class FlowView(Live):
             return
         pairs, before = zip(self.scenes, asked, strict=True), self.phases
         self.scenes = tuple(scene.unfolded(opened) for scene, opened in pairs)
-        step = moved(self.step, before, self.phases)
-        self._retell(self.numbers["answers"])
-        self.step = step
+        self._retell(self.numbers["answers"], before)
 
-    def _retell(self, at: Mapping[str, float], anew: bool = True) -> None:
+    def _retell(self, at: Mapping[str, float], before: tuple[int, int], anew: bool = True) -> None:
         with self.hold_sync():
             if anew:
                 self.story = self._story()
                 self.opened = self.story["opened"]
-                self.step = min(self.step, self.steps)
+                self.step = moved(self.step, before, self.phases)
             self.numbers = self._numbered(at)
         self._leisure.begin(self._swept())
 
@@ -146,8 +147,10 @@ class FlowView(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return where a step stands when the phases have become longer or shorter."""
+    """Return where a step stands when the phases have become longer or shorter; ends stay ends."""
     (forward, back), (longer, further) = before, after
+    if step in (0, forward + back):
+        return sum(after) if step else 0
     if step <= forward:
         return round(step / forward * longer)
     return longer + round((step - forward) / back * further)

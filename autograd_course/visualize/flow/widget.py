@@ -7,7 +7,6 @@ from autograd_course.visualize.flow.picture import Picture
 from autograd_course.visualize.flow.scene import Sweep, scene
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.view import FlowView
-from autograd_course.visualize.kit.asking import whole
 
 
 class GradientFlow(FlowView):
@@ -49,7 +48,7 @@ def gradient_flow(
     *inputs: Any,
     names: Sequence[str] | None = None,
     sweep: Sweep = True,
-    step: int = 0,
+    step: int | None = None,
     depth: int | None = None,
 ) -> GradientFlow:
     """Show how values flow forward through ``fn(*inputs)``, and gradients back.
@@ -59,10 +58,10 @@ def gradient_flow(
     real forward and one real backward pass on copies of the inputs. ``names`` are for the inputs.
 
     ``sweep`` gives scalar inputs a slider: ``{"x": (-3.0, 3.0)}``; by default each scalar input of
-    a small graph has one, with ``False`` none. ``step`` is where the story begins. Modules nested
-    at least ``depth`` deep are folded into one card each; by default as many as it takes to show
-    at most sixty cards.
+    a small graph has one, with ``False`` none. ``step`` is where the story stands at first; by
+    default at its end, where all values and gradients are known. Modules nested at least ``depth``
+    deep are folded into one card each; by default as many as it takes to show at most sixty cards.
 
     Raises :class:`TraceError`, a sentence, for what cannot be traced.
     """
-    return GradientFlow([scene(fn, inputs, names, sweep, depth)], whole("step", step, 0))
+    return GradientFlow([scene(fn, inputs, names, sweep, depth)], step)

@@ -188,4 +188,4 @@ function render({ model, el }) {
   return () => lab.dispose();
 }
 
-export default { render };
+export default { initialize, render };

@@ -244,6 +244,7 @@ class JacobianView {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const view = new JacobianView(model, el);
     return () => view.deaf();

@@ -1,12 +1,18 @@
 """A live view that leaves its picture behind, for readers without a kernel."""
 
 import base64
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import anywidget
+from IPython.core.getipython import get_ipython
+from ipywidgets import Box
+from PIL import Image
 
 KIT = Path(__file__).parent
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 # Of a trait that the page sets. It is not sent back, as ipywidgets does for a second page: that
 # would be one more message on the way of every move.
@@ -18,7 +24,7 @@ def script(*files: Path) -> str:
 
     One module, because a widget's script has no address from which it could import another.
     """
-    return _joined(KIT / "kit.js", *files)
+    return _joined(KIT / "kit.js", KIT / "saving.js", *files)
 
 
 def sheet(*files: Path) -> str:
@@ -31,20 +37,90 @@ def _joined(*files: Path) -> str:
 
 
 class Saved(anywidget.AnyWidget):
-    """A widget that leaves what ``left`` gives in the saved notebook, beside the live view."""
+    """A widget that leaves what ``left`` gives in the saved notebook, where no kernel is needed.
+
+    A live view needs its kernel. Yet JupyterLab prefers a saved view to a saved picture, and shows
+    "Error displaying widget" once the kernel has ended. Therefore the view is shown but not saved:
+    ``saving.js`` leaves it out of what JupyterLab writes to the file. JupyterLab, the book,
+    nbconvert and GitHub then all find the picture. The address of the view stays in the metadata of
+    the output: if a notebook is opened again while its kernel runs, the script puts the view back.
+
+    This needs no setting and no extension. A JupyterLab extension would work only where the course
+    is installed next to JupyterLab. JupyterLab's own "save widget state" is off by default, adds 35
+    to 150 KB a widget, and makes nbconvert fetch scripts from a CDN. Colab and VS Code do not run
+    the script's part for JupyterLab.
+    """
 
     # ipywidgets 7 displays by this method, and leaves 110 characters of text and nothing else.
     _ipython_display_ = None
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        shell = get_ipython()
+        if shell and shell.display_formatter:
+            shell.display_formatter.mimebundle_formatter.for_type(Box, _box_bundle)
 
     def left(self) -> dict[str, str]:
         """What a reader without a kernel sees, by MIME type."""
         raise NotImplementedError
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # ipywidgets returns the data alone, anywidget a pair with metadata.
-        bundle: Any = super()._repr_mimebundle_(**kwargs) or {}
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, **self.left()}, metadata
+        return _pictured(super()._repr_mimebundle_(**kwargs), self.left())
+
+
+def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a widget's own bundle with its picture; ``saving.js`` reads the metadata."""
+    # ipywidgets returns the data alone, anywidget a pair with metadata.
+    data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+    return {**data, **left}, {VIEW: data.get(VIEW, {}), **metadata}
+
+
+def _box_bundle(box: Box) -> Any:
+    """Return what IPython displays of a box of ipywidgets, with the pictures of what it holds.
+
+    The notebook saves only what the outermost widget displays.
+    """
+    own = box._repr_mimebundle_()
+    parts = [widget.left() for widget in _inside(box)]
+    return _pictured(own, together(parts)) if parts else own
+
+
+def _inside(box: Box) -> Iterator[Saved]:
+    for child in box.children:
+        if isinstance(child, Saved):
+            yield child
+        elif isinstance(child, Box):
+            yield from _inside(child)
+
+
+def together(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what several widgets leave as one bundle: pictures and texts, one below the other.
+
+    A picture among texts becomes part of the Markdown, which every page prefers to a PNG.
+    """
+    left = {"text/plain": "\n\n".join(part["text/plain"] for part in parts)}
+    if pictures := [part["image/png"] for part in parts if "image/png" in part]:
+        left["image/png"] = _stacked(pictures)
+    if any("text/markdown" in part for part in parts):
+        left["text/markdown"] = "\n\n".join(map(_as_markdown, parts))
+    return left
+
+
+def _as_markdown(part: Mapping[str, str]) -> str:
+    if "text/markdown" in part:
+        return part["text/markdown"]
+    return f"![{part['text/plain'].splitlines()[0]}](data:image/png;base64,{part['image/png']})"
+
+
+def _stacked(pictures: Sequence[str]) -> str:
+    drawn = [Image.open(BytesIO(base64.b64decode(png))).convert("RGB") for png in pictures]
+    size = max(each.width for each in drawn), sum(each.height for each in drawn)
+    paper, top, output = Image.new("RGB", size, "white"), 0, BytesIO()
+    for each in drawn:
+        paper.paste(each, (0, top))
+        top += each.height
+    paper.quantize().save(output, "PNG")
+    return base64.b64encode(output.getvalue()).decode("ascii")
 
 
 class Live(Saved):

@@ -13,12 +13,14 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. */
+/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
+    that opens at its end has not been told yet: the first step forward leads to its beginning. */
 class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
     this.pace = pace; // milliseconds a step when playing
     this.step = this.last = 0;
+    this.untold = true;
     this.build();
   }
 
@@ -26,14 +28,17 @@ class Player {
     this.toStart = button("First step (Home)", icon("start"), () => this.go(0));
     this.previous = button("Step back (left arrow)", icon("back"), () => this.go(this.step - 1));
     this.player = button("Play (space)", icon("play"), () => this.toggle());
-    this.next = button("Step forward (right arrow)", icon("next"), () => this.go(this.step + 1));
+    this.next = button("Step forward (right arrow)", icon("next"), () => this.forward());
     this.toEnd = button("Last step (End)", icon("end"), () => this.go(this.last));
     this.scrubber = make("input", { type: "range", min: 0, step: 1, "aria-label": "step" });
     this.scrubber.addEventListener("input", () => this.go(Number(this.scrubber.value)));
     this.scrubber.addEventListener("keydown", (event) => {
-      if (event.key !== " ") return;
+      const begins = this.untold && this.step === this.last && ["ArrowRight", "ArrowUp"].includes(event.key);
+      if (event.key !== " " && !begins) return;
       event.preventDefault();
-      this.toggle();
+      event.stopPropagation();
+      if (begins) this.forward();
+      else this.toggle();
     });
     this.count = make("span", { className: "ac-count" });
     this.element = make("div", { className: "ac-controls", role: "group", "aria-label": "Playback" },
@@ -47,17 +52,25 @@ class Player {
     this.scrubber.setAttribute("aria-valuetext", `step ${step} of ${last}`);
     this.count.textContent = `${step} / ${last}`;
     for (const back of [this.toStart, this.previous]) resting(back, step === 0);
-    for (const on of [this.next, this.toEnd]) resting(on, step === last);
+    resting(this.toEnd, step === last);
+    resting(this.next, step === last && !this.untold);
   }
 
   /** The reader goes somewhere: what plays, stops. */
   go(step) {
     this.pause();
+    this.untold = false;
     this.onStep(clamp(step, 0, this.last));
+    this.place(this.step, this.last);
+  }
+
+  forward() {
+    this.go(this.untold && this.step === this.last ? 0 : this.step + 1);
   }
 
   toggle() {
     if (this.timer) return this.pause();
+    this.untold = false;
     this.face("pause", "Pause (space)");
     if (this.step === this.last) this.onStep(0);
     const tick = () => (this.step === this.last ? this.pause() : this.onStep(this.step + 1));
@@ -81,7 +94,7 @@ class Player {
   /** The keys that mean the same on all of the widget but its native controls. */
   keys() {
     return {
-      ArrowRight: () => this.go(this.step + 1), ArrowLeft: () => this.go(this.step - 1),
+      ArrowRight: () => this.forward(), ArrowLeft: () => this.go(this.step - 1),
       Home: () => this.go(0), End: () => this.go(this.last), " ": () => this.toggle(),
     };
   }

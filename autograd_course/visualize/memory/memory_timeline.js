@@ -256,4 +256,4 @@ function render({ model, el }) {
   return () => timeline.dispose();
 }
 
-export default { render };
+export default { initialize, render };

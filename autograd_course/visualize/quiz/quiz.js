@@ -49,6 +49,7 @@ class Question {
       ...(this.essay ? [this.area] : this.options.map(({ element }) => element)),
       make("div", { className: "ac-controls" }, this.check, this.reveal, this.verdict), this.rubric);
     this.element.addEventListener("change", () => this.touched());
+    this.guesses = new Set(); // the wrong ones
   }
 
   get essay() { return this.question.kind === "essay"; }
@@ -81,9 +82,11 @@ class Question {
     this.rubric.hidden = !this.essay;
     if (this.essay) return this.say(words.written, "written");
     const all = chosen === right, part = [...chosen].every((letter) => right.includes(letter));
-    this.say(all ? words.right : part ? words.part : words.wrong, all ? "right" : "wrong");
-    this.explain(({ letter }) => all || chosen.includes(letter));
-    this.reveal.hidden = all;
+    if (!all) this.guesses.add(chosen);
+    const told = all || this.guesses.size >= words.tries, again = told ? "" : ` ${words.again}`;
+    this.say(all ? words.right : (part ? words.part : words.wrong) + again, all ? "right" : "wrong");
+    this.explain(({ letter }) => told || chosen.includes(letter));
+    this.reveal.hidden = told;
   }
 
   say(text, kind = "") {
@@ -221,6 +224,7 @@ class KnowledgeCheck {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const check = new KnowledgeCheck(model, el);
     return () => {

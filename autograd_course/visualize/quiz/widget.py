@@ -60,7 +60,8 @@ class KnowledgeCheck(Saved):
         question = self._question(question_id)
         answer = _essay(question, given) if question.essay else _choice(question, given)
         self.answers = {**self.answers, question.id: answer}
-        return Outcome(question, answer["chosen"], _is_right(question, answer))
+        tries = load().state.question(question.home, question.id).attempts
+        return Outcome(question, answer["chosen"], _is_right(question, answer), tries)
 
     def _question(self, question_id: str) -> Question:
         try:
@@ -118,7 +119,8 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
     or a learner's name, and three essays.
 
     What is answered is kept in the learner's progress file, and ``progress()`` counts it. Without
-    the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains.
+    the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains. A first wrong
+    answer explains what was chosen; a second one explains every option.
 
     Raises :class:`TraceError` for a lesson that has none.
     """

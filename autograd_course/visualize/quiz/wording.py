@@ -11,12 +11,16 @@ from autograd_course.quizzes import Question, Quiz
 from autograd_course.visualize.quiz.marked import marked, plainly
 from autograd_course.visualize.quiz.markup import blocks
 
-WORDS: Mapping[str, str] = {
+TRIES = 2  # wrong answers after which all options are explained
+
+WORDS: Mapping[str, Any] = {
+    "tries": TRIES,
     "one": "Choose one.",
     "several": "Choose all that are right.",
     "essay": "Answer in your own words, then compare.",
     "right": "✓ Right.",
     "wrong": "✗ Not right.",
+    "again": "Try once more.",
     "part": "✗ Not all: what you chose is right, but something is missing.",
     "nothing": "Choose an answer first.",
     "empty": "Write a few sentences first.",
@@ -75,25 +79,35 @@ def summary(quiz: Quiz, state: State) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """What was answered to a question: ``right``, and the explanations as text."""
+    """What was answered to a question: ``right``, and the explanations as text.
+
+    ``tries`` counts the answers so far. All options are explained after a right answer, and after
+    the second one; before that only the options that were chosen.
+    """
 
     question: Question
     chosen: str
     right: bool
+    tries: int
 
     @property
     def verdict(self) -> str:
         """The first sentence."""
         if self.question.essay:
-            return WORDS["written"]
+            return str(WORDS["written"])
         if self.right:
-            return WORDS["right"]
-        return WORDS["part"] if set(self.chosen) <= self.question.right else WORDS["wrong"]
+            return str(WORDS["right"])
+        wrong = WORDS["part"] if set(self.chosen) <= self.question.right else WORDS["wrong"]
+        return str(wrong) if self._told else f"{wrong} {WORDS['again']}"
+
+    @property
+    def _told(self) -> bool:
+        return self.right or self.tries >= TRIES
 
     def __repr__(self) -> str:
         if self.question.essay:
             return as_text(self.verdict, [("–", point) for point in self.question.rubric])
-        told = self.question.lettered if self.right else self.chosen
+        told = self.question.lettered if self._told else self.chosen
         rows = [
             (f"{'✓' if option.right else '✗'} {letter}", " ".join(option.explanation.split()))
             for letter, option in self.question.lettered.items()

@@ -58,12 +58,20 @@ class RaceView {
       this.controls(), this.rest, this.notice, make("div", { className: "ac-ste-columns" }, losses, this.deck));
   }
 
-  /** Paint the maps anew when the notebook's theme changes. */
+  /** Paint the maps when the page shows them, which is when their colors are known, and anew when
+      the notebook's theme changes. */
   followTheme(repaint) {
+    this.shown = new ResizeObserver(repaint);
+    this.shown.observe(this.element);
     this.theme = new MutationObserver(repaint);
     for (const bearer of [document.documentElement, document.body]) {
       this.theme.observe(bearer, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "theme"] });
     }
+  }
+
+  dispose() {
+    this.shown.disconnect();
+    this.theme.disconnect();
   }
 
   controls() {

@@ -262,7 +262,7 @@ class SteLab {
 
   dispose() {
     this.questions.stop();
-    this.race.theme.disconnect();
+    this.race.dispose();
     this.deaf();
     this.root.remove();
   }
@@ -278,4 +278,4 @@ function render({ model, el }) {
   return () => lab.dispose();
 }
 
-export default { render };
+export default { initialize, render };

@@ -85,6 +85,12 @@ class STELab(Live):
         """The estimator on view."""
         return next(each for each in self.trace.estimates if each.name == self.surrogate)
 
+    def left(self) -> dict[str, str]:
+        """Return the picture and the account; the lab opens as they show it, trained to the end."""
+        if not self.training:
+            self.train()
+        return super().left()
+
     def train(self) -> None:
         """Train all nets to the end, and show the result."""
         self._show(self._finished())

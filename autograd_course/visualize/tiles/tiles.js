@@ -173,4 +173,4 @@ function render({ model, el }) {
   return () => view.dispose();
 }
 
-export default { render };
+export default { initialize, render };

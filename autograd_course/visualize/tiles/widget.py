@@ -21,9 +21,9 @@ HERE = Path(__file__).parent
 class AttentionTiles(Live):
     """Tiled attention on stage. Made by :func:`attention_tiles`.
 
-    ``step`` is where the story stands, from 0 to ``steps``; ``block`` (such as ``"2×2"``) and
-    ``causal`` choose the run that is told. Setting them moves the picture. ``trace`` is the run on
-    stage. At step 0, picture and account show the step at which a running maximum rises most.
+    ``step`` is where the story stands, from 0 to ``steps``, at first where a running maximum rises;
+    ``block`` (such as ``"2×2"``) and ``causal`` choose the run that is told. Setting them moves the
+    picture. ``trace`` is the run on stage.
     """
 
     _esm = script(
@@ -38,10 +38,11 @@ class AttentionTiles(Live):
 
     def __init__(self, traces: dict[str, TileTrace], block: str, causal: bool) -> None:
         self._traces = traces
-        told = {
-            name: {"block": _size(trace), "story": story(trace)} for name, trace in traces.items()
-        }
-        super().__init__(stories=told, block=block, causal=causal)
+        stories = {name: story(trace) for name, trace in traces.items()}
+        told = {n: {"block": _size(traces[n]), "story": stories[n]} for n in traces}
+        name = _name(block, causal)
+        step = most_telling(traces[name], stories[name])
+        super().__init__(stories=told, block=block, causal=causal, step=step)
         self.observe(self._stay_inside, ["block", "causal"])
 
     @property
@@ -53,11 +54,6 @@ class AttentionTiles(Live):
     def steps(self) -> int:
         """The number of the last step, at which all gradients are complete."""
         return len(self._story["frames"]) - 1
-
-    @property
-    def shown(self) -> int:
-        """The step that picture and account show."""
-        return self.step or most_telling(self.trace, self._story)
 
     @property
     def _story(self) -> dict[str, Any]:
@@ -83,10 +79,10 @@ class AttentionTiles(Live):
     @property
     def png(self) -> bytes:
         """The static picture."""
-        return drawn(self._story, self.shown)
+        return drawn(self._story, self.step)
 
     def __repr__(self) -> str:
-        return account(self._story, self.shown)
+        return account(self._story, self.step)
 
 
 def attention_tiles(
