@@ -105,6 +105,7 @@ LONG = (
     "test_lab_browser.py",
     "test_visualizers_browser.py",
     "test_authoring.py",
+    "test_benchmarks.py",
     "test_progress.py",
     "test_colab.py",
     "test_classroom_platforms.py",
