@@ -42,8 +42,8 @@ lab: $(INSTALLED)
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
 # cores, a third process has what the others leave while they wait for a browser or a kernel.
 test: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
-	$(BIN)/python -m pytest tests $(NOTEBOOKS) -m "not thorough" --nbval \
-	    --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
+	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 	$(BIN)/python -m pytest tests -m thorough --numprocesses=3 --dist=loadscope

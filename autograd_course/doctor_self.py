@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from autograd_course.checkup import Check, Checkup, accelerator, doctor, grader, packages, python
-from autograd_course.lab.folder import LabError, course_folder
+from autograd_course.lab.folder import GET, LabError, course_folder
 from autograd_course.shell.exits import Exit
 
 _IN_A_SHELL = 'pip install "{}"'
-# What JupyterLab must find beside itself, for the widgets of a kernel to appear in the page.
+# JupyterLab must find these extensions, or the widgets of a kernel do not appear in the page.
 _EXTENSIONS = {"ipywidgets": "@jupyter-widgets/jupyterlab-manager", "anywidget": "anywidget"}
 Look = Callable[[], Check]
 
@@ -37,8 +37,8 @@ def examine(here: Path | None = None) -> Checkup:
 def report(found: Checkup) -> str:
     """Return the table, with a last line that says what is left to do."""
     options = sum(bool(check.repair) and check.optional for check in found.checks)
-    last = "All set." if found.ok else "Do what stands below each REPAIR, then look again."
-    more = " What is marked OPTION is needed for one part of the course each." if options else ""
+    last = "All set." if found.ok else "Do what each REPAIR says, then run this command again."
+    more = " Each OPTION is needed for one part of the course only." if options else ""
     return "\n".join([*map(str, found.checks), "", last + more])
 
 
@@ -63,7 +63,7 @@ def _surely(what: str, look: Look) -> Check:
     except Exception as error:
         line = str(error).strip().partition("\n")[0]
         found = f"fails: {type(error).__name__}: {line}"
-        return Check(what, found, "install the course anew, in an environment of its own")
+        return Check(what, found, "install the course again, in an environment of its own")
 
 
 def _torch() -> Check:
@@ -92,7 +92,7 @@ def _extension(package: str, name: str, folders: list[Path]) -> Check:
     places = [folder for folder in folders if (folder / name / "package.json").is_file()]
     if places:
         return Check(f"{package} JS", f"JupyterLab finds it in {places[0]}")
-    repair = f'without it no figure moves: pip install --force-reinstall "{package}"'
+    repair = f'without it the figures do not move: pip install --force-reinstall "{package}"'
     return Check(f"{package} JS", f"JupyterLab finds no extension {name}", repair)
 
 
@@ -125,5 +125,5 @@ def _course(here: Path) -> Check:
     try:
         return Check("course", f"the folder is {course_folder(here)}")
     except LabError:
-        repair = "for lab and reset, change into your copy of the course"
-        return Check("course", "no folder of it here", repair, optional=True)
+        repair = f"for the notebooks, change into your copy of the course, or get one: {GET}"
+        return Check("course", "there is no copy of it here", repair, optional=True)
