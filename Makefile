@@ -112,7 +112,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)' here: install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: the course needs 3.11 or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments: install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
-	@echo "Installing the course into $(VENV); the first time takes some minutes."
+	@echo "Installing the course into $(VENV). The first time takes a few minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev,third-party]'
 	@touch $@

@@ -1,6 +1,6 @@
-"""The command ``autograd-course``: what has a module of its own is put together here.
+"""The command ``autograd-course`` with its subcommands.
 
-Nothing heavy is imported before a command runs: ``--help`` and completion answer at once.
+Heavy modules are imported only when a command runs, so that ``--help`` and completion are fast.
 """
 
 import os
@@ -26,13 +26,13 @@ app = typer.Typer(
     help="Write, test and trust custom autograd Functions in PyTorch.",
     epilog=epilog(
         "status",
-        "Exit codes: 0 done, and nothing is wrong; 1 something is wrong, or could not be done; "
-        "2 not understood; 3 the doctor or the grader failed.",
+        "Exit codes: 0 success; 1 something is wrong or failed; 2 invalid command; "
+        "3 the doctor or the grader failed.",
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-# A URL or a file name must stay in one piece: nothing here is wrapped, colored or read as markup.
+# Nothing is wrapped, colored or read as markup, so that URLs and file names stay in one piece.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
 
 
@@ -50,7 +50,9 @@ def _version(asked: bool) -> None:
 def course(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit."),
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Write, test and trust custom autograd Functions in PyTorch."""
@@ -59,7 +61,8 @@ def course(
 @app.command(epilog=epilog("lab --port 8899"))
 def lab(
     notebook: Annotated[
-        Path, typer.Option(help="The notebook to open, relative to here or to the course folder.")
+        Path,
+        typer.Option(help="Notebook to open, relative to the current folder or the course folder."),
     ] = FIRST_NOTEBOOK,
     port: Annotated[
         int,
@@ -67,14 +70,18 @@ def lab(
             envvar="PORT",
             min=0,
             max=65535,
-            help="Where to serve; if it is taken, the next free port. 0: any.",
+            help="Port to serve on. If it is taken, the command uses the next free port. "
+            "0 means any free port.",
         ),
     ] = 8888,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address; so does BROWSER=none.")
+        bool,
+        typer.Option(
+            "--no-browser", help="Print the address without opening a browser, like BROWSER=none."
+        ),
     ] = False,
 ) -> None:
-    """Open the course in JupyterLab, served to this machine only."""
+    """Open the course in JupyterLab. Only this machine can connect to it."""
     if find_spec("jupyterlab") is None:
         end("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'")
     from autograd_course.lab.launcher import serve
@@ -92,7 +99,7 @@ def lab(
 
 @app.command(epilog=epilog("status"))
 def status() -> None:
-    """Show which exercises are passed and which points they gave."""
+    """Show which exercises you have passed and how many points you have."""
     from autograd_course.grader import progress
 
     _out.print(str(progress()))
@@ -104,7 +111,7 @@ app.command(epilog=epilog("watch exercises/03_gradient_patterns.py"))(practice.w
 
 @app.command(epilog=epilog("hint gelu"))
 def hint(exercise: ExerciseId) -> None:
-    """Give the next hint for an exercise."""
+    """Show the next hint for an exercise."""
     from autograd_course.grader.exercises import UnknownExerciseError, find
     from autograd_course.grader.hints import hint as next_hint
 
@@ -124,13 +131,13 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="WHAT",
-            help="The name of a rule, as a diagnosis prints it, or the text of an error message; "
-            "- reads a traceback from standard input; none: list all.",
+            help="The name of a rule or the text of an error message. Use - to read a traceback "
+            "from standard input. Leave it out to list all pages.",
             autocompletion=completing.explained,
         ),
     ] = None,
 ) -> None:
-    """Say what a rule of the diagnosis or an error message means, and what is right instead."""
+    """Explain a rule or an error message and show how to fix the code."""
     from autograd_course.explaining import NothingToExplainError
     from autograd_course.explaining import explain as explanation
 
@@ -142,7 +149,7 @@ def explain(
 
 
 def _show(markdown: str) -> None:
-    """Print Markdown: laid out in a terminal, as it is where it is piped on."""
+    """Print Markdown. It is formatted in a terminal and unchanged in a pipe."""
     if not _out.is_terminal:
         return _out.print(markdown)
     from rich.markdown import Markdown
@@ -154,11 +161,11 @@ app.command(epilog=EPILOG)(check)
 app.add_typer(classroom.app, name="classroom")
 
 
-@app.command(epilog=epilog("doctor-self", "Exit codes: 0 all set; 1 something is to be repaired."))
+@app.command(epilog=epilog("doctor-self", "Exit codes: 0 all set; 1 something needs to be fixed."))
 def doctor_self(
     json: Json = False,
 ) -> None:
-    """Look whether this machine has what the course needs, and say what to do."""
+    """Check your installation and show how to fix what is missing."""
     from autograd_course.doctor_self import code, document, examine, report
 
     found = examine()

@@ -1,4 +1,4 @@
-"""Is this machine in order? What ``autograd-course doctor-self`` looks at, and what it advises."""
+"""The checks of ``autograd-course doctor-self``, and its advice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from autograd_course.lab.folder import GET, LabError, course_folder
 from autograd_course.shell.exits import Exit
 
 _IN_A_SHELL = 'pip install "{}"'
-# JupyterLab must find these extensions, or the widgets of a kernel do not appear in the page.
+# The extensions that JupyterLab needs to show widgets.
 _EXTENSIONS = {"ipywidgets": "@jupyter-widgets/jupyterlab-manager", "anywidget": "anywidget"}
 Look = Callable[[], Check]
 
 
 def examine(here: Path | None = None) -> Checkup:
-    """Look at everything that the course uses; none of it ends the examination."""
+    """Check everything that the course uses. A failed check does not stop the others."""
     installed = [python(), *packages(_IN_A_SHELL)]
     looks: dict[str, Look] = {
         "PyTorch": _torch,
@@ -35,15 +35,23 @@ def examine(here: Path | None = None) -> Checkup:
 
 
 def report(found: Checkup) -> str:
-    """Return the table, with a last line that says what is left to do."""
+    """Return the table of checks, with a summary as the last line."""
     options = sum(bool(check.repair) and check.optional for check in found.checks)
-    last = "All set." if found.ok else "Do what each REPAIR says, then run this command again."
-    more = " Each OPTION is needed for one part of the course only." if options else ""
+    last = (
+        "All set."
+        if found.ok
+        else "Follow the advice below each REPAIR line, then run this command again."
+    )
+    more = (
+        " Each OPTION line is about software that only one part of the course needs."
+        if options
+        else ""
+    )
     return "\n".join([*map(str, found.checks), "", last + more])
 
 
 def document(found: Checkup) -> str:
-    """Return the same as JSON."""
+    """Return the checks as JSON."""
     checks = [
         {"what": c.what, "found": c.found, "state": c.state.lower(), "do": c.repair}
         for c in found.checks
@@ -52,18 +60,18 @@ def document(found: Checkup) -> str:
 
 
 def code(found: Checkup) -> Exit:
-    """Return how the command ends."""
+    """Return the exit code of the command."""
     return Exit.DONE if found.ok else Exit.NOT_SO
 
 
 def _surely(what: str, look: Look) -> Check:
-    """Return what a look finds; a broken installation may raise anything."""
+    """Run a check. A broken installation can raise any exception."""
     try:
         return look()
     except Exception as error:
         line = str(error).strip().partition("\n")[0]
         found = f"fails: {type(error).__name__}: {line}"
-        return Check(what, found, "install the course again, in an environment of its own")
+        return Check(what, found, "reinstall the course in a new virtual environment")
 
 
 def _torch() -> Check:
@@ -72,7 +80,7 @@ def _torch() -> Check:
     x = torch.ones(2, requires_grad=True)
     (x * x).sum().backward()
     right = x.grad is not None and x.grad.tolist() == [2.0, 2.0]
-    found = "imports and differentiates" if right else "differentiates wrongly"
+    found = "imports and computes gradients" if right else "computes wrong gradients"
     return Check("PyTorch", found, "" if right else 'pip install --force-reinstall "torch"')
 
 
@@ -91,9 +99,9 @@ def _jupyter() -> Iterator[Check]:
 def _extension(package: str, name: str, folders: list[Path]) -> Check:
     places = [folder for folder in folders if (folder / name / "package.json").is_file()]
     if places:
-        return Check(f"{package} JS", f"JupyterLab finds it in {places[0]}")
-    repair = f'without it the figures do not move: pip install --force-reinstall "{package}"'
-    return Check(f"{package} JS", f"JupyterLab finds no extension {name}", repair)
+        return Check(f"{package} JS", f"found in {places[0]}")
+    repair = f'widgets do not work without it: pip install --force-reinstall "{package}"'
+    return Check(f"{package} JS", f"JupyterLab does not find the extension {name}", repair)
 
 
 def _compiler() -> Check:
@@ -117,13 +125,13 @@ def _ship() -> Check:
     from autograd_course.ship.extra import INSTALL, PACKAGES, missing
 
     absent = missing()
-    found = f"lacks {', '.join(absent)}" if absent else ", ".join(PACKAGES)
+    found = f"missing: {', '.join(absent)}" if absent else ", ".join(PACKAGES)
     return Check("lesson 11", found, INSTALL if absent else "", optional=True)
 
 
 def _course(here: Path) -> Check:
     try:
-        return Check("course", f"the folder is {course_folder(here)}")
+        return Check("course", f"found in {course_folder(here)}")
     except LabError:
-        repair = f"for the notebooks, change into your copy of the course, or get one: {GET}"
-        return Check("course", "there is no copy of it here", repair, optional=True)
+        repair = f"for the notebooks, change into your copy of the course, or get one with {GET}"
+        return Check("course", "not found in this folder or above it", repair, optional=True)

@@ -1,6 +1,6 @@
-"""The page on the command line, ``docs/command_line.md``, made from the commands' own help.
+"""The reference page ``docs/command_line.md``, generated from the help of the commands.
 
-``python -m autograd_course.manual`` prints it; ``make notebooks`` writes it.
+``python -m autograd_course.manual`` prints the page, and ``make notebooks`` writes it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,25 @@ _NAME = "autograd-course"
 _INTRODUCTION = """\
 # The command line
 
-<!-- Written by `make notebooks` from the commands' own help; not by hand. -->
+<!-- `make notebooks` writes this page from the help of the commands. Do not edit it. -->
 
-`autograd-course --install-completion` teaches your shell the commands, the ids of the exercises and
-the names of the rules; `autograd-course COMMAND --help` says what stands here.
+This page lists all commands with their options. You can print the same text with
+`autograd-course COMMAND --help`.
+
+Run `autograd-course --install-completion` once. Your shell then completes the commands, the ids of
+the exercises and the names of the rules.
 
 ## Exit codes
 
-They are the same for all commands; a command whose 1 is a verdict says so.
+All commands use the same exit codes. For some commands, code 1 is a result, such as a wrong answer.
+The help of each command lists its own codes.
 
-| code | means |
+| Exit code | Meaning |
 | --- | --- |"""
 
 
 def page() -> str:
-    """Return the whole page, as Markdown."""
+    """Return the page as Markdown."""
     return "\n".join([_INTRODUCTION, *_codes(), "", *_contents(), *_sections()]).rstrip() + "\n"
 
 
@@ -40,7 +44,7 @@ def _codes() -> Iterator[str]:
 
 
 def _contents() -> Iterator[str]:
-    yield from ("## Commands", "", "| command | |", "| --- | --- |")
+    yield from ("## Commands", "", "| Command | What it does |", "| --- | --- |")
     for words, command in commands():
         anchor = f"{_NAME} {words}".replace(" ", "-")
         yield f"| [`{words}`](#{anchor}) | {_first(command.help)} |"
@@ -48,7 +52,7 @@ def _contents() -> Iterator[str]:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield every command that does something, with the words that call it."""
+    """Yield every command except groups, with its full name."""
     yield from _below(typer.main.get_command(app), "")
 
 
@@ -66,7 +70,7 @@ def _sections() -> Iterator[str]:
         yield from (f"## {_NAME} {words}", "", *_paragraphs(command.help), "")
         yield from ("```", f"{_NAME} {words} {_usage(command)}".rstrip(), "```", "")
         if rows := [*map(_row, command.params)]:
-            yield from ("| | |", "| --- | --- |", *rows, "")
+            yield from ("| Argument or option | Meaning |", "| --- | --- |", *rows, "")
         yield from ("```text", command.epilog.strip(), "```", "")
 
 
@@ -75,7 +79,7 @@ def _first(text: str | None) -> str:
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
-    """Yield the help's lines; what is written on one line there begins a line here."""
+    """Yield the lines of the help without their indentation."""
     yield from (line.strip() for line in (text or "").strip().splitlines())
 
 

@@ -335,7 +335,7 @@ def test_strict_lets_a_warning_fail(folder: Path) -> None:
     assert run(*words).exit_code == NO_ERROR
     strict = run(*words, "--strict")
     assert strict.exit_code == ERROR
-    assert "With --strict, a warning fails as an error does." in strict.stderr
+    assert "With --strict, a warning counts as an error." in strict.stderr
     assert run("operations:Square", "--inputs", "f64[3]", "--strict").exit_code == NO_ERROR
 
 
@@ -345,16 +345,16 @@ def test_strict_lets_a_warning_fail(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("operations", "'operations' names no object: write package.module:Function or "
+        ("operations", "'operations' is not a target. Write it as package.module:Function or "
          "path/to/file.py:Function."),
-        ("operation:Square", "There is no module operation; did you mean operations?"),
-        ("package.iner:Square", "There is no module package.iner; did you mean package.inner?"),
-        ("paackage.inner:Square", "There is no module paackage; did you mean package?"),
-        ("operation.py:Square", "There is no file operation.py; did you mean operations.py?"),
-        ("operations:Sqare", "There is no Sqare in operations; did you mean Square?"),
-        ("operations:Square.aply", "There is no aply in operations:Square; did you mean apply?"),
-        ("random.py:x", "random.py cannot be imported, because another module is named random as "
-         "well: rename the file."),
+        ("operation:Square", "There is no module operation. Did you mean operations?"),
+        ("package.iner:Square", "There is no module package.iner. Did you mean package.inner?"),
+        ("paackage.inner:Square", "There is no module paackage. Did you mean package?"),
+        ("operation.py:Square", "There is no file operation.py. Did you mean operations.py?"),
+        ("operations:Sqare", "There is no Sqare in operations. Did you mean Square?"),
+        ("operations:Square.aply", "There is no aply in operations:Square. Did you mean apply?"),
+        ("random.py:x", "random.py could not be imported, because another module is also named "
+         "random. Rename the file."),
         ("textless:F", "Importing textless raised E: without a message (textless.py:3: raise E)."),
         ("raises:F", "Importing raises raised KeyError: 'key' (raises.py:2: table['key'])."),
         ("unread.py:F", "Importing unread.py raised SyntaxError: invalid syntax (unread.py:1: "
@@ -362,18 +362,19 @@ def test_strict_lets_a_warning_fail(folder: Path) -> None:
         ("leaves.py:F", "Importing leaves.py called exit() (leaves.py:2: sys.exit('bye'))."),
         ("needs:F", "Importing needs raised ModuleNotFoundError: No module named "
          "'nothing_of_this_name' (needs.py:1: import nothing_of_this_name)."),
-        ("operations:Scaled", "operations:Scaled needs x, factor: describe each in --inputs, as in "
-         "--inputs 'f64[3,4] 0.5', or name what makes them, as in --inputs file.py:make_inputs."),
-        ("operations:Scaled --inputs f64[3]", "operations:Scaled needs factor too: add to the "
-         "inputs."),
+        ("operations:Scaled", "operations:Scaled needs x, factor. Describe each argument, as in "
+         "--inputs 'f64[3,4] 0.5', or name a callable that returns them, as in --inputs "
+         "file.py:make_inputs."),
+        ("operations:Scaled --inputs f64[3]", "operations:Scaled also needs factor. Add it to "
+         "--inputs."),
         ("operations:square --inputs operations:fail", "Calling operations:fail raised KeyError: "
          "'key' (operations.py:{line}: return {{}}[\"key\"])."),
-        ("operations:Square --inputs f65[3]", "`f65[3]`: f65 is no dtype; did you mean f64?"),
+        ("operations:Square --inputs f65[3]", "`f65[3]`: f65 is not a dtype. Did you mean f64?"),
         ("operations:Square --inputs f64[3] --reference operations:EXAMPLE", "--reference "
-         "operations:EXAMPLE is of type tuple: name a callable."),
+         "needs a callable, but operations:EXAMPLE is of type tuple."),
         ("operations:Square --inputs f64[3] --intentional fliped-sign", "There is no rule "
-         "fliped-sign; did you mean flipped-sign?"),
-        ("operations:Square --inputs f64[3] --html no/report.html", "no/report.html cannot be "
+         "named fliped-sign. Did you mean flipped-sign?"),
+        ("operations:Square --inputs f64[3] --html no/report.html", "no/report.html could not be "
          "written: No such file or directory."),
     ],
     ids=lambda value: value if ":" not in value[-9:] else "",

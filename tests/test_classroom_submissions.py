@@ -148,7 +148,7 @@ def test_in_gradescope_s_export_people_have_their_names(tmp_path: Path) -> None:
 
 def test_whose_a_file_is_the_page_for_instructors_tells(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "classroom.md").read_text(encoding="utf-8")
-    (table,) = re.findall(r"is graded for \|\n\| ---.*?\n(.*?)\n\n", page, re.DOTALL)
+    (table,) = re.findall(r"\| Student \|\n\| ---.*?\n(.*?)\n\n", page, re.DOTALL)
     told = {
         path: whose.partition(":")[0]
         for _, paths, whose in (line.strip("| ").split(" | ") for line in table.splitlines())

@@ -110,7 +110,7 @@ def test_the_printed_url_opens_the_notebook_and_little_else_is_printed(lab: Runn
     assert urlsplit(lab.url).path == "/lab/tree/exercises/01%20first.ipynb"
     with urllib.request.urlopen(lab.url, timeout=20) as page:
         assert page.status == 200
-    assert lab.printed == f"JupyterLab is ready. Ctrl-C stops it.\n\n    {lab.url}\n\n"
+    assert lab.printed == f"JupyterLab is ready. Press Ctrl-C to stop it.\n\n    {lab.url}\n\n"
 
 
 def test_without_the_token_nothing_is_served(lab: RunningLab) -> None:
@@ -162,7 +162,9 @@ def test_a_second_instance_takes_the_next_port_and_says_so(
     with running_lab(course, tmp_path, "--no-browser", PORT=str(taken)) as second:
         chosen = urlsplit(second.url).port
         assert chosen != taken
-        assert second.printed.startswith(f"Port {taken} is taken; using {chosen}.\n")
+        assert second.printed.startswith(
+            f"Port {taken} is already in use. Using port {chosen} instead.\n"
+        )
         assert ask(second, "/api/kernels") == []
         assert ask(lab, "/api/status")["started"] != ask(second, "/api/status")["started"]
 
@@ -176,7 +178,7 @@ def test_ctrl_c_in_a_terminal_stops_kernels_and_server_without_a_question(
         assert kernels
         assert stop(lab.process, by=signal.SIGINT) == 0
         assert not [kernel for kernel in kernels if kernel.is_running()]
-        assert lab.printed.endswith("Stopped. All kernels are shut down.\n")
+        assert lab.printed.endswith("JupyterLab and all kernels have stopped.\n")
 
 
 @pytest.mark.parametrize(("options", "times"), [((), 1), (("--no-browser",), 0)])

@@ -200,12 +200,12 @@ HEAD = {
     "lesson": '"01_template"',
 }
 WRONG = {
-    "no head": ("text", "does not begin with a head"),
+    "no head": ("text", "must begin with a header"),
     "no lesson": ({"lesson": None}, "has no lesson"),
-    "another key": ({"severity": '"error"'}, "'severity', which is not known"),
+    "another key": ({"severity": '"error"'}, "unknown entry 'severity'"),
     "no words": ({"matches": '["…"]'}, "matches nothing"),
-    "another family": ({"family": '"weather"'}, "'weather' is no family"),
-    "another rule": ({"rule": '"weather"'}, "'weather' is no rule"),
+    "another family": ({"family": '"weather"'}, "'weather' is not a family"),
+    "another rule": ({"rule": '"weather"'}, "'weather' is not a rule"),
 }
 
 

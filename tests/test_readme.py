@@ -12,9 +12,11 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
+import torch
 from pages import DERIVED, PAGES, ROOT, Block, blocks, commands, links, spans, tags
+from torch import Tensor
 
-from autograd_course import visualize
+from autograd_course import diagnose, visualize
 from autograd_course.authoring.exercises import exercise_cells
 from autograd_course.authoring.nbgrader import check_metadata
 from autograd_course.authoring.percent import parse
@@ -62,18 +64,52 @@ def test_a_block_that_is_no_command_has_a_test(block: Block) -> None:
     assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")
 
 
-SOFTPLUS = next(shown for shown in EXAMPLES if shown.page == "README.md")
+SOFTPLUS = next(shown for shown in EXAMPLES if "class Softplus" in shown.before.text)
 (TEST_SUITE,) = (b.text for b in BLOCKS if b.page == "README.md" and "def test_" in b.text)
 
 
 def test_the_example_passes_gradcheck_as_the_text_says() -> None:
     scope: dict[str, object] = {}
     exec(compile(SOFTPLUS.before.text.replace("print(", "("), "README.md", "exec"), scope)
-    import torch
-
     x = torch.linspace(-2, 2, 5, dtype=torch.float64, requires_grad=True)
 
     assert torch.autograd.gradcheck(scope["Softplus"].apply, (x, 1.0))  # type: ignore[attr-defined]
+
+
+# --- the bugs in public code that README names ----------------------------------------------------
+
+
+def normalized(x: Tensor, channels: dict[int, list[int]]) -> Tensor:
+    """Return x over a power of 1 + the mean square of its channels, those listed for each."""
+    sums = torch.stack([x[:, seen].square().sum(dim=1) for seen in channels.values()], dim=1)
+    return x * (1 + sums / 3) ** -0.75
+
+
+def test_the_windows_of_torch_s_response_norm_are_what_the_readme_says() -> None:
+    x = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(1, 6, 1, 1).requires_grad_()
+    right = {c: [d for d in (c - 1, c, c + 1) if 0 <= d < 6] for c in range(6)}
+    never_drops_the_first = {c: sorted({0, *seen}) for c, seen in right.items()}
+
+    y = torch.nn.CrossMapLRN2d(size=3, alpha=1.0)(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+
+    torch.testing.assert_close(y, normalized(x, never_drops_the_first))
+    scale = (y / x) ** (-1 / 0.75)  # 1 + the mean square that forward used
+    ratio = (y / scale).detach()
+    shifted = {c: [d for d in (c - 2, c - 1, c) if d >= 0] for c in range(6)}
+    summed = torch.stack([ratio[:, seen].sum(dim=1) for seen in shifted.values()], dim=1)
+    torch.testing.assert_close(gradient, scale**-0.75 - 2 * 0.75 / 3 * x * summed)
+
+
+def test_gpytorch_s_log_normal_cdf_is_as_the_readme_says() -> None:
+    cdf = pytest.importorskip("gpytorch.functions").LogNormalCDF
+    z = torch.linspace(-4, -1.0001, 1000, dtype=torch.float64)
+
+    off = (cdf.apply(z) - torch.special.log_ndtr(z)).abs().max()
+    assert 0.0015 < off < 0.0025
+    example = torch.tensor([-3.0, -1.5, 0.5], dtype=torch.float64)
+    assert torch.autograd.gradcheck(cdf.apply, (example.clone().requires_grad_(),))
+    assert diagnose(cdf, (example,)).findings[0].rule == "gradient-mismatch"
 
 
 @pytest.fixture

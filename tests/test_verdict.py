@@ -218,7 +218,12 @@ def test_a_forward_that_refuses_neighboring_inputs_has_no_slope_there() -> None:
 
     refuses = raw(lambda ctx, x: needs_its_input(x), lambda ctx, g: 2 * g)
 
-    assert diagnose(refuses, (POSITIVE,)).ok
+    diagnosis = diagnose(refuses, (POSITIVE,))
+
+    assert diagnosis.findings == ()
+    assert diagnosis.ok is None
+    (why,) = diagnosis.unexamined
+    assert why.startswith("values of x: not examined, because forward is differentiable at no")
 
 
 def test_endless_recursion_is_a_finding() -> None:

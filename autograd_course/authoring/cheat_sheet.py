@@ -40,7 +40,7 @@ def cheat_sheet(lessons: list[Source], settings: Settings) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{TITLE} · cheat sheet</title>\n"
-        "<!-- Written by `make notebooks` from the lessons' summaries; not by hand. -->\n"
+        "<!-- `make notebooks` writes this page from the lessons. Do not edit it. -->\n"
         f"<style>\n{colors}\n{style}</style>\n</head>\n<body>\n"
         f"<header><h1>{TITLE}</h1><p>github.com/{escape(settings.repository)}</p></header>\n"
         f"<main>\n{''.join(sections)}</main>\n</body>\n</html>\n"

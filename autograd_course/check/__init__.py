@@ -1,1 +1,1 @@
-"""``autograd-course check``: what is typed at a shell becomes a call of ``diagnose``."""
+"""``autograd-course check``: run ``diagnose`` from a shell."""

@@ -32,24 +32,31 @@ if TYPE_CHECKING:
     from autograd_course.doctor import Diagnosis
 
 CODES = """\
-Exit codes: 0 no error found; 1 an error found, or with --strict a warning;
-2 not understood; 3 could not be examined."""
+Exit codes: 0 no error; 1 an error, or a warning with --strict;
+2 invalid command; 3 the Function could not be examined."""
 EPILOG = f"""\
-TARGET is package.module:name or path/to/file.py:name; the current folder
+TARGET is package.module:name or path/to/file.py:name. The current folder
 is searched first.
 
-INPUTS describes each argument of an example call, separated by spaces:
-  f64[3,4]        standard normal numbers; f64[] has no dimensions;
-  f64[3]>0        numbers above 0; likewise f64[3]<1 and f64[3](-1,1);
-  i64[5]          integers from 0 to 9;
-  i64[5]<4        integers from 0 to 3; i64[5](2,6) are from 2 to 5;
-  bool[3]         true or false;
-  const f64[3]    not differentiated, while the others are;
-  0.5 'sum' (2,2) None    numbers, strings, tuples and so on.
-Types: f16 f32 f64 bf16 c64 c128 i32 i64 bool. Or INPUTS is a TARGET:
-a callable that returns the arguments, or a tuple of them.
+INPUTS describes the arguments of an example call, separated by spaces:
+  f64[3,4]        a tensor of standard normal numbers
+  f64[]           a tensor without dimensions
+  f64[3]>0        positive numbers
+  f64[3]<1        numbers below 1
+  f64[3](-1,1)    numbers between -1 and 1
+  i64[5]          integers from 0 to 9
+  i64[5]<4        integers from 0 to 3
+  i64[5](2,6)     integers from 2 to 5
+  bool[3]         true or false
+  const f64[3]    a tensor that is not differentiated
+  0.5 'sum' (2,2) None    numbers, strings, tuples and other literals
+The types are f16 f32 f64 bf16 c64 c128 i32 i64 bool.
 
-What your code prints goes to stderr: stdout holds the report alone.
+INPUTS can also be a TARGET that names a tuple of arguments, or a callable
+that returns them.
+
+The output of your own code goes to stderr, so stdout contains only the
+report.
 
 {epilog("check softplus.py:Softplus --inputs 'f64[5] 1.0'", CODES)}
 """
@@ -70,7 +77,7 @@ def check(
     json: Json = False,
     html: Html = None,
 ) -> None:
-    """Examine an autograd Function of your own, and say what is wrong with it."""
+    """Check your own autograd Function and show what is wrong with it."""
     out = own_stdout()
     diagnosis = _diagnosed(
         target,
@@ -86,12 +93,18 @@ def check(
     )
     _show(diagnosis, out, json, html)
     if strict and diagnosis.ok and not diagnosis.passes(warnings=True):
-        typer.echo("With --strict, a warning fails as an error does.", err=True)
-    raise typer.Exit(Exit.DONE if diagnosis.passes(warnings=strict) else Exit.NOT_SO)
+        typer.echo("With --strict, a warning counts as an error.", err=True)
+    raise typer.Exit(_exit(diagnosis, strict))
+
+
+def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
+    if diagnosis.passes(warnings=strict):
+        return Exit.DONE
+    return Exit.NOT_EXAMINED if diagnosis.ok is None else Exit.NOT_SO
 
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
-    """Return the diagnosis, or end with the sentence that says why there is none."""
+    """Return the diagnosis, or print why there is none and end the command."""
     with importing():
         from autograd_course.check.errors import NotUnderstoodError
         from autograd_course.check.running import checked
@@ -117,4 +130,4 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
     try:
         html.write_text(as_page(diagnosis), encoding="utf-8")
     except OSError as error:
-        end(f"{html} cannot be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)
+        end(f"{html} could not be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)

@@ -1,4 +1,4 @@
-"""A diagnosis as a document of its own: JSON for a program, HTML for a browser."""
+"""A diagnosis as a JSON document or an HTML page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAGE = """<!doctype html>
 
 
 def as_json(diagnosis: Diagnosis) -> str:
-    """Return the diagnosis as JSON, where infinities and nan, which JSON lacks, are strings."""
+    """Return the diagnosis as JSON. Infinities and nan become strings, because JSON lacks them."""
     return json.dumps(_plain(diagnosis.to_dict()), indent=2, allow_nan=False)
 
 
@@ -40,9 +40,9 @@ def _plain(value: Any) -> Any:
 
 
 def as_page(diagnosis: Diagnosis) -> str:
-    """Return the report as an HTML page without scripts, light or dark as its reader likes.
+    """Return the report and the five steps as an HTML page without scripts.
 
-    Below it stand the five steps on the same example.
+    The page follows the reader's light or dark mode.
     """
     title = escape(f"{diagnosis.subject}: gradients")
     steps = five_steps.as_html(diagnosis.steps) if diagnosis.steps else ""

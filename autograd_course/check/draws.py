@@ -1,4 +1,4 @@
-"""Tensors drawn at random, each from a described set."""
+"""Random tensors with a given dtype, shape and range."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-DIGITS = (0, 10)  # where integers come from unless it is said: 0 to 9
+DIGITS = (0, 10)  # the default range of integers: 0 to 9
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A tensor to be drawn: above ``low`` and below ``high``, where these are given.
+    """The description of a random tensor, above ``low`` and below ``high`` if these are given.
 
-    ``const`` says that no gradient of it is asked.
+    If ``const`` is true, the tensor is not differentiated.
     """
 
     dtype: torch.dtype
@@ -29,7 +29,7 @@ class Draw:
         return self.dtype.is_floating_point or self.dtype.is_complex
 
     def __call__(self, rng: torch.Generator) -> Tensor:
-        """Draw in the widest type, so that every type gets the same numbers, rounded."""
+        """Draw in the widest dtype and round, so that every dtype gets the same numbers."""
         if self.dtype is torch.bool:
             return torch.randint(2, self.shape, generator=rng).bool()
         if self.dtype.is_complex:
@@ -44,7 +44,7 @@ class Draw:
 
     def _floats(self, rng: torch.Generator) -> Tensor:
         if self.low is not None and self.high is not None:
-            # Off both ends: rounding must not reach them, and differences need some room.
+            # Stay away from both ends: rounding and finite differences must not reach them.
             part = 0.01 + 0.98 * torch.rand(self.shape, generator=rng, dtype=torch.float64)
             return self.low + (self.high - self.low) * part
         z = torch.randn(self.shape, generator=rng, dtype=torch.float64)

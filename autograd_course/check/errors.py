@@ -1,4 +1,4 @@
-"""How what was typed is refused: one sentence that names the problem and the repair."""
+"""Errors in the command line: one sentence that names the problem and the fix."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
 
 
 class NotUnderstoodError(ValueError):
-    """What was typed cannot be used as it is; the message is one sentence for who typed it."""
+    """The command line contains a mistake. The message is one sentence for the user."""
 
 
 def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
-    """End a sentence about an unknown name: with the closest known one, if any is close."""
+    """Return the end of a sentence about an unknown name, with the closest known name if any."""
     close = get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]}{suffix}?" if close else "."
+    return f". Did you mean {close[0]}{suffix}?" if close else "."
 
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
-    """Say that the user's own code raised, and at which line of it."""
+    """Return an error that says what the user's own code raised, and on which line."""
     said = error.msg if isinstance(error, SyntaxError) else first_line(error)
     did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
@@ -36,7 +36,7 @@ def raised(what: str, error: BaseException) -> NotUnderstoodError:
 
 def _users_line(error: BaseException) -> str:
     """Return the innermost line of code that is not part of an installed package."""
-    if isinstance(error, SyntaxError):  # of this line there is no frame: it never ran
+    if isinstance(error, SyntaxError):  # the line never ran, so it has no frame
         place = (error.filename, error.lineno, error.text)
     else:
         frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""The call on which a Function is examined: described, made by the user's code, or sampled."""
+"""The example call for a Function: described, made by the user's code, or drawn by a sampler."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Sampler = Callable[[torch.Generator], Any]
 def example(
     target: str, fn: Any, text: str | None, sampler: Sampler | None, seed: int
 ) -> tuple[Any, ...]:
-    """Return the arguments that ``--inputs`` stands for, or else the first that a sampler draws.
+    """Return the arguments from ``--inputs``, or the first ones that the sampler draws.
 
-    Raises :class:`NotUnderstoodError` where there are too few: that is no fault of the Function.
+    Raises :class:`NotUnderstoodError` if there are too few arguments, because this is not the
+    Function's fault.
     """
     if text is not None:
         made = _made(text, seed)
@@ -33,12 +34,12 @@ def example(
     else:
         needed = ", ".join(left_out(fn, 0)) or "arguments"
         raise NotUnderstoodError(
-            f"{target} needs {needed}: describe each in --inputs, as in --inputs 'f64[3,4] 0.5', "
-            "or name what makes them, as in --inputs file.py:make_inputs."
+            f"{target} needs {needed}. Describe each argument, as in --inputs 'f64[3,4] 0.5', or "
+            "name a callable that returns them, as in --inputs file.py:make_inputs."
         )
     arguments = tuple(made) if isinstance(made, tuple | list) else (made,)
     if missing := left_out(fn, len(arguments)):
-        raise NotUnderstoodError(f"{target} needs {', '.join(missing)} too: add to the inputs.")
+        raise NotUnderstoodError(f"{target} also needs {', '.join(missing)}. Add it to --inputs.")
     return arguments
 
 
@@ -57,9 +58,9 @@ def _called(name: str, call: Callable[[], Any]) -> Any:
 
 
 def left_out(fn: Any, given: int) -> list[str]:
-    """Return the parameters without a default that a call with so many arguments leaves out.
+    """Return the required parameters that a call with ``given`` arguments leaves out.
 
-    None where the signature does not tell, or is at fault itself: that is for the doctor to say.
+    The list is empty if the signature is unknown or wrong, because the doctor reports that.
     """
     called, skipped = fn, 0
     if isinstance(fn, type):

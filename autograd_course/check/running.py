@@ -1,4 +1,4 @@
-"""One run of ``check``: what was named is loaded, and diagnosed."""
+"""One run of ``check``: load the target and diagnose it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def checked(
     seed: int = 0,
     **options: Any,
 ) -> Diagnosis:
-    """Diagnose what a target names; the other options of ``diagnose`` are handed on.
+    """Load a target and diagnose it. The other options are passed on to ``diagnose``.
 
-    Raises :class:`NotUnderstoodError` for what cannot be loaded, and ``DoctorError`` for what
-    cannot be examined.
+    Raises :class:`NotUnderstoodError` if something cannot be loaded, and ``DoctorError`` if the
+    target cannot be examined.
     """
     _require_rules(intentional)
     _seed(seed)
@@ -49,11 +49,11 @@ def checked(
 def _require_rules(names: Collection[str]) -> None:
     for name in names:
         if name not in RULES:
-            raise NotUnderstoodError(f"There is no rule {name}" + meant(name, RULES))
+            raise NotUnderstoodError(f"There is no rule named {name}" + meant(name, RULES))
 
 
 def _seed(seed: int) -> None:
-    """Seed what the user's modules may draw from, at import too."""
+    """Seed the generators that the user's modules may use, also during import."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -63,5 +63,5 @@ def _callable(option: str, target: str | None) -> Callable[..., Any] | None:
     found = None if target is None else load(target)
     if found is not None and not callable(found):
         kind = type(found).__name__
-        raise NotUnderstoodError(f"{option} {target} is of type {kind}: name a callable.")
+        raise NotUnderstoodError(f"{option} needs a callable, but {target} is of type {kind}.")
     return found

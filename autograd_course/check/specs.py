@@ -1,23 +1,23 @@
-"""Inputs as text, for a command line: ``f64[3,4] i64[5]<4 0.5``.
+"""Inputs described as text on a command line, as in ``f64[3,4] i64[5]<4 0.5``.
 
-Arguments are separated by spaces; each is a tensor or a literal.
+Spaces separate the arguments. Each argument is a tensor or a literal.
 
 ================  ============================================================================
-``f64[3,4]``      standard normal numbers; of a complex type, both parts
+``f64[3,4]``      standard normal numbers, also for both parts of complex numbers
 ``f64[]``         a tensor without dimensions
-``f64[3]>0``      above 0: 0 + exp(z) with z standard normal; any number may stand for 0
+``f64[3]>0``      above 0, or any other number: 0 + exp(z) with z standard normal
 ``f64[3]<1``      below 1: 1 - exp(z)
-``f64[3](-1,1)``  uniform between -1 and 1, a hundredth of the range away from both
+``f64[3](-1,1)``  uniform between -1 and 1, a hundredth of the range away from both ends
 ``i64[5]``        integers from 0 to 9
 ``i64[5]<4``      integers from 0 to 3
-``i64[5](2,6)``   integers from 2 to 5, as Python's ``range(2, 6)``
+``i64[5](2,6)``   integers from 2 to 5, like ``range(2, 6)``
 ``bool[3]``       true or false
-``const f64[3]``  a tensor of which no gradient is asked, while it is of the others
+``const f64[3]``  a tensor that is not differentiated
 ``0.5`` ``True``  numbers, ``True``, ``False``, ``None``, and strings in quotes
 ``(2,2)``         tuples and lists of literals
 ================  ============================================================================
 
-The types are f16, f32, f64, bf16, c64, c128, i32, i64, bool, and PyTorch's own names of these.
+The types are f16, f32, f64, bf16, c64, c128, i32, i64, bool, and PyTorch's names for them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DTYPES = {
 }
 MOST_ELEMENTS = 10**7
 
-# An argument holds no space but after const, in quotes, and in brackets, which may hold one more.
+# An argument contains spaces only after const, in quotes, and in brackets (one level of nesting).
 _ARGUMENT = re.compile(
     r"""(?:const\s+)?(?:'[^']*'|"[^"]*"|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\]|\S)+"""
 )
@@ -57,15 +57,13 @@ _RANGE = re.compile(rf">(?P<above>{_END})|<(?P<below>{_END})|\((?P<low>{_END}),(
 
 
 def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
-    """Return the arguments that a text describes; the same seed draws the same numbers.
+    """Return the arguments that a text describes. The same seed gives the same numbers.
 
-    Raises :class:`NotUnderstoodError`, which quotes the argument that it is about.
+    Raises :class:`NotUnderstoodError` with a message that quotes the wrong argument.
     """
     described = [_described(argument) for argument in _ARGUMENT.findall(spec)]
     if not described:
-        raise NotUnderstoodError(
-            "There are no inputs: write one for each argument, as in 'f64[3,4] 0.5'."
-        )
+        raise NotUnderstoodError("--inputs is empty. Describe each argument, as in 'f64[3,4] 0.5'.")
     rng = torch.Generator().manual_seed(seed)
     values = [d(rng) if isinstance(d, Draw) else d for d in described]
     for position in _asking(described):
@@ -74,27 +72,29 @@ def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
 
 
 def _asking(described: Sequence[Any]) -> Iterator[int]:
-    """Return the places that must ask for their gradient, because others are const."""
+    """Return the positions of the tensors that must require grad, because others are const."""
     floats = {i: d for i, d in enumerate(described) if isinstance(d, Draw) and d.is_float}
     const = [i for i, draw in floats.items() if draw.const]
     if const and len(const) == len(floats):
-        raise NotUnderstoodError("Every floating tensor is const: leave one to differentiate.")
+        raise NotUnderstoodError(
+            "Every floating-point tensor is const. Remove const from at least one."
+        )
     return (i for i in floats if const and i not in const)
 
 
 def _described(text: str) -> Any:
-    """Return the :class:`Draw` that an argument describes, or the literal that it is."""
+    """Return the :class:`Draw` that an argument describes, or the value of a literal."""
     if text.endswith(","):
-        raise _refused(text, "arguments are separated by spaces, not by commas.")
+        raise _refused(text, "separate arguments with spaces, not with commas.")
     tensor = _TENSOR.fullmatch(text)
     if tensor is None:
         return _literal(text)
     dtype = _dtype(text, tensor["dtype"])
     if not _SHAPE.fullmatch(tensor["shape"]):
-        raise _refused(text, "a shape is whole numbers, as in f64[3,4] or f64[].")
+        raise _refused(text, "a shape consists of integers, as in f64[3,4] or f64[].")
     shape = tuple(int(length) for length in tensor["shape"].split(",") if length.strip())
     if math.prod(shape) > MOST_ELEMENTS:
-        raise _refused(text, "this is too much to be examined; a few numbers will do.")
+        raise _refused(text, "this tensor is too large. A few elements are enough.")
     return Draw(dtype, shape, *_bounds(text, dtype, tensor["range"]), const=bool(tensor["const"]))
 
 
@@ -103,7 +103,7 @@ def _dtype(text: str, name: str) -> torch.dtype:
     if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
         return dtype
     known = [*DTYPES, *map(_torchs_name, DTYPES.values())]
-    raise _refused(text, f"{name} is no dtype" + meant(name, known))
+    raise _refused(text, f"{name} is not a dtype" + meant(name, known))
 
 
 def _torchs_name(dtype: torch.dtype) -> str:
@@ -111,22 +111,22 @@ def _torchs_name(dtype: torch.dtype) -> str:
 
 
 def _bounds(text: str, dtype: torch.dtype, written: str) -> tuple[float | None, float | None]:
-    """Return the numbers between which a range lies; integers have both."""
+    """Return the ends of a range. Integers always have both."""
     if not written:
         return None, None
     found = _RANGE.fullmatch(written)
     if found is None:
-        raise _refused(text, f"{written} is no range: write >0, <1 or (0,1).")
+        raise _refused(text, f"{written} is not a range. Write it as >0, <1 or (0,1).")
     if dtype.is_complex or dtype is torch.bool:
-        raise _refused(text, "only real numbers and integers have a range.")
+        raise _refused(text, "only real numbers and integers can have a range.")
     if found["above"] and not dtype.is_floating_point:
-        raise _refused(text, "integers need both ends, as in i64[5](1,10).")
+        raise _refused(text, "a range of integers needs both ends, as in i64[5](1,10).")
     low = _number(text, dtype, found["above"] or found["low"])
     high = _number(text, dtype, found["below"] or found["high"])
     if low is None and not dtype.is_floating_point:
         low = 0
     if low is not None and high is not None and not low < high:
-        raise _refused(text, f"no number lies between {low} and {high}.")
+        raise _refused(text, f"there is no number between {low} and {high}.")
     return low, high
 
 
@@ -139,7 +139,7 @@ def _number(text: str, dtype: torch.dtype, written: str | None) -> float | None:
     except ValueError:
         number = math.nan
     if not abs(number) <= limits(dtype).max:
-        raise _refused(text, f"{written} is no {_torchs_name(dtype)} number.")
+        raise _refused(text, f"{written} is not a valid {_torchs_name(dtype)} number.")
     return number
 
 
@@ -151,8 +151,10 @@ def _literal(text: str) -> Any:
         pass
     word = re.match(r"(?:const\s*)?(\w*)", text)
     if word and (word[1] in DTYPES or text.startswith("const")):
-        raise _refused(text, "a tensor has its shape in brackets, as in f64[3,4] or f64[].")
-    raise _refused(text, "this is no tensor, as f64[3,4], and no literal; a string needs quotes.")
+        raise _refused(text, "write the shape of a tensor in brackets, as in f64[3,4] or f64[].")
+    raise _refused(
+        text, "this is neither a tensor such as f64[3,4] nor a literal. Put strings in quotes."
+    )
 
 
 def _refused(text: str, problem: str) -> NotUnderstoodError:

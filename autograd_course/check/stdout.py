@@ -1,4 +1,4 @@
-"""Keep standard output for the report alone."""
+"""Keep other output out of standard output."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TextIO
 
 
 def own_stdout() -> TextIO:
-    """Return standard output; what anyone else prints from now on goes to standard error.
+    """Return standard output, and redirect all later output of other code to standard error.
 
-    That includes code below Python, child processes, and what is printed when the process ends:
-    so it is never given back. Only a command may call this, which has the process to itself.
+    The redirection includes native code, child processes and atexit handlers. It cannot be undone,
+    so only a command that owns the whole process may call this function.
     """
     out = sys.stdout
     out.flush()
     try:
         shared = out.fileno() == 1
-    except io.UnsupportedOperation:  # a test's stand-in
+    except io.UnsupportedOperation:  # a test replaced it
         shared = False
     if shared:
         out = os.fdopen(os.dup(1), "w", encoding=out.encoding, errors="replace")

@@ -1,4 +1,4 @@
-"""Objects named on a command line: ``package.module:name`` or ``path/to/file.py:name``."""
+"""Objects given on a command line as ``package.module:name`` or ``path/to/file.py:name``."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _TARGET = re.compile(r"(?P<where>.+\.py|\w+(\.\w+)*):(?P<name>\w+(\.\w+)*)")
 
 
 def is_target(text: str) -> bool:
-    """Whether a text is written as a target is."""
+    """Whether a text has the form of a target."""
     return _TARGET.fullmatch(text) is not None
 
 
 def load(target: str) -> Any:
-    """Return the object that a target names; its module is imported, the current folder first.
+    """Import the module of a target and return the object. The current folder is searched first.
 
-    Raises :class:`NotUnderstoodError` where there is no such module, file or attribute, and where
-    importing it raises.
+    Raises :class:`NotUnderstoodError` if there is no such module, file or attribute, or if the
+    import fails.
     """
     split = _TARGET.fullmatch(target)
     if split is None:
         raise NotUnderstoodError(
-            f"{target!r} names no object: write package.module:Function or "
+            f"{target!r} is not a target. Write it as package.module:Function or "
             "path/to/file.py:Function."
         )
     where, name = split["where"], split["name"]
@@ -45,7 +45,7 @@ def _importable(folder: Path) -> None:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a file as the module that it is: inside its package, if it lies in one."""
+    """Import a file as a module, inside its package if it has one."""
     if not path.is_file():
         beside = [other.stem for other in path.parent.glob("*.py")]
         raise NotUnderstoodError(f"There is no file {path}" + meant(path.stem, beside, ".py"))
@@ -56,8 +56,8 @@ def _from_file(path: Path) -> ModuleType:
     module = _imported(".".join(names), os.fspath(path))
     if not (module.__file__ and path.samefile(module.__file__)):
         raise NotUnderstoodError(
-            f"{path} cannot be imported, because another module is named {module.__name__} as "
-            "well: rename the file."
+            f"{path} could not be imported, because another module is also named "
+            f"{module.__name__}. Rename the file."
         )
     return module
 
@@ -78,7 +78,7 @@ def _imported(name: str, shown: str) -> ModuleType:
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the modules that lie where one was looked for in vain."""
+    """Yield the modules in the place where the missing one should be."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

@@ -15,11 +15,11 @@ from autograd_course.shell import completing
 from autograd_course.shell.exits import end, epilog
 from autograd_course.shell.importing import importing
 
-GRADED = "Exit codes: 0 all is graded; 1 something could not be; 2 not understood."
-AGAIN = "Exit codes: 0 it is the same verdict; 1 it is another one; 2 not understood."
+GRADED = "Exit codes: 0 all answers graded; 1 not all answers graded; 2 invalid command."
+AGAIN = "Exit codes: 0 same verdict; 1 different verdict; 2 invalid command."
 
 app = typer.Typer(
-    help="Grade what a class has handed in, and report on it.",
+    help="Grade the submissions of a class.",
     epilog=epilog("classroom grade homework --exercises 01", GRADED),
     no_args_is_help=True,
 )
@@ -37,7 +37,7 @@ class Format(StrEnum):
 
 
 _Reports = Annotated[
-    Path | None, typer.Option("--reports", metavar="DIR", help="Where the reports are written.")
+    Path | None, typer.Option("--reports", metavar="DIR", help="Folder for the reports.")
 ]
 
 
@@ -47,31 +47,33 @@ def grade(
         Path,
         typer.Argument(
             metavar="SUBMISSIONS",
-            help="A folder of what was handed in, in any common layout; or one file.",
+            help="A folder with the submissions, or one file.",
         ),
     ],
     exercises: Exercises = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many worker processes; else one for each core.")
+        int | None,
+        typer.Option(min=1, help="Number of worker processes. The default is one per core."),
     ] = None,
     dask: Annotated[
         str | None,
-        typer.Option(metavar="tcp://…", help="The Dask scheduler whose workers do the work."),
+        typer.Option(metavar="tcp://…", help="Grade on the workers of this Dask scheduler."),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that was interrupted.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     gradebook: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Else SUBMISSIONS-grades/gradebook.sqlite."),
+        typer.Option(
+            metavar="FILE",
+            help="Gradebook to use. The default is SUBMISSIONS-grades/gradebook.sqlite.",
+        ),
     ] = None,
     reports: _Reports = None,
     trust: Trust = False,
 ) -> None:
-    """Grade submissions in a sandbox, into a gradebook; what is graded and unchanged is left.
+    """Grade submissions in a sandbox and write reports.
 
-    Everything goes to the folder SUBMISSIONS-grades beside SUBMISSIONS; --gradebook and --reports
-    name other places.
+    The command skips answers that it has already graded and that have not changed.
+    It writes the gradebook and the reports to SUBMISSIONS-grades, next to SUBMISSIONS.
     """
     from autograd_course.classroom.grading.ahead import ahead
 
@@ -96,25 +98,29 @@ def grade(
 @app.command(epilog=epilog("classroom report homework-grades/gradebook.sqlite --format csv"))
 def report(
     gradebook: Annotated[
-        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that grade wrote.")
+        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that classroom grade wrote.")
     ],
     reports: _Reports = None,
     formats: Annotated[
         list[Format] | None,
-        typer.Option("--format", help="Which reports are written; repeatable. Else all."),
+        typer.Option(
+            "--format", help="Write only this kind of report. You can repeat this option."
+        ),
     ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
             metavar="square",
-            help="End with 1 unless everybody has passed these.",
+            help="Exit with 1 unless all students have passed this exercise. You can repeat this "
+            "option.",
             autocompletion=completing.lessons_and_exercises,
         ),
     ] = None,
 ) -> None:
-    """Show how each exercise went, and write the reports again.
+    """Show the results of each exercise and write the reports again.
 
-    They are written where --reports names a folder; with --format alone, beside the gradebook.
+    Without --reports and --format, the command only prints the results.
+    With --format alone, it writes the reports next to the gradebook.
     """
     from autograd_course.classroom import classwork
 

@@ -20,7 +20,7 @@ Exercises = Annotated[
         "--exercises",
         "--exercise",
         metavar="03",
-        help="A lesson, or ids of exercises; repeatable. Else all.",
+        help="A lesson or an exercise. You can repeat this option. The default is all exercises.",
         autocompletion=completing.lessons_and_exercises,
     ),
 ]
@@ -28,24 +28,21 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run without a sandbox: the code can do all that you can. For your own only.",
+        help="Run without a sandbox. Use this only for code that you trust.",
     ),
 ]
 _REPOSITORY = Path(__file__).parents[2]
 
 
 def nbgrader(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="The folder to make, for nbgrader to work in.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to create.")],
     exercises: Exercises = None,
-    course: Annotated[
-        Path, typer.Option(help="Your copy of the course, with its solutions.")
-    ] = _REPOSITORY,
+    course: Annotated[Path, typer.Option(help="Your copy of the course.")] = _REPOSITORY,
 ) -> None:
-    """Make a course folder for nbgrader: source notebooks with hidden tests, and a configuration.
+    """Create a course folder for nbgrader with hidden tests and a configuration.
 
-    Then, in that folder: nbgrader generate_assignment, autograde, generate_feedback, export.
+    Then run these commands in that folder:
+    nbgrader generate_assignment, autograde, generate_feedback and export.
     """
     from autograd_course.classroom.nbgrader.course import CourseFolderError, make_course
 
@@ -59,10 +56,10 @@ def nbgrader(
 
 
 def gradescope(
-    target: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The autograder to write.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT.zip", help="The zip file to write.")],
     exercises: Exercises = None,
 ) -> None:
-    """Write an autograder for Gradescope: upload the zip under Configure Autograder."""
+    """Write an autograder for Gradescope as a zip file."""
     from autograd_course.classroom.gradescope.autograder import AutograderError, write_zip
 
     wanted = chosen_or_exit(exercises)
@@ -77,17 +74,17 @@ def gradescope(
 
 def again(
     gradebook: Annotated[
-        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that grade wrote.")
+        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that classroom grade wrote.")
     ],
     student: Annotated[
-        str, typer.Argument(metavar="STUDENT", help="Whose verdict, as the reports name them.")
+        str, typer.Argument(metavar="STUDENT", help="The student's name as shown in the reports.")
     ],
     exercise: ExerciseId,
     trust: Trust = False,
 ) -> None:
-    """Make one verdict again from the stored code and seed, and show all that is known of it.
+    """Reproduce one verdict from the stored code and seed, and show it in full.
 
-    Nothing is recorded.
+    The gradebook does not change.
     """
     from autograd_course.classroom import appeal, classwork
 

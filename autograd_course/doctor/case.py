@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.examination import Sampler, examine, on_example
 from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.judge import judge
 from autograd_course.doctor.probes import OF_THE_WHOLE, PROBES, Level, Probe, probes_for
-from autograd_course.doctor.running.calls import is_plain
+from autograd_course.doctor.running.calls import is_float, is_plain
 from autograd_course.doctor.running.inside import functions_inside
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.subject import Subject, subject_of
@@ -46,6 +48,7 @@ class Case:
             seed,
             self._further if closely else None,
             any_output=self.reference is not None,
+            intentional=self.intentional,
         )
         return [establish(evidence, self.reference, self.surrogate, seed) for evidence in seen]
 
@@ -89,11 +92,30 @@ class Case:
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
                 evidence = on_example(
-                    inner, call.args, seed, self._further_inside, differences=differences
+                    inner,
+                    call.args,
+                    seed,
+                    self._further_inside,
+                    differences=differences,
+                    own=self._own_dtypes(call.args),
+                    intentional=self.intentional,
                 )
                 known = establish(evidence, None, None, seed)
                 for found in judge(known, self.intentional, unasked):
                     yield _named(found, call.function.__name__)
+
+    def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
+        """Return the dtypes that the Functions inside get when the caller makes the call.
+
+        That is known where all the caller's floating tensors have one precision.
+        """
+        precisions = {v.dtype.to_real() for v in self.args if is_float(v)}
+        if len(precisions) != 1:
+            return ()
+        real = precisions.pop()
+        return tuple(
+            None if not is_float(v) else real.to_complex() if v.is_complex() else real for v in args
+        )
 
 
 def _named(found: Finding, function: str) -> Finding:

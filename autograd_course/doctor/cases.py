@@ -102,6 +102,11 @@ def in_double(value: Any) -> Any:
     return value.detach().to(dtype).contiguous() if is_float(value) else value.detach()
 
 
+def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
+    """Return the dtype of each floating or complex tensor, ``None`` for everything else."""
+    return tuple(value.dtype if is_float(value) else None for value in case)
+
+
 def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:
     """Multiply every floating element by its own random factor from 1/spread to spread.
 

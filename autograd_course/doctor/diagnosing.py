@@ -17,6 +17,7 @@ from autograd_course.doctor.asked import (
 )
 from autograd_course.doctor.case import Case
 from autograd_course.doctor.cases import require_dense, require_initialized, require_room
+from autograd_course.doctor.coverage import examined, unexamined
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
@@ -30,16 +31,6 @@ from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.verdict import concluded, unjudged
 from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
-
-_STANDARD = (
-    "the contract, linearity in grad_output, values (differences in float64)",
-    "layouts, batches, frozen, empty and extreme inputs, float32",
-    "state, memory, second derivatives, jvp and vmap where defined",
-)
-EXAMINED: dict[Level, tuple[str, ...]] = {
-    "standard": _STANDARD,
-    "full": (*_STANDARD, "autocast, torch.compile, torch.func, whether a Function is needed"),
-}
 
 
 def diagnose(
@@ -65,7 +56,9 @@ def diagnose(
     ``reference`` is a differentiable callable with the same arguments: its outputs and its own
     autograd are the truth. Without it the truth comes from central differences of ``fn``'s forward.
     ``surrogate`` is a differentiable callable whose derivative ``fn``'s backward is declared to be
-    (a straight-through estimator). ``intentional`` holds names of rules that are by design.
+    (a straight-through estimator). ``intentional`` holds names of rules that are broken by design.
+    It turns these off and nothing else. What cannot be examined then is in
+    ``Diagnosis.unexamined``, and ``Diagnosis.ok`` is not ``True``.
     ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied where it is
     differentiated.
 
@@ -103,9 +96,14 @@ def diagnose(
         if (why := unjudged(found, seen)) is not None:
             raise why
         alone = () if sampler else hiding(seen[0])
-        examined = (*EXAMINED[level], *beside_kinks(seen[0]), *alone)
-        pair = drawn(found, verdicts, seen)
-        return Diagnosis(case.subject.name, found, examined, pair, steps_of(seen[0]))
+        return Diagnosis(
+            case.subject.name,
+            found,
+            examined=(*examined(level, seen, designed), *beside_kinks(seen[0]), *alone),
+            unexamined=tuple(unexamined(seen, designed)),
+            jacobians=drawn(found, verdicts, seen),
+            steps=steps_of(seen[0]),
+        )
 
 
 def look(

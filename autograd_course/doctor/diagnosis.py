@@ -20,22 +20,29 @@ class Diagnosis:
     """The doctor's answer for one Function.
 
     ``subject`` is the Function's name, ``findings`` are sorted with the cause first, ``examined``
-    lists what was checked in words. Printed, it is a plain-text report; in a notebook, HTML; by
-    rich in a terminal, the same text in color. ``jacobians`` holds what the HTML draws where values
-    are wrong: forward's Jacobian beside backward's. ``print(diagnosis.steps)`` tells the same
-    example in the five steps of :func:`~autograd_course.doctor.five_steps`, from what was seen.
+    lists what was checked in words, ``unexamined`` what could not be. Printed, it is a plain-text
+    report; in a notebook, HTML; by rich in a terminal, the same text in color. ``jacobians`` holds
+    what the HTML draws where values are wrong: forward's Jacobian beside backward's.
+    ``print(diagnosis.steps)`` tells the same example in the five steps of
+    :func:`~autograd_course.doctor.five_steps`, from what was seen.
     """
 
     subject: str
     findings: tuple[Finding, ...]
     examined: tuple[str, ...] = ()
+    unexamined: tuple[str, ...] = ()
     jacobians: Jacobians | None = None
     steps: Steps | None = None
 
     @property
-    def ok(self) -> bool:
-        """Whether no finding has severity ``"error"``."""
-        return self.passes()
+    def ok(self) -> bool | None:
+        """``True`` if the gradients were examined and no finding has severity ``"error"``.
+
+        ``False`` if a finding has; ``None`` if none has, but gradients could not be examined.
+        """
+        if any(finding.severity == "error" for finding in self.findings):
+            return False
+        return None if self.unexamined else True
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as JSON-compatible data."""
@@ -44,12 +51,13 @@ class Diagnosis:
             "ok": self.ok,
             "findings": [finding.to_dict() for finding in self.findings],
             "examined": list(self.examined),
+            "unexamined": list(self.unexamined),
         }
 
     def passes(self, *, warnings: bool = False) -> bool:
-        """Whether there is no error and, where ``warnings`` count as well, no warning."""
-        failing = {"error", "warning"} if warnings else {"error"}
-        return not any(finding.severity in failing for finding in self.findings)
+        """Whether this is :attr:`ok` and, where ``warnings`` count as well, has no warning."""
+        warned = any(finding.severity == "warning" for finding in self.findings)
+        return self.ok is True and not (warnings and warned)
 
     def raise_if_wrong(self, *, warnings: bool = False) -> None:
         """Raise :class:`WrongGradientError` with the report, unless this :meth:`passes`."""
@@ -57,7 +65,9 @@ class Diagnosis:
         if self.passes(warnings=warnings):
             return
         wrong = WrongGradientError(self)
-        if self.ok:
+        if self.ok is None:
+            wrong.add_note("Nothing wrong was found, but the gradients were not all examined.")
+        elif self.ok:
             wrong.add_note("With warnings=True, a warning fails as an error does.")
         raise wrong
 

@@ -15,11 +15,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Failure:
-    """The user's code raised: the exception's type and text, and the user's line that led to it."""
+    """The user's code raised: the exception's type and text, and the user's line that led to it.
+
+    ``runs_in_own_dtype``: the call raised on float64 copies, or in another dtype that the doctor
+    tried. The same call in the dtype of the caller's inputs does not raise.
+    """
 
     kind: str
     text: str
     line: str
+    runs_in_own_dtype: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,19 @@ class Rows:
 
     index: Tensor
     matrices: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The call on inputs of another length: the shapes of its arguments and of its first output.
+
+    ``ratios`` holds gradient over truth along one direction of each wanted input, ``None`` where
+    that is not known.
+    """
+
+    shapes: tuple[tuple[int, ...] | None, ...]
+    output: tuple[int, ...]
+    ratios: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -294,8 +312,10 @@ class Stairs:
 class Evidence:
     """Everything seen of one Function on one set of inputs.
 
-    ``expected`` maps a pull's name to the truth for each wanted input; ``reference_outputs`` and
-    ``reference_grads`` come from ``reference=`` (the latter with its kink conventions).
+    ``cotangent_range`` says in words which cotangents were sent, where not all would do; ``None``
+    says that backward is linear for none. ``expected`` maps a pull's name to the truth for each
+    wanted input; ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the latter
+    with its kink conventions).
     """
 
     subject: str
@@ -308,11 +328,13 @@ class Evidence:
     forward: Forward
     omitted: tuple[str, ...] = ()
     raw: Raw | None = None
+    cotangent_range: str | None = ""
     pulls: Mapping[str, Pull] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     slopes: Slopes | None = None
     jacobian: tuple[Columns, ...] = ()  # only where the slopes do not settle the matter
     rows: Rows | None = None  # where there are columns
+    resized: tuple[Resized, ...] = ()  # where there are columns
     expected: Mapping[str, tuple[Expected, ...]] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
     unasked: tuple[Unasked, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from autograd_course.doctor.cases import (
     SPREADS,
     beside,
     in_double,
+    own_dtypes,
     require_dense,
     varied,
     wanted,
@@ -40,6 +41,7 @@ def examine(
     further: Sequence[Probe] | None = (),
     *,
     any_output: bool,
+    intentional: Collection[str] = (),
 ) -> list[Evidence]:
     """Return evidence on the example first, then on what is sampled, or else on a variation of it.
 
@@ -47,11 +49,16 @@ def examine(
     ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
     :class:`DoctorError`: without a reference there is no truth there.
     """
-    evidence = [on_example(subject, args, seed, further)]
-    evidence += [_probe(subject, case, seed) for case in _sampled(sampler, len(args), seed)]
+    evidence = [on_example(subject, args, seed, further, intentional=intentional)]
+    evidence += [
+        _probe(subject, case, seed, intentional=intentional)
+        for case in _sampled(sampler, len(args), seed)
+    ]
     if not any_output:
         _require_numbers(evidence)
-    return evidence if sampler else evidence + _variation(subject, args, seed, evidence[0])
+    if sampler:
+        return evidence
+    return evidence + _variation(subject, args, seed, evidence[0], intentional)
 
 
 def beside_kinks(evidence: Evidence) -> Iterator[str]:
@@ -81,13 +88,15 @@ def on_example(
     further: Sequence[Probe] | None,
     *,
     differences: bool = True,
+    own: Sequence[torch.dtype | None] = (),
+    intentional: Collection[str] = (),
 ) -> Evidence:
     """Return evidence on the example, with what the subject reaches in float64 if that runs."""
     around = subject.around
-    seen = _probe(subject, args, seed, further, differences)
+    seen = _probe(subject, args, seed, further, differences, own, intentional)
     if seen.forward.failure and around.held and around.precise:
         around.precise = False
-        again = _probe(subject, args, seed, further, differences)
+        again = _probe(subject, args, seed, further, differences, own, intentional)
         around.precise = again.forward.failure is not None
         seen = seen if around.precise else again
     if seen.forward.failure:
@@ -114,8 +123,14 @@ def _probe(
     seed: int,
     further: Sequence[Probe] | None = None,
     differences: bool = True,
+    own: Sequence[torch.dtype | None] = (),
+    intentional: Collection[str] = (),
 ) -> Evidence:
-    """Return evidence on one case; without further probes nothing is asked that needs no values."""
+    """Return evidence on one case; without further probes nothing is asked that needs no values.
+
+    ``own`` are the dtypes that the caller's inputs have, where they are not those of the case.
+    """
+    own = own or own_dtypes(case)
     places = wanted(case)
     values = [in_double(value) for value in case]
     probes, closely = (*ALWAYS, *(further or ())), further is not None
@@ -125,6 +140,8 @@ def _probe(
         places,
         seed,
         probes,
+        own_dtypes=own,
+        intentional=intentional,
         in_other_dtypes=closely,
         differences=differences,
     )
@@ -151,7 +168,11 @@ def _drawn(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...
 
 
 def _variation(
-    subject: Subject, args: Sequence[Any], seed: int, example: Evidence
+    subject: Subject,
+    args: Sequence[Any],
+    seed: int,
+    example: Evidence,
+    intentional: Collection[str],
 ) -> list[Evidence]:
     """Return evidence on the widest variation of the example that stays inside the domain.
 
@@ -161,7 +182,7 @@ def _variation(
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
     for spread in SPREADS:
         case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, spread, rng))]
-        evidence = _probe(subject, case, seed)
+        evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
         if not evidence.forward.failure and not _nan_output(evidence):
             return [evidence]
     return []

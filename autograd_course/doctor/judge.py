@@ -17,8 +17,10 @@ def judge(
     """Return what the rules find, without what is intended or explained by an earlier error.
 
     Errors come before warnings; among equals the order of work decides, so that the cause is first.
-    A rule that is ``unasked`` explains nothing either.
+    A rule that is ``unasked`` explains nothing. One that is ``intentional`` explains only what says
+    the same by another name, or compares with what is known to differ by design.
     """
+    unasked = {*unasked, *unjudgeable(evidence)}
     found: list[Finding] = []
     errors: set[str] = set()  # names and families of what has gone wrong so far
     explained: set[str] = set()  # names and families of what that explains
@@ -30,9 +32,23 @@ def judge(
         finding = rule(evidence)
         if finding is None:
             continue
-        if rule.name not in intentional:
-            found.append(finding)
-        if finding.severity == "error":  # what is intended still explains what follows from it
+        if rule.name in intentional:
+            explained.update(rule.by_design)
+            continue
+        found.append(finding)
+        if finding.severity == "error":
             errors |= {rule.name, rule.family}
             explained.update(rule.explains)
     return tuple(sorted(found, key=lambda finding: RANK[finding.severity]))
+
+
+def unjudgeable(evidence: Evidence) -> set[str]:
+    """Return the rules that presuppose a linear backward, where it is linear for no cotangents."""
+    if evidence.cotangent_range is not None:
+        return set()
+    built_on = {"linearity", "values"}
+    return {
+        rule.name
+        for rule in RULES.values()
+        if rule.family == "values" or built_on.intersection(rule.after)
+    }

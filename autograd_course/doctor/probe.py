@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.evidence import Evidence, Failure, Pull
+from autograd_course.doctor.linear_range import ANY, Range, drawn_from, linear_range
 from autograd_course.doctor.probes import Probe
-from autograd_course.doctor.running.calls import attempt, is_float
+from autograd_course.doctor.running.calls import attempt, fresh, is_float
 from autograd_course.doctor.running.direct import direct_call
 from autograd_course.doctor.running.forward import forward_pass
 from autograd_course.doctor.running.passes import drawn, engine_pass
@@ -35,15 +36,18 @@ def probe(
     seed: int,
     further: Sequence[Probe] = (),
     *,
+    own_dtypes: Sequence[torch.dtype | None] = (),
+    intentional: Collection[str] = (),
     in_other_dtypes: bool = True,
     differences: bool = True,
 ) -> Evidence:
     """Examine a subject on float64 inputs; stop where going on would mean nothing.
 
-    Without ``differences`` no Jacobian is built: a gradient that forward's slopes along random
-    directions do not confirm is then not judged.
+    ``intentional`` names rules that are broken by design: the cotangents are then drawn from a
+    range in which backward is linear all the same. Without ``differences`` no Jacobian is built: a
+    gradient that forward's slopes along random directions do not confirm is then not judged.
     """
-    session = Session(subject, inputs, wanted, seed)
+    session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)
     found = _after_forward(session)
     outputs = [output for output in found.forward.outputs if is_float(output)]
@@ -55,7 +59,9 @@ def probe(
     if not any(found.forward.requires_grad):
         return found
     one, two = drawn(outputs, rng), drawn(outputs, rng)
-    found = _after_backward(session, found, one, two, in_other_dtypes)
+    linear = linear_range(session, found, one, two, intentional)
+    found = replace(found, cotangent_range=linear.words if linear else None)
+    found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
     if not found.pulls:
         return found
     if differences and not settled(found):
@@ -88,6 +94,7 @@ def _after_forward(session: Session) -> Evidence:
 def _after_backward(
     session: Session,
     found: Evidence,
+    linear: Range,
     one: tuple[Tensor, ...],
     two: tuple[Tensor, ...],
     in_other_dtypes: bool,
@@ -99,9 +106,11 @@ def _after_backward(
         found = replace(found, raw=raw, variants=others)
     if found.raw and found.raw.failure:
         return found
+    ones, _ = drawn_from(linear, *2 * ([torch.ones_like(g) for g in one],))
+    one, two = drawn_from(linear, one, two)
     return replace(
         found,
-        pulls=_pulls(session, dict(cotangents(one, two))),
+        pulls=_pulls(session, dict(cotangents(one, two, ones))),
         interleaved=engine_pass(session, one, interleaved=True),
     )
 
@@ -109,12 +118,16 @@ def _after_backward(
 def _values(session: Session, like: Tensor) -> Values:
     """Return forward as a map from arguments to one flat vector, without any graph.
 
-    Where forward raises, or returns another number of values, they are nan: it has no slope there.
+    A callable may differentiate by its own arguments, and then needs grad mode. Where forward
+    raises, or returns another number of values, they are nan: it has no slope there.
     """
 
     def values(args: Sequence[Any]) -> Tensor:
         with torch.no_grad():
             returned = attempt(lambda: session.call(args, watched=False))
+        if isinstance(returned, Failure) and session.subject.function is None:
+            _, leaves = fresh(args, session.wanted)
+            returned = attempt(lambda: session.call(leaves, watched=False))
         if isinstance(returned, Failure):
             return nowhere
         found = flat([out for out in returned if is_float(out)])
@@ -124,7 +137,9 @@ def _values(session: Session, like: Tensor) -> Values:
     return values
 
 
-def cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[str, Cotangents]]:
+def cotangents(
+    one: Sequence[Tensor], two: Sequence[Tensor], ones: Sequence[Tensor] | None = None
+) -> Iterator[tuple[str, Cotangents]]:
     """Yield named cotangents, related so that linearity can be judged."""
     yield "random", tuple(one)
     yield "other", tuple(two)
@@ -133,7 +148,7 @@ def cotangents(one: Sequence[Tensor], two: Sequence[Tensor]) -> Iterator[tuple[s
     yield "negative", tuple(-g for g in one)
     yield "far", tuple(FAR * g for g in one)
     yield "zero", tuple(torch.zeros_like(g) for g in one)
-    yield "ones", tuple(torch.ones_like(g) for g in one)
+    yield "ones", tuple(torch.ones_like(g) for g in one) if ones is None else tuple(ones)
     if len(one) > 1:
         for k in range(len(one)):
             yield f"only {k}", tuple(g if j == k else None for j, g in enumerate(one))

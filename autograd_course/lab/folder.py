@@ -4,7 +4,7 @@ from pathlib import Path
 
 FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
 REPOSITORY = Path(__file__).parents[2]
-# The notebooks and exercises are not in the package: who installed only that gets them by this.
+# The package does not contain the notebooks and exercises. This command gets them.
 GET = "git clone https://github.com/autograd-course/autograd_course"
 
 

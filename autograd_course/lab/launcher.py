@@ -1,11 +1,11 @@
-"""Start JupyterLab on the course: loopback only, quiet, and nothing fetched from the network.
+"""Start JupyterLab for the course, on the loopback interface only and without network access.
 
-One process: JupyterLab runs in the one that calls :func:`serve`, so that Ctrl-C and SIGTERM reach
-it, and its token appears in no process list.
+JupyterLab runs in the process that calls :func:`serve`. Ctrl-C and SIGTERM therefore reach it, and
+its token does not appear in the list of processes.
 
-Jupytext's server extension and its menus stay off here. They would rewrite the ``.py`` beside a
-notebook at each save, and a learner's answer would land in the files the course is built from.
-Authors edit the ``.py`` and build the notebooks.
+Jupytext's server extension and menus stay off. They would rewrite the ``.py`` file next to a
+notebook at every save, and a learner's answers would end up in the sources of the course. Authors
+edit the ``.py`` file and build the notebook.
 """
 
 import logging
@@ -30,11 +30,11 @@ Say = Callable[[str], None]
 
 
 def serve(folder: Path, notebook: Path, *, port: int, open_browser: bool, say: Say) -> None:
-    """Serve ``folder`` at ``127.0.0.1``, opened at ``notebook``, until Ctrl-C or SIGTERM.
+    """Serve ``folder`` on ``127.0.0.1`` until Ctrl-C or SIGTERM, and open ``notebook``.
 
-    ``notebook`` is relative to ``folder``. Where ``port`` is taken the next free one is used (0:
-    any free one). ``say`` receives each line for the user, among them the URL with its token as
-    soon as the server answers. Kernels are shut down before it returns.
+    ``notebook`` is relative to ``folder``. If ``port`` is taken, the next free port is used, and 0
+    means any free port. ``say`` receives each line for the user, including the URL with its token
+    as soon as the server answers. All kernels are shut down before the function returns.
     """
     token = secrets.token_hex(24)
     opened_at = f"/lab/tree/{quote(notebook.as_posix())}"
@@ -42,18 +42,20 @@ def serve(folder: Path, notebook: Path, *, port: int, open_browser: bool, say: S
     server = LabApp.initialize_server(argv=[], config=config)
     _stop_at_once(server)
     if port and server.port != port:
-        say(f"Port {port} is taken; using {server.port}.")
+        say(f"Port {port} is already in use. Using port {server.port} instead.")
     url = f"{server.connection_url.rstrip('/')}{opened_at}?token={token}"
-    # The socket is bound by a callback that stands in the loop before this one.
-    server.io_loop.add_callback(say, f"JupyterLab is ready. Ctrl-C stops it.\n\n    {url}\n")
+    # An earlier callback in the loop binds the socket, so this one runs once the server answers.
+    server.io_loop.add_callback(
+        say, f"JupyterLab is ready. Press Ctrl-C to stop it.\n\n    {url}\n"
+    )
     server.start()
-    say("Stopped. All kernels are shut down.")
+    say("JupyterLab and all kernels have stopped.")
 
 
 def lab_config(
     folder: Path, opened_at: str, *, token: str, port: int, open_browser: bool
 ) -> Config:
-    """Return the settings of the course's JupyterLab; they outrank the user's own files."""
+    """Return the settings of JupyterLab. They override the user's own configuration files."""
     return Config(
         ServerApp={
             "ip": "127.0.0.1",
@@ -69,13 +71,13 @@ def lab_config(
             "tornado_settings": {"page_config_hook": _without_distractions},
         },
         IdentityProvider={"token": token},
-        # Without it, ipykernel warns in the terminal that its traffic is plain text.
-        # None is installed with the course; looking for some starts npm where there is one.
+        # The course installs no language server, and looking for one would start npm.
         LanguageServerManager={"autodetect": False},
+        # Without encryption, ipykernel prints a warning in the terminal.
         MappingKernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"},
         LabApp={
-            "extension_manager": "readonly",  # the other one asks PyPI
-            # Other projects' open tabs do not belong into the course's window.
+            "extension_manager": "readonly",  # the default one asks PyPI
+            # Keep the tabs of other projects out of the window of the course.
             "workspaces_dir": str(platformdirs.user_state_path("autograd-course") / "workspaces"),
         },
         Application={"log_level": logging.ERROR},
@@ -88,10 +90,10 @@ def _without_distractions(_handler: object, page_config: dict[str, Any]) -> dict
 
 
 def _stop_at_once(server: Any) -> None:
-    """Replace Jupyter's own handlers: they ask for a confirmation, or leave kernels behind."""
+    """Replace Jupyter's signal handlers, which ask for confirmation or leave kernels behind."""
 
     def stop(_signal: int, _frame: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C waits for nothing
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C stops at once
         server.stop(from_signal=True)
 
     for name in (signal.SIGINT, signal.SIGTERM):

@@ -1,9 +1,9 @@
-"""A page for each message that a custom Function can end in, with the code that provokes it.
+"""A page for each error message that a custom Function can cause, with code that reproduces it.
 
-The pages are Markdown files beside this module, named for their message. A head of TOML between
-``+++`` says what kind of exception or warning it is (``silent``: no message at all), which texts it
-matches, and the rule and the lesson that belong to it. The last block of code before "Repair"
-provokes the message; the code after it runs.
+The pages are Markdown files in this folder, one for each message. A TOML header between two ``+++``
+lines gives the kind of exception or warning (``silent`` if there is no message), the wordings that
+the page matches, and the lesson and rule that cover it. The last code block before "Repair"
+reproduces the message. The code below "Repair" runs without an error or a warning.
 """
 
 from autograd_course.messages.finding import Match, find

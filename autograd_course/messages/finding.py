@@ -1,4 +1,4 @@
-"""From a pasted text to the page of the message in it."""
+"""Find the page for a message in a pasted text."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from autograd_course.messages.message import Message, words_of
 from autograd_course.messages.pages import MESSAGES
 
-_ALIKE = 0.6  # share of a pattern's words that must stand in a text whose wording is another
-_SPECIFIC = 25  # characters: shorter patterns yield to any longer one
+_ALIKE = 0.6  # the share of a pattern's words that a text with another wording must contain
+_SPECIFIC = 25  # characters: a shorter pattern is too general to report next to a longer match
 _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Match:
-    """The message that a text holds; ``exact`` if by its wording, else by the words it shares.
+    """The message found in a text.
 
+    ``exact`` tells whether the text contains a wording of the message or only shares words with it.
     ``others`` are further messages in the text, such as a warning before the error.
     """
 
@@ -26,10 +27,15 @@ class Match:
 
 
 def find(text: str) -> Match | None:
-    """Return what a text, a message or a whole traceback, is about; ``None`` where it is unknown.
+    """Find the message that a text contains.
 
-    The longest wording that the text holds is taken for its message: a short one may stand in a
-    longer one's text.
+    Args:
+        text: An error message or a whole traceback.
+
+    Returns:
+        The message with the longest wording in the text, because a short wording may be part of a
+        longer message. If the text contains no known wording, the message that shares most words
+        with it. ``None`` if no message is similar enough.
     """
     said = " ".join(_FRAMES.sub("", text).split())
     sizes = {message: message.matched(said) for message in MESSAGES.values()}

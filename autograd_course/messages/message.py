@@ -1,4 +1,4 @@
-"""One message: what it says, on every release and with any names and numbers in it."""
+"""One error message, matched on every PyTorch release and with any names and numbers in it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-GAP = "…"  # in a pattern: what differs from one occurrence to the next
+GAP = "…"  # in a pattern: text that varies
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
 class MessageError(ValueError):
-    """A page's head is not complete; one sentence says what is missing."""
+    """The header of a page is incomplete or wrong; the message says how to correct it."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message of PyTorch and where it belongs.
+    """One error message of PyTorch and the page about it.
 
-    ``kind`` is the name of the exception or warning, ``silent`` where nothing is said and
-    ``patterns`` are symptoms. Each pattern is one wording; ``…`` stands for what varies.
+    ``kind`` is the name of the exception or warning. It is ``silent`` if PyTorch reports nothing;
+    the ``patterns`` then describe symptoms. Each pattern is one wording of the message, and ``…``
+    matches text that varies.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Message:
 
     @property
     def silent(self) -> bool:
-        """Whether there is no message, only a symptom."""
+        """Whether PyTorch reports nothing, so that there is only a symptom."""
         return self.kind == "silent"
 
     @cached_property
@@ -42,19 +43,19 @@ class Message:
         return tuple((len(p.replace(GAP, "")), _expression(p)) for p in self.patterns)
 
     def matched(self, text: str) -> int:
-        """Return how many characters of a pattern, gaps left out, stand in a text; 0: no match.
+        """Return the length of the longest pattern found in a text, or 0 if none is found.
 
-        ``text`` has its whitespace reduced to single spaces.
+        Gaps do not count towards the length. Runs of whitespace in ``text`` must be single spaces.
         """
         return max((size for size, regex in self._expressions if regex.search(text)), default=0)
 
     def likeness(self, words: frozenset[str]) -> float:
-        """Return which share of a pattern's words is among ``words``, of the likest pattern."""
+        """Return which share of the most similar pattern's words is in ``words``."""
         return max(len(own & words) / len(own) for own in map(words_of, self.patterns))
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text in lower case; numbers and short words say nothing."""
+    """Return the words of a text in lower case, without numbers and short words."""
     return frozenset(word.lower() for word in _WORD.findall(text))
 
 
@@ -64,14 +65,30 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def from_page(name: str, head: Mapping[str, Any], text: str) -> Message:
-    """Return the message of a page; a head that is incomplete raises :class:`MessageError`."""
+    """Return the message that a page describes.
+
+    Args:
+        name: The file name of the page, without its suffix.
+        head: The TOML header of the page.
+        text: The Markdown below the header.
+
+    Returns:
+        The message.
+
+    Raises:
+        MessageError: The header lacks an entry or contains an unknown or an empty one.
+    """
     if missing := {"kind", "family", "matches", "lesson"} - set(head):
-        raise MessageError(f"messages/{name}.md has no {min(missing)}; say it between the +++.")
+        raise MessageError(
+            f"messages/{name}.md has no {min(missing)}; add it between the +++ lines."
+        )
     if unknown := set(head) - {"kind", "family", "matches", "lesson", "rule"}:
-        raise MessageError(f"messages/{name}.md has {min(unknown)!r}, which is not known.")
+        raise MessageError(f"messages/{name}.md has an unknown entry {min(unknown)!r}; remove it.")
     patterns = tuple(head["matches"])
     if not patterns or not all(map(words_of, patterns)):
-        raise MessageError(f"messages/{name}.md matches nothing; give the words of the message.")
+        raise MessageError(
+            f"messages/{name}.md matches nothing; add words of the message to matches."
+        )
     return Message(
         name, head["kind"], head["family"], patterns, head["lesson"], head.get("rule", ""), text
     )

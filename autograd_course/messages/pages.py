@@ -1,4 +1,4 @@
-"""Reading the pages; one of them, their table, and the whole book as Markdown."""
+"""Read the pages on error messages and return one page, a table or the whole book as Markdown."""
 
 from __future__ import annotations
 
@@ -27,16 +27,29 @@ _MARK = "+++\n"
 
 
 def read(name: str, text: str) -> Message:
-    """Read a page: a head of TOML between two lines ``+++``, then Markdown."""
+    """Read a page.
+
+    Args:
+        name: The file name of the page, without its suffix.
+        text: The page: a TOML header between two ``+++`` lines, followed by Markdown.
+
+    Returns:
+        The message that the page describes.
+
+    Raises:
+        MessageError: The header is missing, incomplete or wrong.
+    """
     before, _, rest = text.partition(_MARK)
     head, found, body = rest.partition(_MARK)
     if before or not found:
-        raise MessageError(f"messages/{name}.md does not begin with a head between two lines +++.")
+        raise MessageError(f"messages/{name}.md must begin with a header between two +++ lines.")
     message = from_page(name, tomllib.loads(head), body)
     if message.family not in FAMILIES:
-        raise MessageError(f"messages/{name}.md: {message.family!r} is no family; see FAMILIES.")
+        raise MessageError(
+            f"messages/{name}.md: {message.family!r} is not a family; use one of FAMILIES."
+        )
     if message.rule and message.rule not in RULES:
-        raise MessageError(f"messages/{name}.md: {message.rule!r} is no rule of the diagnosis.")
+        raise MessageError(f"messages/{name}.md: {message.rule!r} is not a rule of diagnose.")
     return message
 
 
@@ -51,28 +64,28 @@ MESSAGES = _read_all()
 
 
 def page(name: str) -> str:
-    """Return the page of a message as Markdown: its name, its wording, where it belongs, text."""
+    """Return the page of a message as Markdown: its name, summary, wordings and explanation."""
     message = MESSAGES[name]
     wording = "\n".join(message.patterns)
     return f"# {name}\n\n{summary(message)}\n\n```\n{wording}\n```\n\n{message.text.strip()}\n"
 
 
 def summary(message: Message) -> str:
-    """Return what kind of message it is, the lesson that treats it, and the rule behind it."""
+    """Return the kind of the message, the lesson that covers it, and its rule."""
     kind = "*No message.*" if message.silent else f"*{message.kind}*."
-    said = f"{kind} Treated in lesson `{message.lesson}`."
+    said = f"{kind} Lesson `{message.lesson}` covers it."
     if not message.rule:
         return said
-    return f"{said}\nThe rule behind it, as `diagnose` names it: `{message.rule}`."
+    return f"{said}\n`diagnose` reports this mistake as `{message.rule}`."
 
 
 def contents() -> str:
-    """Return all messages in a table for each family."""
+    """Return one table of messages for each family."""
     return "\n\n".join(_table(family, "`{0}`") for family in FAMILIES)
 
 
 def book() -> str:
-    """Return all pages as one document, with the tables before them."""
+    """Return all pages as one Markdown document that begins with the tables."""
     tables = "\n\n".join(_table(family, "[`{0}`](#{0})") for family in FAMILIES)
     pages = "\n\n".join(lowered(page(name)).rstrip() for name in MESSAGES)
     return f"{_PREFACE}\n{tables}\n\n{pages}\n"
@@ -84,8 +97,8 @@ def _table(family: str, link: str) -> str:
         for m in MESSAGES.values()
         if m.family == family
     ]
-    says = "what one sees" if family == FAMILIES[-1] else "what it says"
-    head = f"| {says} | page | lesson |\n| --- | --- | --- |"
+    says = "What you see" if family == FAMILIES[-1] else "Message"
+    head = f"| {says} | Page | Lesson |\n| --- | --- | --- |"
     title = f"**{family[0].upper()}{family[1:]}**"
     return "\n".join([title, "", head, *rows])
 
@@ -93,22 +106,25 @@ def _table(family: str, link: str) -> str:
 _PREFACE = f"""\
 # The index of error messages
 
-What one sees when a custom Function goes wrong: what it means, and what repairs it. A `…` stands
-for what differs from case to case. Paste a message, or the whole traceback, and its page is found:
+This page explains the error messages that you may see when a custom Function goes wrong, and how
+to fix the code. In the messages, `…` stands for text that varies.
+
+You can also look up a message from a shell. Paste the message or the whole traceback:
 
 ```
 autograd-course explain "returned an incorrect number of gradients (expected 3, got 1)"
 pytest 2>&1 | autograd-course explain -
 ```
 
-or in a notebook `from autograd_course import explain`, then `explain(error)`. The tests run every
-block of code below on the installed PyTorch, top to bottom within a page, after
+In a notebook, call `explain(error)` after `from autograd_course import explain`.
+
+On each page, the last block of code before "Repair" triggers the message. The pages in the last
+group have no message, because PyTorch does not notice these mistakes. Use `diagnose` to find them.
+
+To run the code on this page, first run these lines:
 
 ```python
 {GIVEN}```
 
-The last block before each "Repair" provokes the message. The last family has no message: there one
-has to look, or to ask `diagnose`.
-
-<!-- Written by `make notebooks` from autograd_course/messages; not by hand. -->
+<!-- `make notebooks` writes this page from autograd_course/messages. Do not edit it. -->
 """

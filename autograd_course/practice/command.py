@@ -21,7 +21,7 @@ from autograd_course.shell.importing import importing
 if TYPE_CHECKING:
     from autograd_course.practice.graded import Graded
 
-GRADED = "Exit codes: 0 all passed; 1 one is not; 2 not understood; 3 the grader failed on one."
+GRADED = "Exit codes: 0 all passed; 1 not all passed; 2 invalid command; 3 the grader failed."
 
 
 def grade(
@@ -29,10 +29,11 @@ def grade(
     exercises: Exercises = None,
     json: Json = False,
 ) -> None:
-    """Grade the answers in an exercise file, as its grader cells do in a notebook.
+    """Grade the answers in an exercise file.
 
-    Of a lesson's .py and .ipynb, the one that was saved last is read.
-    The outcome is kept in your progress. What your code prints goes to stderr.
+    If a lesson has both a .py and an .ipynb file, the command grades the newer one.
+    It saves the results in your progress, as a notebook does.
+    The output of your own code goes to stderr.
     """
     wanted = target_or_exit(what, exercises)
     path = _latest(wanted)
@@ -51,11 +52,12 @@ def grade(
 
 
 def watch(what: TargetWord, exercises: Exercises = None) -> None:
-    """Grade an exercise file at each save; show the first exercise that has not passed.
+    """Grade an exercise file every time you save it.
 
-    Keys: n and p move to the next exercise and back, h gives the next hint,
-    l lists all exercises, q quits.
-    Without a terminal each verdict is printed once.
+    The command shows the first exercise that you have not passed.
+    Press n or p for the next or previous exercise, h for a hint,
+    l for a list of all exercises, and q to quit.
+    If the output is not a terminal, the command prints each verdict once.
     """
     wanted = target_or_exit(what, exercises)
     _latest(wanted)

@@ -1,4 +1,4 @@
-"""What the commands on exercise files have in common: their target."""
+"""Arguments that the commands on exercise files share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TargetWord = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="A lesson's number, an exercise's id, or a file: .py or .ipynb.",
+        help="The number of a lesson, the id of an exercise, or a .py or .ipynb file.",
         autocompletion=completing.targets,
     ),
 ]
@@ -23,7 +23,7 @@ Exercises = Annotated[
         "--exercise",
         "--exercises",
         metavar="ID",
-        help="Only this exercise; repeatable.",
+        help="Only this exercise. You can repeat this option.",
         autocompletion=completing.exercises,
     ),
 ]

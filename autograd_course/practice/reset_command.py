@@ -19,12 +19,12 @@ def reset(
     what: TargetWord,
     exercises: Exercises = None,
     progress: Annotated[
-        bool, typer.Option("--progress", help="Forget the results and hints as well.")
+        bool, typer.Option("--progress", help="Also delete the results and the hints used.")
     ] = False,
 ) -> None:
-    """Put an exercise notebook back as it was shipped, and keep your version next to it.
+    """Restore the original exercises of a lesson and keep a copy of your version.
 
-    Both files, .py and .ipynb, are put back, from the solutions in your copy of the course.
+    The command restores both the .py and the .ipynb file.
     """
     from autograd_course.practice.resetting import put_back
     from autograd_course.practice.shipped import NotShippedError, shipped

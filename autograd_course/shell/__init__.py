@@ -1,1 +1,1 @@
-"""What every command shares: exit codes, completion, and names that need no PyTorch."""
+"""Code that all commands share: exit codes, completion, and the names of the exercises."""

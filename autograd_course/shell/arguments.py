@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take, each with the one text that explains it."""
+"""Arguments and options that several commands share, with their help texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ExerciseId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The id of an exercise, as in: square.",
+        help="The id of an exercise, for example square.",
         autocompletion=completing.exercises,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -1,4 +1,4 @@
-"""What a shell offers at the TAB key: lessons, exercises, rules. Nothing heavy is imported."""
+"""Shell completion of lessons, exercises and rules. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PAGES = ("doctor/pages", "messages")
 
 
 def exercises(incomplete: str) -> list[str]:
-    """Return the ids that begin as typed."""
+    """Return the ids that start with the typed text."""
     return _begun(incomplete, (each for asked in SYLLABUS.values() for each in asked))
 
 
@@ -21,22 +21,22 @@ def lessons(incomplete: str) -> list[str]:
 
 
 def lessons_and_exercises(incomplete: str) -> list[str]:
-    """Return numbers of lessons, and ids of exercises."""
+    """Return the numbers of lessons and the ids of exercises."""
     return [*lessons(incomplete), *exercises(incomplete)]
 
 
 def targets(incomplete: str) -> list[str]:
-    """Return what ``grade`` and ``watch`` take: numbers, files, ids."""
+    """Return what ``grade`` and ``watch`` accept: numbers, files and ids."""
     return [*lessons(incomplete), *_files(incomplete), *exercises(incomplete)]
 
 
 def rules(incomplete: str) -> list[str]:
-    """Return the names of the diagnosis's rules."""
+    """Return the names of the rules."""
     return _begun(incomplete, _pages(_PAGES[0]))
 
 
 def explained(incomplete: str) -> list[str]:
-    """Return whatever ``explain`` has a page on: rules and messages."""
+    """Return the names that ``explain`` has a page for: rules and messages."""
     return _begun(incomplete, (name for folder in _PAGES for name in _pages(folder)))
 
 
@@ -45,7 +45,7 @@ def _pages(folder: str) -> list[str]:
 
 
 def _files(incomplete: str) -> Iterator[str]:
-    """Yield the exercise files that begin as typed, those in the folder ``exercises`` at once."""
+    """Yield the exercise files that start with the typed text, also from ``exercises/``."""
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
     for path in sorted([*folder.glob("*"), *folder.glob("exercises/*")]):

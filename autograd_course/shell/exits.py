@@ -1,4 +1,4 @@
-"""How commands end: their exit codes, the sentence before them, the last lines of their help."""
+"""The exit codes of the commands, and the lines about them in the help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 
 class Exit(IntEnum):
-    """How a command ended; a script may rely on these."""
+    """The exit code of a command. Scripts may rely on these."""
 
     DONE = 0
     NOT_SO = 1
@@ -18,20 +18,20 @@ class Exit(IntEnum):
 
 
 MEANING = {
-    Exit.DONE: "done, and nothing is wrong",
-    Exit.NOT_SO: "something is wrong or not passed, or could not be done",
-    Exit.NOT_UNDERSTOOD: "what was typed is not understood",
-    Exit.NOT_EXAMINED: "nothing can be said: the doctor or the grader could not do its work",
+    Exit.DONE: "The command succeeded.",
+    Exit.NOT_SO: "Something is wrong, an exercise is not passed, or the command failed.",
+    Exit.NOT_UNDERSTOOD: "The command line contains a mistake.",
+    Exit.NOT_EXAMINED: "There is no result, because the doctor or the grader failed.",
 }
-CODES = "Exit codes: 0 done; 1 could not be done; 2 not understood."
+CODES = "Exit codes: 0 success; 1 failure; 2 invalid command."
 
 
 def epilog(example: str, codes: str = CODES) -> str:
-    """Return what stands below a command's options: one call of it, and its exit codes."""
+    """Return the end of a command's help: an example call and the exit codes."""
     return f"Example: autograd-course {example}\n\n{codes}"
 
 
 def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
-    """Say in a sentence why the command ends, and end it."""
+    """Print why the command ends, and end it."""
     typer.echo(message, err=True)
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""Import much, quickly."""
+"""Import large packages quickly."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import in a block without looking for garbage: it makes hardly any, and all it makes stays.
+    """Turn off the garbage collector for a block of imports.
 
-    Looking for it takes a third of the time that PyTorch does. What is there at the end is never
-    looked through again, so that forks go on sharing the memory that it lies in.
+    Imports create hardly any garbage, and collecting takes a third of the time that importing
+    PyTorch takes. At the end all objects are frozen. The collector never visits them again, so
+    that forked processes keep sharing their memory.
     """
     gc.disable()
     try:
@@ -25,9 +26,9 @@ def importing() -> Iterator[None]:
 
 @atexit.register
 def _thaw() -> None:
-    """Let the end of the process find what nanobind made: of what is left it complains on stderr.
+    """Unfreeze objects at exit if nanobind is used, because it reports frozen ones as leaks.
 
-    Only then, for it takes a second. The Triton of PyTorch 2.15 is so made.
+    This takes a second. Triton in PyTorch 2.15 uses nanobind.
     """
     if any(kind.__module__ == "nanobind" for kind in object.__subclasses__()):
         gc.unfreeze()

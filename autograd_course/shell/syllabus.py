@@ -1,13 +1,13 @@
-"""Every exercise by lesson, with the name of its answer: what its grader cell hands to ``grade``.
+"""The exercises of each lesson, with the variable that each grader cell passes to ``grade``.
 
-Names alone, so that reading them imports nothing: completion in a shell waits for this. What the
-exercises are stands in the catalogue (``grader.exercises``); a test compares the two.
+This module contains only names and imports nothing, so that shell completion is fast. The catalogue
+(``grader.exercises``) defines the exercises, and a test compares the two.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-_CARD = "name"  # the cards ask for a rule's name, always in this variable
+_CARD = "name"  # the answer to a card is the name of a rule, in this variable
 
 _LESSONS = {
     "01_template": {
@@ -130,10 +130,10 @@ SYLLABUS: Mapping[str, Mapping[str, str]] = MappingProxyType(_LESSONS)
 
 
 def lesson_with(exercise_id: str) -> str:
-    """Return the lesson that an exercise belongs to, empty where there is no such exercise."""
+    """Return the lesson of an exercise, or an empty string if there is no such exercise."""
     return next((lesson for lesson, names in SYLLABUS.items() if exercise_id in names), "")
 
 
 def id_typed(text: str) -> str:
-    """Return the id or the name that is meant, typed in any case, with ``_``, ``-`` or spaces."""
+    """Normalize an id or name that was typed in any case, with ``_``, ``-`` or spaces."""
     return "-".join(text.lower().replace("_", " ").replace("-", " ").split())

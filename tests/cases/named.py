@@ -501,7 +501,7 @@ NAMED = [
     named(MULTIPLE + "2 times the true one, everywhere (2 is the length of axis 1 of args[0]).",
           "a mean of two", saving(lambda x: x.mean(1), lambda x, g: g[:, None].expand_as(x)), draw(5, 2)),
     named(MULTIPLE + "1/11 times the true one, everywhere (11 is the length of axis 0 of the output).",
-          "a mean instead of a sum", saving(lambda x: 2 * x.expand(11, 4), lambda x, g: 2 * g.mean(0)),
+          "a mean instead of a sum", saving(lambda x: 2 * x.expand(11, len(x)), lambda x, g: 2 * g.mean(0)),
           draw(4)),
     named(MULTIPLE + "0.7123 times the true one, everywhere.", "no fraction",
           saving(torch.sin, lambda x, g: 0.7123 * x.cos() * g), X),
@@ -513,10 +513,11 @@ NAMED = [
     named(MULTIPLE + "5 times the true one, everywhere.", "no float holds the argument",
           saving(lambda x, n: x.sin(), lambda x, n, g: (5 * x.cos() * g, None)), X, 10**400),
     named(MULTIPLE + "2.646 times the true one, everywhere (2.646 is the square root of the length of "
-          "axis 1 of args[0]).", "a root", saving(lambda x: x.sum(1) / 7**0.5, lambda x, g:
+          "axis 1 of args[0]).", "a root", saving(lambda x: x.sum(1) / x.shape[1] ** 0.5, lambda x, g:
           g[:, None].expand_as(x)), draw(3, 7)),
     named(MULTIPLE + "6/7 times the true one, everywhere (7/6 is N/(N-1) for N = 7).", "a variance",
-          saving(lambda x: x.var(-1), lambda x, g: 2 / 7 * center(x) * g[:, None]), draw(3, 7)),
+          saving(lambda x: x.var(-1), lambda x, g: 2 / x.shape[1] * center(x) * g[:, None]),
+          draw(3, 7)),
     named(MULTIPLE + "21 times the true one, everywhere (21 is the number of elements of args[0]).",
           "a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), draw(3, 7)),
     # A path that was forgotten

@@ -15,7 +15,8 @@ _PLACE = MOVED["docs/cheat_sheet.html"]
 _HEAD = """\
 # Cheat sheet
 
-The summaries of all lessons. [The same on paper](cheat_sheet.pdf): two pages for the wall.
+This page contains the summaries of all lessons. You can also
+[print it on two pages](cheat_sheet.pdf).
 """
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^##+ .*\n", re.MULTILINE)

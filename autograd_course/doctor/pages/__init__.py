@@ -55,7 +55,7 @@ def _table(family: str) -> str:
         for rule in RULES.values()
         if rule.family == family
     ]
-    head = "| rule | severity | what it says | lesson |\n| --- | --- | --- | --- |"
+    head = "| Rule | Severity | Meaning | Lesson |\n| --- | --- | --- | --- |"
     return "\n".join([f"**{family.capitalize()}**", "", head, *rows])
 
 
@@ -72,14 +72,19 @@ def lowered(text: str) -> str:
 _PREFACE = f"""\
 # The rules of diagnose
 
-What `diagnose` can find, in the order in which it looks. An **error** means that a gradient, or
-the forward, is wrong for some legal use; a **warning** that it is right today and breaks or wastes
-in a use that the author probably has not tried; an **info** is worth knowing. The same text is
-printed by `autograd-course explain RULE`. Every block of code below runs, top to bottom within a
-rule, after
+This page lists everything that `diagnose` can find, in the order of its checks. Each rule has a
+severity:
+
+- An **error** means that a gradient or an output is wrong for some valid use.
+- A **warning** means that the Function is correct today, but breaks or wastes resources in a use
+  that its author has probably not tried.
+- An **info** is good to know.
+
+You can print the page of a rule with `autograd-course explain RULE`. To run the code on this page,
+first run these lines:
 
 ```python
 {GIVEN}```
 
-<!-- Written by `make notebooks` from autograd_course/doctor/pages; not by hand. -->
+<!-- `make notebooks` writes this page from autograd_course/doctor/pages. Do not edit it. -->
 """

@@ -26,6 +26,7 @@ from autograd_course.doctor.probes.own_views import own_views
 from autograd_course.doctor.probes.plain import plain
 from autograd_course.doctor.probes.recomputation import recomputation
 from autograd_course.doctor.probes.repetition import repetition, second_backward
+from autograd_course.doctor.probes.resized import resized
 from autograd_course.doctor.probes.retention import cycles, unpacking
 from autograd_course.doctor.probes.reverse_over_forward import reverse_over_forward
 from autograd_course.doctor.probes.rows import rows
@@ -40,7 +41,7 @@ Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
 # On every set of inputs, not on the example alone.
-ALWAYS: tuple[Probe, ...] = (repetition, rows, dim_argument, batch_dimension)
+ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, dim_argument, batch_dimension)
 STANDARD: tuple[Probe, ...] = (
     grad_output_layout,
     input_layout,

@@ -22,6 +22,8 @@ def twin(
     tolerance: float = 1e-9,
 ) -> Twin:
     """Return the twin of a pass done the other way and the plain pass; ``wanted`` if not all."""
+    if came.failure and came.failure.runs_in_own_dtype:
+        return Twin(kind, how)
     if came.failure:
         return Twin(kind, how, failure=came.failure, stage=came.stage)
     positions = evidence.wanted if wanted is None else wanted

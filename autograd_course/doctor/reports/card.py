@@ -19,6 +19,7 @@ _STRIPE = {
     "wrong": "#d9534f",
     "not attempted": "#8a8f98",
     "grader failed": "#c77d0a",
+    "not examined": "#c77d0a",
     "hint": "#3b82c4",
 }
 # In a terminal: names of its own palette, which its owner can read.
@@ -27,6 +28,7 @@ _INK = {
     "wrong": "red",
     "not attempted": "blue",
     "grader failed": "yellow",
+    "not examined": "yellow",
     "warning": "yellow",
     "info": "cyan",
 }

@@ -53,13 +53,15 @@ def as_html(diagnosis: Diagnosis) -> str:
 
 
 def _kind(diagnosis: Diagnosis) -> str:
-    return "passed" if diagnosis.ok else "wrong"
+    return {True: "passed", False: "wrong", None: "not examined"}[diagnosis.ok]
 
 
 def _headline(diagnosis: Diagnosis) -> str:
     counts = Counter(finding.severity for finding in diagnosis.findings)
     if counts["error"]:
         return f"✗ {diagnosis.subject} · wrong"
+    if diagnosis.unexamined:
+        return f"? {diagnosis.subject} · no error found, but values were not examined"
     if not counts:
         return f"✓ {diagnosis.subject} · nothing wrong found"
     rest = [f"{n} {severity}{'s' * (n > 1)}" for severity, n in counts.items()]
@@ -70,6 +72,7 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
     if not diagnosis.findings:
         yield (("examined", item) for item in diagnosis.examined)
     yield from map(rows, diagnosis.findings)
+    yield (("skipped", item) for item in diagnosis.unexamined)
 
 
 def rows(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -125,6 +125,8 @@ def none_grad_output(evidence: Evidence) -> Seen | None:
         if not name.startswith("only"):
             continue
         used = ordinal(name)
+        if pull.failure and pull.failure.runs_in_own_dtype:
+            continue
         if pull.failure:
             return Seen(
                 f"backward {what_was_raised(pull.failure)} (when only the {used} output is used)",

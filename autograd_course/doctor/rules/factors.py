@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import torch
@@ -16,6 +16,8 @@ LARGEST_DENOMINATOR = 64
 LARGEST_NUMERATOR = 1000  # of a proper fraction: beyond it every number is close to one
 TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio
 TELLING_OF_FEW_DIGITS = 10.0
+
+Key = tuple[str, str, int]  # what a number of a call is: its kind, of what, along which axis
 
 
 def constant_factor(m: Mismatch) -> str | None:
@@ -73,27 +75,59 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _origin(m: Mismatch, size: float) -> str:
-    """Say which number of this call the factor, or its inverse, is equal to."""
-    for value, what in _numbers_of_the_call(m):
-        if any(math.isclose(size, power, rel_tol=1e-6) for power in (value, 1 / value)):
-            return f" ({digits(value)} is {what})"
+    """Say which number of this call the factor, or its inverse, is equal to.
+
+    A number that explains the factor for one shape alone does so by chance, and is not named.
+    """
+    known = dict(scalars(m.evidence))
+    for key, value, what in _numbers(
+        known, m.name, m.input.shape, m.evidence.forward.outputs[0].shape
+    ):
+        for power in (1, -1):
+            if math.isclose(size, value**power, rel_tol=1e-6) and _holds(m, key, power, known):
+                return f" ({digits(value)} is {what})"
     return ""
 
 
-def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
-    for name, value in scalars(m.evidence):
+def _holds(m: Mismatch, key: Key, power: int, known: Mapping[str, float]) -> bool:
+    """Whether a number explains the factor for all shapes that were tried, of which one differs.
+
+    The value of an argument is no length: it explains a factor where no other shape was tried, too.
+    """
+    differs = key[0] == "value"
+    for other in m.evidence.resized:
+        ratio, shape = other.ratios[m.slot], other.shapes[m.position]
+        if ratio is None or shape is None:
+            continue
+        there = {k: value for k, value, _ in _numbers(known, m.name, shape, other.output)}
+        if key not in there or not math.isclose(abs(ratio), there[key] ** power, rel_tol=1e-4):
+            return False
+        differs = differs or (shape, other.output) != (
+            tuple(m.input.shape),
+            tuple(m.evidence.forward.outputs[0].shape),
+        )
+    return differs
+
+
+def _numbers(
+    known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
+) -> Iterator[tuple[Key, float, str]]:
+    """Yield the numbers of a call that may be a factor: what each is, its value, and in words."""
+    for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
-            yield abs(value), f"the {what} of {name}"
-    shapes = {m.name: m.input.shape, "the output": m.evidence.forward.outputs[0].shape}
-    for owner, shape in shapes.items():
-        for axis, length in enumerate(shape):
-            if length > 1:
-                yield float(length), f"the length of axis {axis} of {owner}"
-                root = f"the square root of the length of axis {axis} of {owner}"
-                yield math.sqrt(length), root
-    for owner, shape in shapes.items():
-        if shape.numel() > 1:
-            yield float(shape.numel()), f"the number of elements of {owner}"
-        for n in {*shape, shape.numel()} - {0, 1, 2, 3}:  # 2 and 3/2 are rather a power's factor
-            yield n / (n - 1), f"N/(N-1) for N = {n}"
+            yield ("value", argument, 0), abs(value), f"the {what} of {argument}"
+    owners = {name: shape, "the output": output}
+    for owner, lengths in owners.items():
+        for axis, n in enumerate(lengths):
+            if n > 1:
+                told = f"the length of axis {axis} of {owner}"
+                yield ("length", owner, axis), float(n), told
+                yield ("root", owner, axis), math.sqrt(n), f"the square root of {told}"
+    for owner, lengths in owners.items():
+        count = math.prod(lengths)
+        if count > 1:
+            yield ("count", owner, 0), float(count), f"the number of elements of {owner}"
+        for axis, n in enumerate((*lengths, count)):
+            if n > 1:
+                yield ("unbiased", owner, axis), n / (n - 1), f"N/(N-1) for N = {n}"

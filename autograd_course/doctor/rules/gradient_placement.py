@@ -40,7 +40,7 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
             f"backward runs in {runs} but raises {failure.kind} in {crashed[0].name}: "
             f"{failure.text}",
             raised(failure),
-            "error",
+            "warning" if failure.runs_in_own_dtype else "error",
             hint=_NUMPY if "unsupported ScalarType" in failure.text else "",
         )
     for variant in dtypes:

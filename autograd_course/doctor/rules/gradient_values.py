@@ -269,4 +269,5 @@ for _hypothesis in HYPOTHESES:
         hint=_hypothesis.hint,
         lesson=_hypothesis.lesson,
         after=_AFTER,
+        by_design=("wrong-jvp",),  # which compares forward mode with backward
     )(partial(_asked, _hypothesis))

@@ -33,7 +33,8 @@ class Rule:
 
     ``after`` names families whose errors explain this rule's finding, or single rules; such a
     finding is not reported again. ``explains`` says the same from the other side: which families'
-    or rules' findings an error of this rule explains.
+    or rules' findings an error of this rule explains. ``by_design`` are those that this rule
+    explains even where it is declared to be broken by design.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Rule:
     decide: Decide
     after: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
+    by_design: tuple[str, ...] = ()
 
     def __call__(self, evidence: Evidence) -> Finding | None:
         """Return the finding, or ``None`` where the evidence does not show this fault."""
@@ -74,13 +76,16 @@ def rule(
     lesson: str,
     after: tuple[str, ...] = (),
     explains: tuple[str, ...] = (),
+    by_design: tuple[str, ...] = (),
 ) -> Callable[[Decide], Decide]:
     """Register a deciding function under a fixed name; work is done in order of registration."""
 
     def register(decide: Decide) -> Decide:
         if name in RULES:
             raise ValueError(f"rule {name!r} is registered twice")
-        RULES[name] = Rule(name, family, severity, title, hint, lesson, decide, after, explains)
+        RULES[name] = Rule(
+            name, family, severity, title, hint, lesson, decide, after, explains, by_design
+        )
         return decide
 
     return register

@@ -23,6 +23,7 @@ COMPARISONS = (
     lesson="08_debugging_clinic",
     after=("contract",),
     explains=(*COMPARISONS, "rng-not-restored"),
+    by_design=(*COMPARISONS, "rng-not-restored"),
 )
 def nondeterministic(evidence: Evidence) -> Seen | None:
     return _unwritten(evidence) or _differing(evidence) or _rounding(evidence)
@@ -74,6 +75,7 @@ def _rounding(evidence: Evidence) -> Seen | None:
     lesson="06_memory_patterns",
     after=("contract",),
     explains=COMPARISONS,
+    by_design=COMPARISONS,
 )
 def rng_not_restored(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "redrawn"):

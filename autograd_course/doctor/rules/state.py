@@ -22,14 +22,17 @@ from autograd_course.doctor.rules.wording import raised
 )
 def shared_state(evidence: Evidence) -> Seen | None:
     again = evidence.interleaved
-    if again is None or "random" not in evidence.pulls:  # from elsewhere anything may be missing
+    plain = evidence.pulls.get("random")
+    if again is None or plain is None or plain.failure:
+        return None
+    if again.failure and again.failure.runs_in_own_dtype:
         return None
     if again.failure:
         return Seen(
             f"backward fails when forward was called again before it: {again.failure.kind}: "
             f"{again.failure.text}"
         )
-    pairs = zip(evidence.wanted, evidence.pulls["random"].grads, again.grads, strict=False)
+    pairs = zip(evidence.wanted, plain.grads, again.grads, strict=False)
     for position, alone, between in pairs:
         off = None if same(alone, between) else distance(alone, between)
         if off is None or not bool(off.any()):

@@ -61,16 +61,16 @@ def backward_failure(evidence: Evidence) -> Failure | None:
     """Return how backward failed, in the direct call or else through the engine.
 
     What fails when only some outputs are used is for another rule, which says so. A solver with an
-    absolute tolerance may refuse a cotangent that is thousands of times as large as usual.
+    absolute tolerance may refuse a cotangent that is thousands of times as large as usual. What
+    runs in the dtypes of the caller's inputs is not held against the Function.
     """
-    if evidence.raw and evidence.raw.failure:
-        return evidence.raw.failure
     usual = (
-        pull
+        pull.failure
         for name, pull in evidence.pulls.items()
         if name != "far" and not name.startswith("only")
     )
-    return next((pull.failure for pull in usual if pull.failure), None)
+    failures = (evidence.raw and evidence.raw.failure, *usual)
+    return next((f for f in failures if f and not f.runs_in_own_dtype), None)
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:

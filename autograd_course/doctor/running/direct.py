@@ -14,7 +14,7 @@ from autograd_course.doctor.running.calls import (
     changed,
     is_float,
 )
-from autograd_course.doctor.running.passes import dense
+from autograd_course.doctor.running.passes import dense, fitting, runs_in_own_dtype
 from autograd_course.doctor.running.session import Move, Run, Session, stay
 
 
@@ -24,7 +24,7 @@ def direct_call(
     """Call ``backward`` itself on the graph's own node, as the engine does before it mends."""
     run = run or session.run(move)
     node = own_node(run)
-    gs = list(handed_over(run.returned, grad_outputs, move))
+    gs = list(handed_over(run.returned, grad_outputs))
     saved = attempt(lambda: [t for t in node.saved_tensors if isinstance(t, Tensor)])
     held = [] if isinstance(saved, Failure) else saved
     gs_before = [g if g is None else g.clone() for g in gs]
@@ -32,7 +32,8 @@ def direct_call(
     with torch.no_grad():
         got = attempt(lambda: node.apply(*gs))
     if isinstance(got, Failure):
-        return Raw(failure=got)
+        runs = move is stay and runs_directly(session, grad_outputs, session.in_own_dtypes())
+        return Raw(failure=runs_in_own_dtype(got) if runs else got)
     grads = got if isinstance(got, tuple) else (got,)
     return Raw(
         count=len(grads),
@@ -44,18 +45,36 @@ def direct_call(
     )
 
 
+def runs_directly(
+    session: Session, grad_outputs: Sequence[Tensor], inputs: Sequence[Any] | None
+) -> bool:
+    """Whether backward, called directly, does not raise for these inputs."""
+
+    def both() -> None:
+        run = session.run(inputs=inputs, watched=False)
+        gs = tuple(handed_over(run.returned, fitting(run.floats, grad_outputs)))
+        with torch.no_grad():
+            own_node(run).apply(*gs)
+
+    return inputs is not None and not isinstance(attempt(both), Failure)
+
+
 def own_node(run: Run) -> Any:
     """Return the node of the graph whose ``apply`` is the subject's backward."""
     return next(out.grad_fn for out in run.tensors if out.grad_fn is not None)
 
 
 def handed_over(
-    returned: Sequence[Any], grad_outputs: Sequence[Tensor], move: Move = stay
+    returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """Yield what the engine hands over: a cotangent, zeros for integers, None for the rest."""
+    """Yield what autograd hands over: a cotangent, zeros for integers, None for the rest.
+
+    A cotangent has the dtype and the device of its output, whatever those of the inputs are.
+    """
     given = iter(grad_outputs)
     for output in returned:
         if is_float(output):
-            yield move(next(given)).clone()
+            g = next(given)
+            yield g if g is None else g.to(output, copy=True)
         else:
             yield torch.zeros_like(output) if isinstance(output, Tensor) else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,7 +45,33 @@ def both_ways(
     An output whose cotangent is ``None`` goes unused. ``cotangents`` may be a function of the
     outputs; what it returns is sent as it is, a sequence of tensors is copied first. ``between`` is
     called with the run after forward and before backward.
+
+    Where that raises on float64 copies, the same call is made in the dtypes of the caller's inputs:
+    the failure says whether it runs there.
     """
+    done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
+    own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
+    if own is None or done.failure is None:
+        return done
+    sent = cotangents if callable(cotangents) else partial(fitting, grad_outputs=cotangents)
+    again = _both_ways(session, sent, stay, own, wanted, arrange, between)
+    return done if again.failure else replace(done, failure=runs_in_own_dtype(done.failure))
+
+
+def runs_in_own_dtype(failure: Failure) -> Failure:
+    """Return the failure of a call that does not fail in the dtypes of the caller's inputs."""
+    return replace(failure, runs_in_own_dtype=True)
+
+
+def _both_ways(
+    session: Session,
+    cotangents: Cotangents,
+    move: Move,
+    inputs: Sequence[Any] | None,
+    wanted: Sequence[int] | None,
+    arrange: Arrange | None,
+    between: Callable[[Run], object] | None,
+) -> Pass:
     run = attempt(lambda: session.run(move, inputs=inputs, wanted=wanted, arrange=arrange))
     if isinstance(run, Failure):
         return Pass(failure=run, stage="forward")
@@ -88,6 +115,20 @@ def gradients(
 def dense(grad: Tensor | None) -> Tensor | None:
     """Return a sparse gradient, as of an embedding's rows, as a dense one; others as they are."""
     return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
+
+
+def fitting(
+    outputs: Sequence[Tensor], grad_outputs: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return copies of cotangents in the dtypes and on the devices of outputs.
+
+    Where an output has another shape than its cotangent, a new one is drawn for it.
+    """
+    fresh = drawn(outputs, torch.Generator().manual_seed(0))
+    return [
+        g if g is None else g.to(out, copy=True) if g.shape == out.shape else new
+        for out, g, new in zip(outputs, grad_outputs, fresh, strict=True)
+    ]
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from autograd_course.doctor.running.calls import as_tuple, fresh, is_float
@@ -48,10 +49,16 @@ class Session:
     """
 
     def __init__(
-        self, subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int
+        self,
+        subject: Subject,
+        inputs: Sequence[Any],
+        wanted: Sequence[int],
+        seed: int,
+        own_dtypes: Sequence[torch.dtype | None] = (),
     ) -> None:
         self.subject, self.seed = subject, seed
         self.inputs, self.wanted = tuple(inputs), tuple(wanted)
+        self.own_dtypes = tuple(own_dtypes)
         self._watched = Watched(subject.function) if subject.function else None
 
     def run(
@@ -108,7 +115,20 @@ class Session:
             else value
             for position, value in enumerate(self.inputs)
         ]
-        return Session(self.subject, inputs, self.wanted, self.seed + 1)
+        return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
+
+    def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
+        """Return inputs (the session's, unless given) in the dtypes of the caller's.
+
+        ``None`` where they have these already, or where it is not known which dtype each has.
+        """
+        inputs = self.inputs if inputs is None else inputs
+        if len(inputs) != len(self.own_dtypes):
+            return None
+        pairs = list(zip(inputs, self.own_dtypes, strict=True))
+        if all(dtype is None or value.dtype == dtype for value, dtype in pairs):
+            return None
+        return [value if dtype is None else value.to(dtype) for value, dtype in pairs]
 
     def redraw(self) -> None:
         """Let the subject's generators draw what they drew since the call began once more."""

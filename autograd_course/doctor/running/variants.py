@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,8 +17,14 @@ from autograd_course.doctor.running.calls import (
     is_plain,
     prepare_meta,
 )
-from autograd_course.doctor.running.direct import direct_call, handed_over, own_node
+from autograd_course.doctor.running.direct import (
+    direct_call,
+    handed_over,
+    own_node,
+    runs_directly,
+)
 from autograd_course.doctor.running.operations import OneDevice
+from autograd_course.doctor.running.passes import runs_in_own_dtype
 from autograd_course.doctor.running.placing import DevicesNamed, Strangers
 from autograd_course.doctor.running.session import Move, Session
 
@@ -37,11 +44,31 @@ def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tupl
         dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
     found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
     found += [_moved(name, session, grad_outputs, move, _dtype) for name, move in dtypes.items()]
+    found = _with_own_dtype(session, grad_outputs, raw, found)
     floats = all(is_float(value) for value in session.inputs if isinstance(value, Tensor))
     if floats and _may_place(session, grad_outputs):
         prepare_meta()
         found.append(_moved("meta", session, grad_outputs, lambda t: t.to("meta"), _device))
     return tuple(variant for variant in found if variant is not None)
+
+
+def _with_own_dtype(
+    session: Session,
+    grad_outputs: Sequence[Tensor],
+    raw: Raw,
+    found: Sequence[Variant | None],
+) -> list[Variant | None]:
+    """Mark the failures of variants, if the call runs in the dtypes of the caller's inputs."""
+    if not any(variant and variant.failure for variant in found):
+        return list(found)
+    own = session.in_own_dtypes()
+    runs = not raw.failure if own is None else runs_directly(session, grad_outputs, own)
+    return [
+        replace(variant, failure=runs_in_own_dtype(variant.failure))
+        if runs and variant and variant.failure
+        else variant
+        for variant in found
+    ]
 
 
 def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
@@ -67,13 +94,18 @@ def _moved(
     move: Move,
     describe: Callable[[Tensor], str],
 ) -> Variant | None:
-    """Return what the raw gradients were, or ``None`` where forward does not run this way."""
+    """Return what the raw gradients were.
+
+    ``None`` where forward does not run this way, or returns other shapes than in float64.
+    """
     run = attempt(lambda: session.run(move))
-    if isinstance(run, Failure):
+    if isinstance(run, Failure) or [out.shape for out in run.floats] != [
+        g.shape for g in grad_outputs
+    ]:
         return None
     with OneDevice() if name == "meta" else nullcontext():
         raw = attempt(lambda: direct_call(session, grad_outputs, move, run))
-    return _variant(name, session, run.args, raw, describe)
+    return _variant(name, session, run.args, raw, describe, {out.dtype for out in run.floats})
 
 
 def _variant(
@@ -82,7 +114,13 @@ def _variant(
     args: Sequence[Any],
     raw: Raw | Failure,
     describe: Callable[[Tensor], str],
+    given: Collection[torch.dtype] = (),
 ) -> Variant:
+    """Describe the raw gradients beside their inputs.
+
+    ``given`` are the dtypes of the cotangents. Where forward itself changes the dtype, a gradient
+    may keep that of its cotangent.
+    """
     if isinstance(raw, Failure) or raw.failure:
         return Variant(name, failure=raw if isinstance(raw, Failure) else raw.failure)
     kept = [
@@ -90,9 +128,11 @@ def _variant(
         for i, (arg, grad) in enumerate(zip(args, raw.grads, strict=False))
         if i in session.wanted and grad is not None
     ]
-    return Variant(
-        name, tuple(describe(arg) for arg, _ in kept), tuple(describe(grad) for _, grad in kept)
-    )
+    found = [
+        describe(arg if grad.dtype in given and arg.dtype not in given else grad)
+        for arg, grad in kept
+    ]
+    return Variant(name, tuple(describe(arg) for arg, _ in kept), tuple(found))
 
 
 def _dtype(tensor: Tensor) -> str:

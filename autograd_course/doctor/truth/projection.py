@@ -30,10 +30,11 @@ def settled(evidence: Evidence) -> bool:
     if slopes is None or not bool(slopes.smooth.all()):
         return False
     pulls = [pull for name, pull in evidence.pulls.items() if judged(name)]
-    return all(not pull.failure and _agrees(evidence, slopes, pull) for pull in pulls)
+    return all(not pull.failure and agrees(evidence, slopes, pull) for pull in pulls)
 
 
-def _agrees(evidence: Evidence, slopes: Slopes, pull: Pull) -> bool:
+def agrees(evidence: Evidence, slopes: Slopes, pull: Pull) -> bool:
+    """Whether the gradient of one pull has forward's slope along every direction."""
     g = flat_cotangent(evidence, pull.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
     projected, size = along_directions(slopes, pull)

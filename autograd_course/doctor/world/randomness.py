@@ -32,6 +32,7 @@ class Stream(IntEnum):
     TANGENTS = 21
     SLICES = 22
     STAIRS = 23
+    RESIZED = 24
 
 
 def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:

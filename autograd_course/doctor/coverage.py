@@ -1,0 +1,125 @@
+"""What a diagnosis examined beyond the usual, and what it could not examine.
+
+A ✓ means that the gradients were compared with the truth. Where they were not, the report says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+
+from autograd_course.doctor.evidence import Evidence, Failure
+from autograd_course.doctor.probes import Level
+from autograd_course.doctor.rules import RULES
+from autograd_course.doctor.truth.projection import settled
+
+# Declared, these say that the gradient is another one, but not which.
+LEAVES_VALUES_OPEN = (
+    "gradient-mismatch",
+    "extra-gradient",
+    "undeclared-surrogate",
+    "non-finite",
+)
+# Declared, these say that two results cannot be compared.
+PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored")
+
+
+_CONTRACT, _LINEARITY, _VALUES = (
+    "the contract",
+    "linearity in grad_output",
+    "values (by finite differences)",
+)
+_STANDARD = (
+    "layouts, batches, frozen, empty and extreme inputs, float32",
+    "state, memory, second derivatives, jvp and vmap where defined",
+)
+_FULL = "autocast, torch.compile, torch.func, whether a Function is needed"
+
+
+def examined(
+    level: Level, seen: Sequence[Evidence], intentional: Collection[str]
+) -> tuple[str, ...]:
+    """Return what was examined, in words; without what :func:`unexamined` names."""
+    if _nothing_compared(seen[0], intentional):
+        return (_CONTRACT, *by_design(seen[0], intentional))
+    some = len(list(unexamined(seen, intentional))) < len(seen[0].wanted)
+    first = ", ".join((_CONTRACT, _LINEARITY, *[_VALUES] * some))
+    full = [_FULL] * (level == "full")
+    return (first, *_STANDARD, *full, *by_design(seen[0], intentional))
+
+
+def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each declared rule that the Function breaks, and the range it is in."""
+    for name in RULES:
+        if name in intentional and (finding := RULES[name](evidence)) is not None:
+            yield f"{name}, by design: {finding.message}"
+    if evidence.cotangent_range:
+        yield f"values for grad_outputs {evidence.cotangent_range} only"
+
+
+def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each part of the gradients that was compared with no truth.
+
+    ``seen`` is the evidence on the caller's example first, then on other inputs.
+    """
+    if reason := _nothing_compared(seen[0], intentional):
+        yield f"values: not examined, because {reason}"
+        return
+    for slot, position in enumerate(seen[0].wanted):
+        name = seen[0].name(position)
+        if rule := _left_open(seen[0], name, intentional):
+            yield (
+                f"values of {name}: not examined, because {rule} is declared. "
+                "surrogate= can say what backward stands for."
+            )
+        elif not any(_compared(evidence, slot) for evidence in seen):
+            yield (
+                f"values of {name}: not examined, because forward is differentiable at no element "
+                "that was tried."
+            )
+
+
+def _nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
+    """Return why no gradient was compared, ``""`` where some were."""
+    if failure := _float64_alone(evidence):
+        said = ": ".join(filter(None, (failure.kind, failure.text)))
+        return (
+            f"backward raised {said} on the float64 copies that are examined. "
+            "It runs on the inputs as they are."
+        )
+    if evidence.cotangent_range is None:
+        if "ignores-grad-output" in intentional:
+            return (
+                "backward ignores grad_output by design, and where grad_output is 1 it does not "
+                "return forward's gradient."
+            )
+        return "backward is linear in grad_output for none of the grad_outputs that were tried."
+    for rule in PREVENTS_COMPARISON:
+        if rule in intentional and RULES[rule](evidence) is not None:
+            return f"{rule} is declared."
+    return ""
+
+
+def _float64_alone(evidence: Evidence) -> Failure | None:
+    """Return how backward failed on float64 copies, if it runs on the caller's inputs."""
+    pull = evidence.pulls.get("random")
+    failures = (evidence.raw and evidence.raw.failure, pull and pull.failure)
+    return next((f for f in failures if f and f.runs_in_own_dtype), None)
+
+
+def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:
+    """Return the declared rule that leaves open what an input's gradient should be."""
+    for rule in LEAVES_VALUES_OPEN:
+        finding = RULES[rule](evidence) if rule in intentional else None
+        if finding is not None and name in finding.evidence.get("inputs", ()):
+            return rule
+    return ""
+
+
+def _compared(evidence: Evidence, slot: int) -> bool:
+    """Whether some element of a gradient was compared with the truth, or there is no element."""
+    if not evidence.inputs[evidence.wanted[slot]].numel() or settled(evidence):
+        return True
+    expected = evidence.expected.get("random")
+    return expected is not None and not bool(torch.isnan(expected[slot].value).all())

@@ -1,0 +1,138 @@
+"""Where a backward is linear that is not linear everywhere, by design.
+
+``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. Such
+a backward still has values to compare. A clip does nothing to a small ``grad_output``, and a guided
+backward does nothing to a positive one. So the cotangents of the whole examination are drawn from a
+range in which backward is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.comparing.closeness import same
+from autograd_course.doctor.evidence import Evidence, Pull
+from autograd_course.doctor.running.passes import engine_pass
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.projection import agrees
+
+SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
+
+Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of two draws, those in the range
+
+
+@dataclass(frozen=True)
+class Range:
+    """Some cotangents, in words, and how two standard normal draws are moved among them."""
+
+    words: str
+    place: Place
+    real_only: bool = False
+
+
+def _scaled(factor: float) -> Place:
+    return lambda one, two: (factor * one, factor * two)
+
+
+def _of_one_sign(factor: float) -> Place:
+    return lambda one, two: (factor * one.abs(), factor * two.abs())
+
+
+def _large(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    signs = torch.where(one < 0, -LARGE, LARGE)
+    return signs * (1 + one.abs()), signs * (1 + two.abs())
+
+
+def _constant(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.ones_like(one), 0.5 * torch.ones_like(two)
+
+
+ANY = Range("", _scaled(1.0))
+ONES = Range("whose elements are all equal", _constant)
+RANGES = (
+    ANY,
+    Range(f"of about {SMALL:g}", _scaled(SMALL)),
+    Range(f"of about {TINY:g}", _scaled(TINY)),
+    Range("above 0", _of_one_sign(1.0), real_only=True),
+    Range(f"above 0, of about {SMALL:g}", _of_one_sign(SMALL), real_only=True),
+    Range("below 0", _of_one_sign(-1.0), real_only=True),
+    Range(f"below 0, of about {SMALL:g}", _of_one_sign(-SMALL), real_only=True),
+    Range(f"of {LARGE:g} or more", _large, real_only=True),
+)
+
+
+def linear_range(
+    session: Session,
+    evidence: Evidence,
+    one: Sequence[Tensor],
+    two: Sequence[Tensor],
+    intentional: Collection[str],
+) -> Range | None:
+    """Return the cotangents to examine with, ``None`` where backward is linear for none of them.
+
+    Of several ranges, that is the first in which forward's slopes confirm the gradient. Where they
+    confirm none, it is the first in which the gradient is not zero: there it is wrong.
+    """
+    if "ignores-grad-output" in intentional:  # a loss that is never scaled, say
+        (pull,) = _passes(session, [[torch.ones_like(g) for g in one]])
+        return ONES if _confirmed(evidence, pull) else None
+    if "uniform-grad-output" in intentional:
+        return ONES
+    if "nonlinear-in-grad-output" not in intentional:
+        return ANY
+    real = not any(g.is_complex() for g in one)
+    linear = [
+        (found, first)
+        for found in RANGES
+        if (real or not found.real_only)
+        and (first := _linear(session, *drawn_from(found, one, two))) is not None
+    ]
+    confirmed = (found for found, first in linear if _confirmed(evidence, first))
+    nonzero = (
+        found for found, first in linear if any(g is not None and g.any() for g in first.grads)
+    )
+    return next(confirmed, None) or next(nonzero, None)
+
+
+def drawn_from(
+    found: Range, one: Sequence[Tensor], two: Sequence[Tensor]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return two standard normal draws, moved into a range."""
+    pairs = [found.place(a, b) for a, b in zip(one, two, strict=True)]
+    return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+
+
+def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> Pull | None:
+    """Return the pass of the first cotangents if backward is linear there, else ``None``."""
+    total = [a + b for a, b in zip(one, two, strict=True)]
+    double = [2 * a for a in one]
+    first, second, added, doubled = passes = list(_passes(session, [one, two, total, double]))
+    if any(pull.failure for pull in passes):
+        return None
+    rows = zip(first.grads, second.grads, added.grads, doubled.grads, strict=True)
+    for a, b, both, twice in rows:
+        if a is None or b is None or both is None or twice is None:
+            if any(g is not None for g in (a, b, both, twice)):
+                return None
+        elif not (same(both, a + b) and same(twice, 2 * a)):
+            return None
+    return first
+
+
+def _passes(session: Session, cotangents: Sequence[Sequence[Tensor]]) -> Iterator[Pull]:
+    return (engine_pass(session, tuple(gs)) for gs in cotangents)
+
+
+def _all_zero(pull: Pull) -> bool:
+    return not any(grad is not None and bool(grad.any()) for grad in pull.grads)
+
+
+def _confirmed(evidence: Evidence, pull: Pull) -> bool:
+    """Whether forward's slopes along random directions are those of the gradient."""
+    slopes = evidence.slopes
+    smooth = slopes is not None and bool(slopes.smooth.all())
+    return slopes is not None and smooth and not pull.failure and agrees(evidence, slopes, pull)

@@ -1,0 +1,96 @@
+"""The same call on inputs of other lengths: does a number that explains a factor explain it there?
+
+A gradient that is twice the true one on a 4×5 input may be so because 2 is a power in the formula,
+or because it is the square root of 4. On a 3×5 input the two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.doctor.evidence import Evidence, Failure, Resized
+from autograd_course.doctor.probes.confirmed import Plain, plain_call
+from autograd_course.doctor.running.calls import attempt, is_float
+from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.truth.differences import STEP, as_real, derivative, flat, moved_by
+from autograd_course.doctor.world.randomness import Stream, generator
+
+MOST_LENGTHS = 4
+
+
+def resized(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in how gradients and truth compare on inputs of other lengths, one length at a time.
+
+    That is of use only where a gradient is not known to be right.
+    """
+    if not evidence.jacobian or evidence.cotangent_range:
+        return evidence
+    lengths = dict.fromkeys(
+        length
+        for value in evidence.inputs
+        if isinstance(value, Tensor)
+        for length in value.shape
+        if length > 1
+    )
+    found = (_resized(session, evidence, length) for length in list(lengths)[:MOST_LENGTHS])
+    return replace(evidence, resized=tuple(filter(None, found)))
+
+
+def _resized(session: Session, evidence: Evidence, length: int) -> Resized | None:
+    """Make the call with every dimension of one length changed; ``None`` where that fails."""
+    rng = generator(session.seed, Stream.RESIZED)
+    inputs = [_with_other_length(value, length) for value in evidence.inputs]
+    plain = plain_call(session, inputs, rng)
+    if plain.done.failure:
+        return None
+    return Resized(
+        shapes=tuple(tuple(v.shape) if isinstance(v, Tensor) else None for v in inputs),
+        output=tuple(plain.done.outputs[0].shape),
+        ratios=tuple(_ratios(session, plain, rng)),
+    )
+
+
+def _with_other_length(value: Any, length: int) -> Any:
+    """Cut the last element off every dimension of a length; of two, repeat the first."""
+    if not isinstance(value, Tensor):
+        return value
+    for dim in range(value.dim()):
+        if value.shape[dim] == length > 2:
+            value = value.narrow(dim, 0, length - 1)
+        elif value.shape[dim] == length:
+            value = torch.cat([value, value.narrow(dim, 0, 1)], dim)
+    return value.contiguous()
+
+
+def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
+    """Yield, for each wanted input, gradient over truth along one random direction."""
+    g = flat(plain.grad_outputs)
+    center = flat(plain.done.outputs)
+    for slot, position in enumerate(session.wanted):
+        real = as_real(plain.inputs[position]).reshape(-1)
+        vector = torch.randn(real.shape, generator=rng, dtype=torch.float64).to(real.device)
+
+        def at(offset: float, position: int = position, vector: Tensor = vector) -> Tensor:
+            moved = moved_by(plain.inputs, [position], [offset * vector])
+            found = attempt(lambda: _outputs(session, moved))
+            if isinstance(found, Failure) or found.numel() != center.numel():
+                return torch.full_like(center, torch.nan)
+            return found
+
+        value, _, smooth = derivative(at, STEP, center)
+        grad = plain.done.grads[slot]
+        truth = float(value @ g)
+        if grad is None or not smooth or truth == 0.0:
+            yield None
+        else:
+            yield float(as_real(grad).reshape(-1).double() @ vector) / truth
+
+
+def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
+    with torch.no_grad():
+        return flat([out for out in session.call(inputs, watched=False) if is_float(out)])

@@ -1,0 +1,197 @@
+"""✓ means examined: what is declared turns off one rule, and what was not examined is said."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases.making import X, draw, raw, saving
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course import WrongGradientError, assert_gradients, diagnose
+
+SINGLE = X.float()
+
+
+def squared(backward: Any) -> type[Function]:
+    """Return x² with a backward of ``x`` and ``grad_output``."""
+    return saving(lambda x: x * x, backward)
+
+
+def mutating_its_grad_output(x: Tensor, g: Tensor) -> Tensor:
+    g.mul_(2)
+    return 2 * x
+
+
+def mutating_its_input(ctx: Any, x: Tensor) -> Tensor:
+    ctx.save_for_backward(x.clone())
+    ctx.at = x.clone()
+    x.data.mul_(0.5)
+    return ctx.at**2
+
+
+LINEAR, UNIFORM, IGNORES = (
+    "nonlinear-in-grad-output",
+    "uniform-grad-output",
+    "ignores-grad-output",
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "fn", "declared", "ok", "says"),
+    [
+        ("clipped", squared(lambda x, g: 2 * x * g.clamp(-1, 1)), LINEAR, True, "about 0.001"),
+        ("clipped low", squared(lambda x, g: 2 * x * g.clamp(-1e-4, 1e-4)), LINEAR, True, "1e-06"),
+        ("clipped by norm", squared(lambda x, g: 2 * x * g / max(1.0, float(g.norm()))), LINEAR,
+         True, "about 0.001"),
+        ("guided", saving(torch.relu, lambda x, g: (x > 0) * g.relu()), LINEAR, True, "above 0"),
+        ("inverted", saving(torch.relu, lambda x, g: (x > 0) * g.clamp(max=0)), LINEAR, True,
+         "below 0"),
+        ("a dead zone", squared(lambda x, g: 2 * x * g * (g.abs() > 0.5)), LINEAR, True,
+         "of 1000 or more"),
+        ("clipped and wrong", squared(lambda x, g: 7 * x * g.clamp(-1, 1)), LINEAR, False,
+         "constant-factor: The gradient of args[0] is 7/2 times"),
+        ("guided and wrong", saving(torch.relu, lambda x, g: g.relu()), LINEAR, False,
+         "wrong-region"),
+        ("normalized", squared(lambda x, g: 2 * x * g / g.norm()), LINEAR, None,
+         "values: not examined"),
+        ("the sign alone", squared(lambda x, g: 2 * x * g.sign()), LINEAR, None,
+         "values: not examined"),
+        ("a mean", squared(lambda x, g: 2 * x * g.mean()), UNIFORM, True, "are all equal"),
+        ("a mean and wrong", squared(lambda x, g: 7 * x * g.mean()), UNIFORM, False, "7/2 times"),
+        ("right for 1", squared(lambda x, g: 2 * x), IGNORES, True, "are all equal"),
+        ("wrong for 1", squared(lambda x, g: 7 * x), IGNORES, None, "where grad_output is 1"),
+        ("grad_output is changed, and ignored", squared(mutating_its_grad_output),
+         "mutates-grad-output", False, "ignores-grad-output"),
+        ("the input is changed, and grad_output ignored",
+         raw(mutating_its_input, lambda ctx, g: 2 * ctx.at), "mutates-input", False,
+         "ignores-grad-output"),
+        ("reversed", raw(lambda ctx, x: 1 * x, lambda ctx, g: -g), "flipped-sign", True,
+         "flipped-sign, by design"),
+        ("anything", squared(lambda x, g: x**3 * g), "gradient-mismatch", None,
+         "values of args[0]: not examined, because gradient-mismatch is declared"),
+        ("rounded", saving(torch.round, lambda x, g: g), "undeclared-surrogate", None,
+         "surrogate= can say"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " in value else None,
+)  # fmt: skip
+def test_a_declared_rule_is_turned_off_and_nothing_else(what, fn, declared, ok, says) -> None:
+    diagnosis = diagnose(fn, (X,), intentional=declared)
+
+    assert diagnosis.ok is ok, str(diagnosis)
+    assert declared not in [finding.rule for finding in diagnosis.findings]
+    assert says in " ".join(str(diagnosis).split())
+    assert bool(diagnosis.unexamined) == (ok is None)
+
+
+def test_what_was_not_examined_is_no_check_mark_anywhere() -> None:
+    anything = squared(lambda x, g: x**3 * g)
+
+    diagnosis = diagnose(anything, (X,), intentional="gradient-mismatch")
+
+    assert str(diagnosis).startswith("? Made · no error found, but values were not examined")
+    assert "✓" not in diagnosis._repr_html_()
+    assert json.loads(json.dumps(diagnosis.to_dict()))["ok"] is None
+    assert not diagnosis.passes()
+    with pytest.raises(WrongGradientError, match="not examined"):
+        assert_gradients(anything, (X,), intentional="gradient-mismatch")
+
+
+# In float32 both are right. On float64 copies one raises, and one is another function.
+
+
+class PairsAsComplex(Function):
+    """|z|² of neighboring numbers, taken as complex64 by NumPy."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        z = torch.from_numpy(x.numpy().view(np.complex64))
+        return (z.real**2 + z.imag**2).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        assert g.shape == (len(x), x.shape[1] // 2), "one number for each pair"
+        return (2 * x.unflatten(1, (-1, 2)) * g[..., None]).flatten(1)
+
+
+def scattered(x: Tensor, g: Tensor) -> Tensor:
+    return torch.zeros(x.shape, device=x.device).index_add_(
+        0, torch.arange(len(x), device=x.device), 2 * x * g
+    )
+
+
+def in_single_all_along(x: Tensor, g: Tensor) -> Tensor:
+    """Add a float32 cotangent to float32 zeros, whatever the input's dtype."""
+    zeros, places = (
+        torch.zeros(x.numel(), device=x.device),
+        torch.arange(x.numel(), device=x.device),
+    )
+    return zeros.index_add_(0, places, (2 * x.float() * g).flatten()).view_as(x).to(x.dtype)
+
+
+def test_the_cotangent_has_the_outputs_dtype() -> None:
+    """Forward returns float32 for any input, so that autograd hands float32 to backward."""
+    handed = set()
+
+    def noting(x: Tensor, g: Tensor) -> Tensor:
+        handed.add(g.dtype)
+        return in_single_all_along(x, g)
+
+    diagnosis = diagnose(saving(lambda x: (x * x).float(), noting), (SINGLE,))
+
+    assert handed == {torch.float32}
+    assert diagnosis.ok, str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("fn", "rules"),
+    [(PairsAsComplex, []), (squared(scattered), ["gradient-dtype"])],
+    ids=["another shape in float64", "a scatter into float32"],
+)
+def test_an_exception_counts_only_in_the_callers_own_dtype(fn, rules) -> None:
+    single = diagnose(fn, (SINGLE,))
+    double = diagnose(fn, (X,))
+
+    assert [(f.rule, f.severity) for f in single.findings] == [(rule, "warning") for rule in rules]
+    assert single.ok is None
+    assert "It runs on the inputs as they are." in " ".join(single.unexamined[0].split())
+    assert double.ok is False
+
+
+def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> None:
+    """Backward refuses float64 cotangents that are not contiguous, and takes float32 ones."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        if g.dtype == torch.float64 and not g.is_contiguous():
+            raise RuntimeError("no kernel for strided float64")
+        return 2 * x * g
+
+    assert diagnose(squared(backward), (SINGLE,)).ok
+    assert diagnose(squared(backward), (X,)).findings[0].rule == "grad-output-layout"
+
+
+@pytest.mark.parametrize(
+    ("what", "fn", "inputs", "origin"),
+    [
+        ("2 is the square root of 4", squared(lambda x, g: 4 * x * g), (draw(4, 5),), ""),
+        ("2 is a length", squared(lambda x, g: x * g), (draw(2, 2),), ""),
+        ("3 is a length", saving(lambda x: x**3, lambda x, g: x * x * g), (draw(3, 4),), ""),
+        ("a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), (draw(4, 5),),
+         "(20 is the number of elements of args[0])"),
+        ("attention's scale", saving(lambda q, k: q @ k.T / math.sqrt(q.shape[1]),
+                                     lambda q, k, g: (g @ k, g.T @ q)), (draw(3, 4), draw(6, 4)),
+         "(2 is the square root of the length of axis 1 of args[0])"),
+    ],
+)  # fmt: skip
+def test_a_coincidence_of_numbers_is_not_named(what, fn, inputs, origin) -> None:
+    message = diagnose(fn, inputs).findings[0].message
+
+    assert origin in message
+    assert origin or "(" not in message, message
