@@ -10,6 +10,7 @@
 # make check    lint, formatting, types, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
+# make bench    each benchmark in its quick form: that it runs, not the figures to quote
 # make book     build the course as a web site: build/book/index.html
 # make book-pins  pin the newest set that builds the book
 # make constraints  pin the newest set that pyproject.toml and this torch allow
@@ -31,7 +32,7 @@ NOTEBOOKS := notebooks solutions exercises
 # A test run starts a hundred Python processes: what they import is compiled once, for all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test thorough quick coverage check notebooks pictures book book-pins constraints clean colab \
+.PHONY: lab test thorough quick bench coverage check notebooks pictures book book-pins constraints clean colab \
     fuzz versions mutants
 
 # PORT and BROWSER reach the command through the environment.
@@ -49,6 +50,9 @@ thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest tests --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks --quick
 
 # Not what fails, but what is run: that tests pass is for `make test` to say. Here those of
 # torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end. And those of

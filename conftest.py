@@ -33,8 +33,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.option.quick and left_out(collection_path) else None
 
 
+def choose_notebooks(config: pytest.Config) -> None:
+    """Run the notebooks alone if ``--nbval`` or ``--nbval-lax`` is given and no path is.
+
+    Their kernel is the Python that runs pytest, unless ``--nbval-kernel-name`` names another.
+    """
+    runs_notebooks = config.option.nbval or config.option.nbval_lax
+    if runs_notebooks and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        config.args.remove("tests")
+    if config.option.nbval_kernel_name:
+        config.option.nbval_current_env = False
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Replace progress file, profile and thread count for the whole run."""
+    """Choose what is run; replace progress file, profile and thread count for the whole run."""
+    choose_notebooks(config)
     scratch = tempfile.TemporaryDirectory(prefix="autograd-course-tests-")
     config.stash[_SCRATCH] = scratch
     config.stash[_KERNELS] = WarmKernels()
@@ -67,7 +80,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
         scratch = scratch / item.path.parent.name / item.path.stem
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ |= notebook_environment(scratch)
-    with item.config.stash[_KERNELS].used() if is_notebook and FORKS else nullcontext():
+    forks = is_notebook and FORKS and item.config.option.nbval_current_env
+    with item.config.stash[_KERNELS].used() if forks else nullcontext():
         return (yield)
 
 
@@ -91,6 +105,7 @@ LONG = (
     "test_lab_browser.py",
     "test_visualizers_browser.py",
     "test_authoring.py",
+    "test_benchmarks.py",
     "test_progress.py",
     "test_colab.py",
     "test_classroom_platforms.py",

@@ -16,7 +16,7 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 class Check:
     """One thing that was looked at: what was found, and the repair if it will not do.
 
-    Of what is ``optional`` the course can do without; its repair says what it would be good for.
+    The course works without what is ``optional``; its repair says what it is needed for.
     """
 
     what: str
@@ -26,7 +26,7 @@ class Check:
 
     @property
     def state(self) -> str:
-        """What stands before it in a table."""
+        """The word in front of it in a table."""
         return "OK" if not self.repair else "OPTION" if self.optional else "REPAIR"
 
     def __str__(self) -> str:
@@ -46,7 +46,11 @@ class Checkup:
         return not any(check.repair and not check.optional for check in self.checks)
 
     def __repr__(self) -> str:
-        last = "All set." if self.ok else "Repair what is marked, restart the kernel, run again."
+        last = (
+            "All set."
+            if self.ok
+            else "Do what each REPAIR says, restart the kernel, and run this cell again."
+        )
         return "\n".join([*map(str, self.checks), "", last])
 
 
@@ -100,7 +104,7 @@ def doctor() -> Check:
     from autograd_course.functions import Square
 
     answers = diagnose(Square, (torch.linspace(-1, 1, 3),)).ok
-    repair = "" if answers else "a correct Function was blamed: reinstall the course"
+    repair = "" if answers else "it blames a correct Function: install the course again"
     return Check("doctor", "examines a correct Function and finds nothing wrong", repair)
 
 

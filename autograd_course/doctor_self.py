@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from autograd_course.checkup import Check, Checkup, accelerator, doctor, grader, packages, python
-from autograd_course.lab.folder import LabError, course_folder
+from autograd_course.lab.folder import GET, LabError, course_folder
 from autograd_course.shell.exits import Exit
 
 _IN_A_SHELL = 'pip install "{}"'
@@ -133,5 +133,5 @@ def _course(here: Path) -> Check:
     try:
         return Check("course", f"found in {course_folder(here)}")
     except LabError:
-        repair = "to use lab and reset, change to the folder of your copy of the course"
+        repair = f"for the notebooks, change into your copy of the course, or get one with {GET}"
         return Check("course", "not found in this folder or above it", repair, optional=True)

@@ -1,14 +1,14 @@
-"""What attention costs beside PyTorch's own, in one run: time, and the most memory held at once.
+"""What attention costs next to PyTorch's own, in one run: time, and the peak of memory.
 
-    python -m benchmarks.attention            (--quick: only the two shorter lengths)
+    python -m benchmarks.attention [--quick]
 
 On a CPU: one head of 64 features, float32, one thread. On a CUDA GPU: eight heads of 64 and of 128
-features, bfloat16; tiled_attention is then the Triton kernels, to be held against flash. "math",
+features, bfloat16; tiled_attention is then the Triton kernels, which compete with flash. "math",
 "efficient" and "flash" are the backends of ``F.scaled_dot_product_attention``, where they exist;
 attention and tiled_attention are this package's. Times are the best of several runs that take
-turns, so that a neighbor on the machine harms all alike; compare ratios. Memory is the allocator's
-own account of forward and backward; on a CPU it is the same in every run. It holds neither the
-inputs nor what a matrix product uses inside.
+turns, so that other work on the machine slows all of them; compare ratios. Memory is what the
+allocator counts in forward and backward; on a CPU it is the same in every run. It includes neither
+the inputs nor what a matrix product uses inside. A quick run measures the shortest length once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from dataclasses import dataclass, replace
 
 import torch
-from attentions import peak
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+
+from benchmarks._common import command_line
+
+from attentions import peak  # isort: skip
 
 from autograd_course.functions.attention import attention, tiled_attention
 
@@ -139,10 +139,10 @@ def measure(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[fl
     return {name: (best[name][0], best[name][1], ways[name][0]) for name in ways}
 
 
-def table(on: Machine, lengths: tuple[int, ...], width: int, causal: bool) -> Table:
+def table(on: Machine, width: int, causal: bool) -> Table:
     shown = Table("N", "way", "forward, ms", "both, ms", "× math", "× flash", "peak, MiB")
     shown.title = f"{'causal' if causal else 'all keys'}, width {width}, on {on.name}"
-    for n in lengths:
+    for n in on.lengths:
         found = measure(on, n, width, causal)
         for name, (forward, both, mib) in found.items():
             beside = [
@@ -157,11 +157,14 @@ def table(on: Machine, lengths: tuple[int, ...], width: int, causal: bool) -> Ta
 
 
 def main() -> None:
-    on = machine()
-    lengths = on.lengths[:2] if "--quick" in sys.argv else on.lengths
+    quick, on = command_line(__doc__).parse_args().quick, machine()
+    if quick:
+        on = replace(on, lengths=on.lengths[:1], rounds=1)
+    if on.device == "cpu":
+        print("The Triton kernels are skipped: there is no CUDA GPU.")
     for width in on.widths:
         for causal in (False, True):
-            Console(width=120).print(table(on, lengths, width, causal))
+            Console(width=120).print(table(on, width, causal))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,23 @@
-"""The same class graded by us, isolated, and by what others use, in one run on this machine.
+"""The same class graded in our sandbox, and by nbgrader and Otter, in one run on this machine.
 
     python -m benchmarks.classroom [--students 50] [--jobs 2] [--quick]
 
-Everybody hands in lesson 01's notebook with an own "square", a third of them a wrong one; no two
-are the same code, so that none is judged for two. ``nbgrader autograde`` executes the notebooks in
-kernels; ``otter run`` executes each in a process of its own (``otter grade`` needs Docker). They,
-too, are asked to grade square alone. With ``--quick`` both get 5 students and the rest is
-extrapolated. The peak is that of all processes of one way that were alive at once. Computing time
-is that of all processes, user and system: beside other work it varies less than the clock.
+Each student hands in lesson 01's notebook with a "square" of their own; a third of the answers are
+wrong. No two answers are the same code, so that no verdict is reused. ``nbgrader autograde``
+executes the notebooks in kernels; ``otter run`` executes each in its own process (``otter grade``
+needs Docker). Both grade only square, too. A quick run has 6 students and gives the others 2; the
+time for all is extrapolated. The peak is the memory of all processes that were alive at once.
+Computing time is that of all processes, user and system: other work on the machine changes it less
+than the clock.
 
     python -m benchmarks.classroom --growth 100,300,1000 [--jobs 2]
 
 grades classes of these sizes in our way alone: right, wrong and unwritten answers in equal parts,
-no two the same code. It tells what a further student costs in memory and computing time.
+no two the same code. It shows what each further student costs in memory and computing time.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import ctypes
@@ -36,11 +36,12 @@ from pathlib import Path
 import psutil
 
 from autograd_course.classroom.nbgrader.course import make_course
+from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.grader.exercises import CATALOGUE
+from benchmarks._common import ROOT, command_line
 
-ROOT = Path(__file__).parent.parent
 NBGRADER = ROOT / "build" / "nbgrader"  # put there by: make build/nbgrader
-LESSON, SAMPLE = "01_template", 5
+LESSON, CLASS, QUICK, SAMPLE = "01_template", 50, 6, 2
 INSTALL = {"nbgrader": "make build/nbgrader", "otter": "pip install otter-grader"}
 _SUBREAPER = 36
 EXERCISES = ROOT / "exercises" / f"{LESSON}.ipynb"
@@ -93,23 +94,27 @@ class Took:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--students", type=int, default=50)
+    parser = command_line(__doc__)
+    parser.add_argument("--students", type=int)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--growth", metavar="SIZES")
     asked = parser.parse_args()
+    try:
+        choose()
+    except NoSandboxError as missing:
+        return print(f"This benchmark is skipped: {missing}")
     _adopt()
     if asked.growth:
         growth([int(size) for size in asked.growth.split(",")], asked.jobs)
         return
-    others = min(SAMPLE, asked.students) if asked.quick else asked.students
+    students = asked.students or (QUICK if asked.quick else CLASS)
+    others = min(SAMPLE, students) if asked.quick else students
     with tempfile.TemporaryDirectory() as scratch:
-        found = list(_all(Path(scratch), asked.students, others, asked.jobs))
+        found = list(_all(Path(scratch), students, others, asked.jobs))
     ours = found[0]
     for took in found:
-        whole = f", {asked.students / took.rate:.0f} s for {asked.students}"
-        told = whole + " (extrapolated)" if took.students < asked.students else ""
+        whole = f", {students / took.rate:.0f} s for {students}"
+        told = whole + " (extrapolated)" if took.students < students else ""
         print(f"{_line(took)}; ours is {ours.rate / took.rate:.1f} x{told}")
 
 
@@ -138,7 +143,7 @@ def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]
     yield ours(_folder(scratch / "ours"), students, jobs)
     for tool, measured in {"nbgrader": by_nbgrader, "otter": by_otter}.items():
         if find_spec(tool) is None and not (tool == "nbgrader" and NBGRADER.is_dir()):
-            print(f"{tool} is not installed: {INSTALL[tool]}")
+            print(f"{tool} is skipped because it is not installed: {INSTALL[tool]}")
         else:
             yield measured(_folder(scratch / tool), others)
 

@@ -1,37 +1,32 @@
-"""Every exercise behind the wall beside ``grade``: its solution, its stub, one wrong answer.
+"""Every exercise in the sandbox next to ``grade``: its solution, its stub, one wrong answer.
 
-    python -m benchmarks.classroom_verdicts [--wrong all] [EXERCISE or LESSON …]
+    python -m benchmarks.classroom_verdicts [--quick] [--wrong all] [EXERCISE or LESSON …]
 
-Prints seconds and verdicts, and counts where the classroom says something else than ``grade``. The
-same is compared that a learner reads first: the status, and the rule or the sentence; of a sentence
-the numbers may differ. Inputs are those of ``grade``, and the doctor draws from one seed on both
-sides: on others another rule may be the first to fit.
+Prints seconds and verdicts, and counts where the classroom says something else than ``grade``. It
+compares what a learner reads first: the status, and the rule or the sentence; the numbers in a
+sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws from one seed: on
+other inputs another rule may be the first that fits. A quick run takes three exercises.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-import sys
-import tempfile
+import statistics
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(tempfile.mkdtemp()) / "progress.json")
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from benchmarks._common import command_line, some
 
-from answers import RIGHT
-from behind_the_wall import handed_in, mistaken, wrongs
+from answers import RIGHT  # isort: skip
+from behind_the_wall import handed_in, mistaken, wrongs  # isort: skip
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
-from autograd_course.classroom.sandbox import choose
+from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.doctor import diagnose
 from autograd_course.grader import CATALOGUE
@@ -52,14 +47,21 @@ def seed_for(exercise: Exercise) -> int:
     return zlib.crc32(exercise.id.encode())
 
 
-def cases(exercise: Exercise, all_wrong: bool) -> Iterator[tuple[str, Answer, Verdict, bool]]:
-    """Yield what is handed in, its code, what ``grade`` says of it, and whether rules decide."""
-    right = graded(exercise, RIGHT[exercise.id])
-    yield "solution", handed_in("solutions", exercise.id), right, True
-    stub = Verdict("not attempted", "")
-    yield "stub", handed_in("exercises", exercise.id), stub, False
+def cases(exercise: Exercise, all_wrong: bool) -> Iterator[tuple[str, Answer, Any, bool]]:
+    """Yield what is handed in, its code, what ``grade`` gets of it, and whether rules decide.
+
+    ``grade`` gets nothing of a stub: the classroom must find that it was not attempted.
+    """
+    yield "solution", handed_in("solutions", exercise.id), RIGHT[exercise.id], True
+    yield "stub", handed_in("exercises", exercise.id), None, False
     for wrong in wrongs(exercise.id)[: None if all_wrong else 1]:
-        yield wrong.mistake, mistaken(wrong), graded(exercise, wrong.answer), True
+        yield wrong.mistake, mistaken(wrong), wrong.answer, True
+
+
+def timed(call: Callable[[], Verdict]) -> tuple[float, Verdict]:
+    began = time.monotonic()
+    verdict = call()
+    return time.monotonic() - began, verdict
 
 
 def same(there: Verdict, here: Verdict, worded: bool) -> bool:
@@ -76,19 +78,26 @@ def _without_numbers(message: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = command_line(__doc__)
     parser.add_argument("only", nargs="*")
     parser.add_argument("--wrong", choices=("one", "all"), default="one")
     asked = parser.parse_args()
-    differences = 0
-    with Sandbox(choose()) as sandbox:
-        for exercise in CATALOGUE.values():
-            if asked.only and not {exercise.id, exercise.lesson[:2]} & set(asked.only):
-                continue
-            for what, answer, here, worded in cases(exercise, asked.wrong == "all"):
-                began = time.monotonic()
-                there = judged(exercise, answer, sandbox, seed_for(exercise))
-                seconds = time.monotonic() - began
+    try:
+        backend = choose()
+    except NoSandboxError as missing:
+        return print(f"This benchmark is skipped: {missing}")
+    differences, ratios, wanted = 0, [], set(asked.only)
+    chosen = [e for e in CATALOGUE.values() if not wanted or wanted & {e.id, e.lesson[:2]}]
+    with Sandbox(backend) as sandbox:
+        for exercise in some(chosen, asked.quick, count=3):
+            for what, code, answer, worded in cases(exercise, asked.wrong == "all"):
+                seconds, there = timed(
+                    lambda e=exercise, c=code: judged(e, c, sandbox, seed_for(e))
+                )
+                took, here = 0.0, Verdict("not attempted", "")
+                if answer is not None:
+                    took, here = timed(lambda e=exercise, a=answer: graded(e, a))
+                    ratios.append(seconds / took)
                 print(f"{seconds:6.2f} s  {exercise.id}  {there.status}  ({what})", flush=True)
                 if there.remarks and what in ("solution", "stub"):
                     print("          remarks:", *there.remarks)
@@ -96,6 +105,7 @@ def main() -> None:
                     differences += 1
                     print(f"          there: {there}\n          here:  {here}")
     print(f"{differences} differences")
+    print(f"time in the sandbox ÷ time of grade: {statistics.median(ratios):.2f} (median)")
 
 
 if __name__ == "__main__":

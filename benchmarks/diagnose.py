@@ -1,29 +1,27 @@
-"""What a full diagnosis costs, beside gradcheck and gradgradcheck on the same inputs, in one run.
+"""What a full diagnosis costs, next to gradcheck and gradgradcheck on the same inputs, in one run.
 
-    python benchmarks/diagnose.py
+    python -m benchmarks.diagnose [--quick]
 
-Takes every reference Function and the solution of every exercise, on all its samples, right code
-and right away: what an engineer waits for on a Function that is in order. Both sides run in slow
-mode, in float64, on copies. The ratio compares between machines; the milliseconds do not.
+Takes every reference Function and the solution of every exercise, on all its samples. This is right
+code, so that the time is what an engineer waits for if a Function is in order. Both sides run in
+slow mode, in float64, on copies. Compare ratios between machines; the milliseconds are this
+machine's.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-
-from answers import RIGHT
-from detection import leaf
-from grading import milliseconds
-from reference_calls import REFERENCE_CALLS
 from rich.console import Console
 from rich.table import Table
-from torch.autograd import Function, gradcheck, gradgradcheck
+from torch.autograd import Function
+
+from benchmarks._common import command_line, milliseconds, passes_checks, some
+
+from answers import RIGHT  # isort: skip
+from reference_calls import REFERENCE_CALLS  # isort: skip
 
 from autograd_course import diagnose
 from autograd_course.grader import CATALOGUE
@@ -45,9 +43,7 @@ def subjects() -> Iterator[tuple[str, type[Function], list[Call], dict[str, Any]
 
 def checked(function: type[Function], calls: list[Call]) -> None:
     for inputs in calls:
-        leaves = [leaf(value) for value in inputs]
-        gradcheck(function.apply, leaves, raise_exception=False)
-        gradgradcheck(function.apply, leaves, raise_exception=False)
+        passes_checks(function, inputs)
 
 
 def diagnosed(function: type[Function], calls: list[Call], declared: dict[str, Any]) -> None:
@@ -56,11 +52,13 @@ def diagnosed(function: type[Function], calls: list[Call], declared: dict[str, A
 
 
 def main() -> None:
+    quick = command_line(__doc__).parse_args().quick
+    repeats = 1 if quick else 7
     table = Table("Function or exercise", "inputs", "diagnose, ms", "checks, ms", "ratio")
     ratios = []
-    for name, function, calls, declared in subjects():
-        ours = milliseconds(lambda f=function, c=calls, d=declared: diagnosed(f, c, d))
-        theirs = milliseconds(lambda f=function, c=calls: checked(f, c))
+    for name, function, calls, declared in some(list(subjects()), quick, count=3):
+        ours = milliseconds(lambda f=function, c=calls, d=declared: diagnosed(f, c, d), repeats)
+        theirs = milliseconds(lambda f=function, c=calls: checked(f, c), repeats)
         ratios.append(ours / theirs)
         table.add_row(name, str(len(calls)), f"{ours:.0f}", f"{theirs:.0f}", f"{ratios[-1]:.2f}")
     table.add_section()

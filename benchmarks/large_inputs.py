@@ -1,9 +1,10 @@
-"""What a diagnosis of large inputs takes: seconds, and bytes at once for each number of the inputs.
+"""What a diagnosis of large inputs costs, next to gradcheck's fast mode, and what memory it takes.
 
-    python -m benchmarks.large_inputs [LENGTH]
+    python -m benchmarks.large_inputs [--quick] [LENGTH]
 
-LENGTH is that of a side of each square input: 2000. Each Function runs in a process of its own,
-whose peak is then its own. gradcheck would build a Jacobian of LENGTH to the fourth numbers.
+Each input is a square matrix with LENGTH rows: 2000, or 300 in a quick run, which takes two of the
+Functions. Each Function runs in a process of its own, so that the peak is its own. Fast mode is the
+only peer: gradcheck's slow mode would build a Jacobian of LENGTH to the fourth power numbers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
-from torch.autograd import Function
+from torch.autograd import Function, gradcheck
 
 from autograd_course import diagnose
+from benchmarks._common import ROOT, command_line, passes, some
 
 
 class Cube(Function):
@@ -78,23 +80,31 @@ def measured(name: str, length: int) -> dict[str, float | str]:
     before, start = peak(), time.perf_counter()
     found = diagnose(SUBJECTS[name], inputs)
     seconds, taken = time.perf_counter() - start, peak() - before
+    start = time.perf_counter()
+    passes(gradcheck, SUBJECTS[name], inputs, fast_mode=True)
+    peer = time.perf_counter() - start
     rules = ", ".join(finding.rule for finding in found.findings) or "nothing"
-    return {"seconds": seconds, "bytes": taken / (count * length**2), "found": rules}
+    used = taken / (count * length**2)
+    return {"seconds": seconds, "ratio": seconds / peer, "bytes": used, "found": rules}
 
 
-def main(length: int) -> None:
-    table = Table("Function", "found", "seconds", "bytes for each number")
-    for name in SUBJECTS:
-        command = [sys.executable, "-m", "benchmarks.large_inputs", str(length), name]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
+def main() -> None:
+    parser = command_line(__doc__)
+    parser.add_argument("length", metavar="LENGTH", type=int, nargs="?")
+    parser.add_argument("--only", choices=SUBJECTS, help="measure one Function, print JSON")
+    asked = parser.parse_args()
+    length = asked.length or (300 if asked.quick else 2000)
+    if asked.only:
+        return print(json.dumps(measured(asked.only, length)))
+    table = Table("Function", "found", "seconds", "÷ fast mode", "bytes for each number")
+    for name in some(list(SUBJECTS), asked.quick, count=2):
+        command = [sys.executable, "-m", "benchmarks.large_inputs", str(length), "--only", name]
+        run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
         seen = json.loads(run.stdout)
-        table.add_row(name, seen["found"], f"{seen['seconds']:.1f}", f"{seen['bytes']:.0f}")
+        figures = f"{seen['seconds']:.1f}", f"{seen['ratio']:.1f}", f"{seen['bytes']:.0f}"
+        table.add_row(name, seen["found"], *figures)
     Console().print(table)
 
 
 if __name__ == "__main__":
-    side = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    if len(sys.argv) > 2:
-        print(json.dumps(measured(sys.argv[2], side)))
-    else:
-        main(side)
+    main()

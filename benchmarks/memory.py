@@ -1,10 +1,11 @@
-"""What less memory costs: each pattern beside the plain composition, in one run.
+"""What less memory costs: each pattern next to the plain composition, in one run.
 
-    python benchmarks/memory.py
+    python -m benchmarks.memory [--quick]
 
-Kept are the bytes between forward and backward, the peak is that of both passes; both are counted
-and the same on every machine. The time is that of both passes, measured here, one after the other
-in each round; the ratios are what compares between machines.
+"kept" counts the bytes between forward and backward, "peak" those of both passes; both are the same
+on every machine. "time" is that of both passes. The variants take turns in each round; compare
+ratios between machines. A quick run takes an eighth of the inputs, three rounds and
+one thread.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from autograd_course.functions import (
     linear_cross_entropy,
 )
 from autograd_course.measure import kept_bytes, peak_bytes
+from benchmarks._common import command_line
 
-ROUNDS = 5
 MEBI = 2**20
 
 Variants = dict[str, Callable[..., Any]]
@@ -52,17 +53,17 @@ def segments(kind: Callable[..., Tensor], net: nn.Sequential, number: int) -> Ca
     return run
 
 
-def checkpoints() -> tuple[Variants, tuple[Tensor, ...]]:
+def checkpoints(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
     net = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(16)))
     return {
         "plain": lambda x: net(x).sum(),
         "checkpoint, 4 segments": segments(checkpoint, net, 4),
         "torch's, hooks": segments(hooked, net, 4),
         "torch's, reentrant": segments(reentrant, net, 4),
-    }, (torch.randn(2048, 128),)
+    }, (torch.randn(2048 // part, 128),)
 
 
-def losses() -> tuple[Variants, tuple[Tensor, ...]]:
+def losses(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
     def plain(x: Tensor, w: Tensor, t: Tensor) -> Tensor:
         return cross_entropy(linear(x, w), t)
 
@@ -73,7 +74,8 @@ def losses() -> tuple[Variants, tuple[Tensor, ...]]:
         f"linear_cross_entropy, chunk {n}": partial(linear_cross_entropy, chunk=n)
         for n in (64, 256, 1024)
     }
-    inputs = torch.randn(2048, 256), torch.randn(16384, 256) / 16, torch.randint(16384, (2048,))
+    n = 2048 // part
+    inputs = torch.randn(n, 256), torch.randn(16384, 256) / 16, torch.randint(16384, (n,))
     return {
         "plain": plain,
         **ours,
@@ -82,7 +84,7 @@ def losses() -> tuple[Variants, tuple[Tensor, ...]]:
     }, inputs
 
 
-def couplings() -> tuple[Variants, tuple[Tensor, ...]]:
+def couplings(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
     def half() -> nn.Module:
         return nn.Sequential(nn.Linear(128, 128), nn.GELU())
 
@@ -105,10 +107,10 @@ def couplings() -> tuple[Variants, tuple[Tensor, ...]]:
         "plain": partial(plain, lambda fn, *a: fn(*a)),
         "coupled": ours,
         "torch's checkpoint of each block": partial(plain, hooked),
-    }, (torch.randn(1024, 128), torch.randn(1024, 128))
+    }, (torch.randn(1024 // part, 128), torch.randn(1024 // part, 128))
 
 
-def masks() -> tuple[Variants, tuple[Tensor, ...]]:
+def masks(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
     """A following operation that keeps nothing, so that the mask is all that is kept."""
     return {
         "plain relu": lambda x: (torch.relu(x + 1) + 1).sum(),
@@ -117,22 +119,22 @@ def masks() -> tuple[Variants, tuple[Tensor, ...]]:
         "PackedDropout": lambda x: (PackedDropout.apply(x, 0.5) + 1).sum(),
         "add, relu": lambda x: (torch.relu(x + x) + 1).sum(),
         "AddReLU": lambda x: (AddReLU.apply(x, x) + 1).sum(),
-    }, (torch.randn(1 << 20),)
+    }, (torch.randn((1 << 20) // part),)
 
 
-def layers() -> tuple[Variants, tuple[Tensor, ...]]:
+def layers(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
     return {
         "linear, relu": lambda x, w, b: (linear(x, w, b).relu() + 1).sum(),
         "LinearReLU": lambda x, w, b: (LinearReLU.apply(x, w, b) + 1).sum(),
         "LinearReLU, sign": lambda x, w, b: (LinearReLU.apply(x, w, b, "sign") + 1).sum(),
-    }, (torch.randn(4096, 256), torch.randn(256, 256), torch.randn(256))
+    }, (torch.randn(4096 // part, 256), torch.randn(256, 256), torch.randn(256))
 
 
-def seconds(variants: Variants, inputs: tuple[Tensor, ...]) -> dict[str, float]:
+def seconds(variants: Variants, inputs: tuple[Tensor, ...], rounds: int) -> dict[str, float]:
     """Return each variant's median time for forward and backward, the rounds interleaved."""
     leaves = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
     times: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(ROUNDS + 1):
+    for _ in range(rounds + 1):
         for name, call in variants.items():
             start = time.perf_counter()
             call(*leaves).backward()
@@ -140,8 +142,8 @@ def seconds(variants: Variants, inputs: tuple[Tensor, ...]) -> dict[str, float]:
     return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 
-def rows(variants: Variants, inputs: tuple[Tensor, ...]) -> Iterator[tuple[str, ...]]:
-    times = seconds(variants, inputs)
+def rows(variants: Variants, inputs: tuple[Tensor, ...], rounds: int) -> Iterator[tuple[str, ...]]:
+    times = seconds(variants, inputs, rounds)
     first = next(iter(variants))
     base = peak_bytes(variants[first], *inputs), times[first]
     for name, call in variants.items():
@@ -152,10 +154,14 @@ def rows(variants: Variants, inputs: tuple[Tensor, ...]) -> Iterator[tuple[str, 
 
 
 def main() -> None:
+    quick = command_line(__doc__).parse_args().quick
+    part, rounds = (8, 3) if quick else (1, 5)
+    if quick:
+        torch.set_num_threads(1)  # on a busy machine several wait for each other
     torch.manual_seed(0)
     table = Table("", "kept, MiB", "peak, MiB", "peak ÷ first", "time ÷ first")
     for family in (checkpoints, losses, couplings, masks, layers):
-        for row in rows(*family()):
+        for row in rows(*family(part), rounds):
             table.add_row(*row)
         table.add_section()
     Console().print(table)

@@ -1,6 +1,6 @@
-"""How quickly the visualizers follow the hand, beside the ordinary way, in one run.
+"""How quickly the visualizers follow the hand, next to ``interact`` with matplotlib, in one run.
 
-    python -m benchmarks.widgets
+    python -m benchmarks.widgets [--quick]
 
 JupyterLab runs as the course's launcher starts it, in headless Chromium; both ways show the same
 function in one notebook. A move begins with the browser's time stamp of the key event and ends with
@@ -10,7 +10,7 @@ the first one, or an input is moved to where the graph is another and all is dra
 ordinary way is ``interact`` with a matplotlib figure in an Output widget. One number there and back
 is what JupyterLab takes by itself on this machine: nothing that asks the kernel can be quicker.
 Frames are those of the page while a pulse travels. The layout is timed alone, the best of several
-runs.
+runs. A quick run makes 4 moves of each kind instead of 30.
 """
 
 import statistics
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,17 @@ from playwright.sync_api import Locator, Page
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._common import command_line
+
+from labdrive import Lab, browsing, running_lab  # isort: skip
+
 from autograd_course.authoring.printing import find_chromium
 from autograd_course.lab.folder import FIRST_NOTEBOOK
 from autograd_course.visualize import trace_gradient_flow
 from autograd_course.visualize.flow.layout import layout
 from autograd_course.visualize.flow.wording import script
-from tests.labdrive import Lab, browsing, running_lab
 
-MOVES = 30
+MOVES, QUICK = 30, 4
 PAUSE = 150  # ms between a move that is seen and the next
 REST = 6 * PAUSE  # the same where the kernel is asked: ours computes sweeps after a move
 OURS = """
@@ -127,10 +131,12 @@ FRAMES = """root => new Promise(done => {
 })"""
 
 
-def moves(page: Page, control: Locator, key: str, pause: int = PAUSE) -> Iterator[float]:
+def moves(
+    page: Page, control: Locator, key: str, count: int, pause: int = PAUSE
+) -> Iterator[float]:
     """Press the arrow keys on a control, two right, two left …; yield each move's time."""
     control.focus()
-    for move in range(MOVES):
+    for move in range(count):
         with seen(page, key, pause) as times:
             page.keyboard.press("ArrowRight" if move % 4 < 2 else "ArrowLeft")
         yield from times
@@ -159,7 +165,7 @@ def course_with(cells: list[str], folder: Path) -> Path:
     return folder
 
 
-def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
+def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
     """Yield what was moved, and the times in milliseconds."""
     lab.open(FIRST_NOTEBOOK.as_posix())
     lab.run_all()
@@ -173,32 +179,32 @@ def measured(lab: Lab) -> Iterator[tuple[str, list[float]]]:
     ordinary.evaluate(WATCH, ["img", "ordinary"])
     step = widget.get_by_role("slider", name="step")
     slider = widget.get_by_role("slider", name="input x")
-    yield "ours: step", list(moves(page, step, "ours"))
+    yield "ours: step", list(moves(page, step, "ours", count))
     step.press("End")
-    yield "ours: input, on the sweep", list(moves(page, slider, "ours"))
+    yield "ours: input, on the sweep", list(moves(page, slider, "ours", count))
     second = widget.get_by_role("slider", name="input y")
-    yield "ours: input, through the kernel", list(through_the_kernel(page, slider, second))
-    yield "ours: input, to another graph", list(to_another_graph(page, slider))
+    yield "ours: input, through the kernel", list(through_the_kernel(page, slider, second, count))
+    yield "ours: input, to another graph", list(to_another_graph(page, slider, count))
     for name, shown, key in (
         ("JupyterLab: one number there and back", bare, "bare"),
         ("ordinary: interact + matplotlib", ordinary, "ordinary"),
     ):
-        yield name, list(moves(page, shown.get_by_role("slider"), key, REST))
+        yield name, list(moves(page, shown.get_by_role("slider"), key, count, REST))
     step.press("Home")
     yield "a frame of the animation", widget.evaluate(FRAMES)
 
 
-def through_the_kernel(page: Page, first: Locator, second: Locator) -> Iterator[float]:
+def through_the_kernel(page: Page, first: Locator, second: Locator, count: int) -> Iterator[float]:
     """Yield the times of moves of a second input, before the kernel has heard of the first."""
-    for move in range(MOVES):
+    for move in range(count):
         first.evaluate(JUMP, 1.0 + move % 2)
         page.wait_for_timeout(PAUSE)
         yield jumped(page, second, 1.5 + move % 2)
 
 
-def to_another_graph(page: Page, slider: Locator) -> Iterator[float]:
+def to_another_graph(page: Page, slider: Locator, count: int) -> Iterator[float]:
     """Yield the times of moves across 0, on either side of which the graph is another."""
-    for move in range(MOVES):
+    for move in range(count):
         yield jumped(page, slider, -0.5 if move % 2 == 0 else 0.5)
 
 
@@ -245,9 +251,11 @@ def timed(call: Callable[[], Any]) -> float:
 
 def main() -> None:
     """Measure, and print two tables."""
-    chromium = find_chromium()
+    quick, chromium = command_line(__doc__).parse_args().quick, find_chromium()
     if chromium is None:
-        raise SystemExit("No Chromium found: install it, or name it in the environment: CHROMIUM.")
+        return print("This benchmark is skipped: install Chromium, or set CHROMIUM to its path.")
+    if find_spec("jupyterlab") is None:
+        return print("This benchmark is skipped: pip install 'autograd-course[lab]'")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         course = course_with([OURS, BARE, ORDINARY], folder)
@@ -255,7 +263,9 @@ def main() -> None:
             running_lab(course, folder / "home", "--port", "0") as server,
             browsing(chromium) as (context, _),
         ):
-            times = dict(measured(Lab(context.new_page(), server, folder)))
+            times = dict(
+                measured(Lab(context.new_page(), server, folder), QUICK if quick else MOVES)
+            )
     report(times)
 
 

@@ -34,15 +34,15 @@ def _marked(row: Row, seen: Counter[Hashable], kind: Hashable, most: int) -> Any
 
 # These start processes, build, train, or look at what lies outside the package.
 LEFT_OUT = (
-    "*_js.py", "*browser*.py", "test_attention*.py", "test_authoring.py", "test_book.py",
-    "test_building.py", "test_cheat_sheet.py", "test_check.py", "test_checkup.py",
+    "*_js.py", "*browser*.py", "test_attention*.py", "test_authoring.py", "test_benchmarks.py",
+    "test_book.py", "test_building.py", "test_cheat_sheet.py", "test_check.py", "test_checkup.py",
     "test_classroom_*.py", "test_colab*.py", "test_compare_flows.py", "test_facts*.py",
-    "test_fuzz*.py", "test_heatmap.py", "test_hints.py", "test_lab_launcher.py",
-    "test_memory*.py", "test_messages.py", "test_order.py", "test_pages.py", "test_picture.py",
+    "test_fuzz*.py", "test_heatmap.py", "test_hints.py", "test_lab_launcher.py", "test_memory*.py",
+    "test_messages.py", "test_nbval.py", "test_order.py", "test_pages.py", "test_picture.py",
     "test_pictures.py", "test_practice.py", "test_progress.py", "test_readme.py",
     "test_realistic.py", "test_ship*.py", "test_ste_lab.py", "test_testing.py",
     "test_third_party.py", "test_tiles.py", "test_trials.py", "test_warmkernels.py",
-    "test_watch.py",
+    "test_watch.py", "test_wheel.py",
 )  # fmt: skip
 
 

@@ -49,7 +49,9 @@ def test_the_installed_repository_is_the_course_elsewhere(course: Path, tmp_path
 
 
 def test_no_course_folder_is_one_clear_sentence(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"No course folder here: .* Change into your copy"):
+    with pytest.raises(
+        LabError, match=r"There is no course in .*: change into your copy .* git clone https"
+    ):
         course_folder(tmp_path, repository=tmp_path)
 
 

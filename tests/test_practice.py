@@ -107,6 +107,7 @@ def test_a_target_is_found(word: str, where: str, only: tuple[str, ...], folder:
         ("01", ("gelu",), f"gelu is no exercise of {LESSON}, but of 03_gradient_patterns."),
         ("01_tempate.py", (), f"there is no file 01_tempate.py; did you mean {LESSON}.py?"),
         ("02", (), "there is no 02_ctx_rules.py or 02_ctx_rules.ipynb here: change into your copy"),
+        ("02", (), "or get one with git clone https://github.com/"),
     ],
 )
 def test_a_target_that_is_none_is_one_sentence(
@@ -364,14 +365,18 @@ def spoil(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ("no solutions", f"has no solutions/{LESSON}.py, from which the notebook is made: change"),
+        ("no solutions", f"from solutions/{LESSON}.py, which"),
+        ("no solutions", "you get with git clone https://github.com/"),
+        ("no packages", "that are not installed: pip install jupytext nbformat ruff"),
         ("no cell", f"{LESSON}.py has no cell 'square': reset the whole notebook, without --exer"),
     ],
 )
 def test_what_cannot_be_put_back_is_one_sentence_and_changes_nothing(
-    how: str, sentence: str, folder: Path, script: Path
+    how: str, sentence: str, folder: Path, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(folder, how)
+    if how == "no packages":
+        monkeypatch.setattr("autograd_course.practice.shipped.find_spec", lambda name: None)
     before = contents(script)
     result = run("reset", "square")
 

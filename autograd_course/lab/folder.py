@@ -4,6 +4,8 @@ from pathlib import Path
 
 FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
 REPOSITORY = Path(__file__).parents[2]
+# The package does not contain the notebooks and exercises. This command gets them.
+GET = "git clone https://github.com/autograd-course/autograd_course"
 
 
 class LabError(Exception):
@@ -21,8 +23,8 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
         if (folder / FIRST_NOTEBOOK).is_file():
             return folder
     raise LabError(
-        f"No course folder here: neither {start} nor a folder above it holds {FIRST_NOTEBOOK}. "
-        "Change into your copy of the course, then try again."
+        f"There is no course in {start} or in a folder above it: change into your copy of the "
+        f"course, or get one with {GET}"
     )
 
 

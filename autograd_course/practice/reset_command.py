@@ -1,4 +1,4 @@
-"""The command ``reset``: what is put back, what is kept, what is said."""
+"""The command ``reset``: what it puts back, what it keeps, what it prints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def reset(
 
     wanted = target_or_exit(what, exercises)
     if not wanted.lesson:
-        end(f"{what} is named as no lesson is: name the lesson, as in 03.", Exit.NOT_UNDERSTOOD)
+        end(
+            f"{what} does not have the name of a lesson: name the lesson, as in 03.",
+            Exit.NOT_UNDERSTOOD,
+        )
     files = tuple(wanted.files[0].with_name(f"{wanted.lesson}{suffix}") for suffix in SUFFIXES)
     try:
         new = shipped(wanted.files[0].resolve().parents[1], wanted.lesson)

@@ -1,4 +1,4 @@
-"""Exercise files put back as shipped; what was there is kept beside them under a new name."""
+"""Put exercise files back as shipped; keep what was there next to them under a new name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from autograd_course.authoring.check import KEPT
 from autograd_course.practice.shipped import NotShippedError, Shipped
 
 _CELL = re.compile(r"(?m)^# ?%%.*$")
@@ -109,6 +108,8 @@ def _cell(notebook: Any, grade_id: str) -> Any:
 
 def _kept(path: Path, content: bytes) -> Path:
     """Write a copy under a name that nothing has, and see it on the disk before going on."""
+    from autograd_course.authoring.check import KEPT  # needs packages of the extra lab
+
     for number in range(1, 10_000):
         name = f"{path.stem}{KEPT}{date.today()}-{number}{path.suffix}"
         try:

@@ -1,7 +1,7 @@
-"""An exercise notebook as it is shipped, made from its solution; from Git where that is the same.
+"""An exercise notebook as it was shipped: made from its solution, or from Git if that is the same.
 
-What is made has no saved outputs, since they come from executing it. A copy of the course that was
-cloned has them, and gives back the very bytes.
+The one that is made has no saved outputs, because these come from executing it. A cloned copy of
+the course has them in Git, and gives back the very bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autograd_course.lab.folder import GET
 from autograd_course.practice.targets import FOLDER
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ def shipped(root: Path, lesson: str) -> Shipped:
 def _require(root: Path, lesson: str) -> None:
     if not (root / _SOLUTIONS / f"{lesson}.py").is_file():
         raise NotShippedError(
-            f"{root} has no {_SOLUTIONS}/{lesson}.py, from which the notebook is made: change into "
-            "a whole copy of the course, or download the notebook again from where you got it."
+            f"reset makes the notebook from {_SOLUTIONS}/{lesson}.py, which {root} does not have: "
+            f"use a whole copy of the course, which you get with {GET}"
         )
-    lacking = [name for name in ("jupytext", "ruff") if find_spec(name) is None]
+    lacking = [name for name in ("jupytext", "nbformat", "ruff") if find_spec(name) is None]
     if lacking:
-        raise NotShippedError(f"{lacking[0]} is not installed: pip install {' '.join(lacking)}")
+        names = " ".join(lacking)
+        raise NotShippedError(f"reset needs packages that are not installed: pip install {names}")
 
 
 def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:

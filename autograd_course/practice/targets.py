@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from autograd_course.lab.folder import LabError, course_folder
+from autograd_course.lab.folder import GET, LabError, course_folder
 from autograd_course.shell.syllabus import SYLLABUS, id_typed, lesson_with
 
 FOLDER = "exercises"
@@ -89,7 +89,7 @@ def _files(lesson: str, here: Path) -> tuple[Path, ...]:
             return files
     raise TargetError(
         f"there is no {lesson}.py or {lesson}.ipynb here: change into your copy of the course, or "
-        "name the file."
+        f"get one with {GET}"
     )
 
 

@@ -42,10 +42,10 @@ class Cluster:
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
         """Yield outcomes; see :data:`Crew`."""
-        from distributed import as_completed
-
         asked: dict[Any, Task] = {}
         with _connected(self.address) as client:
+            from distributed import as_completed
+
             done = as_completed(loop=client.loop)
             for task in islice(tasks, _AHEAD * len(client.nthreads())):
                 done.add(self._submitted(client, asked, task))
