@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autograd_course.classroom.names import ASKED
+from autograd_course.classroom.nbgrader.autograding import safety_net
 from autograd_course.grader.exercise import Exercise
 
 SOLUTIONS = "solutions"
@@ -50,6 +51,8 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Exercise]) -> tu
         path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1), encoding="utf-8")
     config = _CONFIG.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
     (folder / "nbgrader_config.py").write_text(config, encoding="utf-8")
+    net = json.dumps(safety_net(), indent=1)
+    (folder / "nbgrader_config.json").write_text(net, encoding="utf-8")
     return made
 
 
