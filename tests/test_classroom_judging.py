@@ -26,7 +26,6 @@ from autograd_course.doctor.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.limits import seconds_for
 
 SQUARE = CATALOGUE["square"]
 assert isinstance(SQUARE, FunctionExercise)
@@ -209,7 +208,7 @@ class Saying:
 
 FAILED = "grader failed"
 LACKS = "there is no compiler"
-LATE = f"{seconds_for(SQUARE):g} s"
+LATE = f"{Limits().question:g} s"
 SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
     "nothing": (Malformed("never came"), "wrong", "never came"),
     "a problem": (Frame({"problem": "no such name"}), "wrong", "no such name"),

@@ -72,7 +72,7 @@ def test_a_source_has_a_hidden_test_and_the_catalogue_s_points_for_each_exercise
     lesson: str,
 ) -> None:
     wanted = {e.id: e.points for e in CATALOGUE.values() if e.lesson == lesson}
-    source = as_source(json.loads(solution(lesson)), wanted, seed=7)
+    source = as_source(json.loads(solution(lesson)), wanted)
 
     nbformat.validate(nbformat.from_dict(source))
     graders = [c for c in source["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]
@@ -84,12 +84,12 @@ def test_a_source_has_a_hidden_test_and_the_catalogue_s_points_for_each_exercise
         asked = re.fullmatch(rf'grade\("{exercise}", (.*)\)\n', visible)
         assert asked, visible
         assert grader["metadata"]["nbgrader"]["points"] == points
-        assert f'points("{exercise}", {asked[1]}, seed=7)\n### END HIDDEN TESTS' in tests
+        assert f'points("{exercise}", {asked[1]})\n### END HIDDEN TESTS' in tests
     assert not [c for c in source["cells"] if "solution-only" in c["metadata"].get("tags", [])]
 
 
 def test_only_what_is_asked_for_gives_points() -> None:
-    source = as_source(json.loads(solution()), ["square"], seed=7)
+    source = as_source(json.loads(solution()), ["square"])
 
     graded = [c["metadata"].get("nbgrader", {}) for c in source["cells"]]
     assert [n["grade_id"] for n in graded if n.get("grade")] == ["square-grade"]

@@ -54,7 +54,7 @@ def answer(source: str) -> Answer:
 
 
 def handed_in(box: Sandbox, source: str) -> Verdict:
-    return judged(SQUARE, answer(source), box, seed=2024)
+    return judged(SQUARE, answer(source), box, secret=2024)
 
 
 def seen(box: Sandbox, expression: str) -> object:

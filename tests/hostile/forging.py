@@ -27,7 +27,7 @@ from autograd_course.classroom.protocol import read, write, Frame
 from autograd_course.grader.exercises import find
 from autograd_course.functions import {function} as function
 write(channel, Frame({{"problem": None}}))
-desk = Desk(find("{exercise}"), function, Integrity(()))
+desk = Desk(find("{exercise}"), function, Integrity(()), 5.0)
 while isinstance(question := read(channel), Frame):
     write(channel, desk.answered(question))
 """

@@ -16,7 +16,6 @@ from autograd_course.doctor.wire import unpack
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging import function, routine
-from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.raised import place
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.
@@ -26,10 +25,13 @@ Say = Callable[[dict[str, Any], tuple[Any, ...]], Frame]
 
 
 class Desk:
-    """Answers about one answer to one exercise."""
+    """Answers about one answer to one exercise; each may take so many seconds."""
 
-    def __init__(self, exercise: Exercise, answer: Any, integrity: Integrity) -> None:
+    def __init__(
+        self, exercise: Exercise, answer: Any, integrity: Integrity, seconds: float
+    ) -> None:
         self.exercise, self.answer, self.integrity = exercise, answer, integrity
+        self._seconds = seconds
         self._answers = _answers(exercise, answer)
         self._plainly = False  # the last answer was to a plain question
 
@@ -50,7 +52,7 @@ class Desk:
         """Return the answer; what kept it from being found is an answer too."""
         try:
             inputs = _inputs(question)
-            with time_limit(seconds_for(self.exercise)), quiet_world():
+            with time_limit(self._seconds), quiet_world():
                 return self._answers[question.said["ask"]](question.said, inputs)
         except TimeUp as stop:
             return Frame({"stopped": place(stop, self.answer)})

@@ -45,7 +45,7 @@ def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) 
     run = Run(0, seed, grader_version())
     for answer in extract(notebook, "", exercises):
         exercise = CATALOGUE[answer.exercise]
-        verdict = verdict_on(answer, sandbox(trust), seed_for(run, exercise.id))
+        verdict = verdict_on(answer, sandbox(trust), seed_for(run, answer))
         yield result_of(exercise, verdict, note="; ".join(answer.problems))
 
 
