@@ -62,10 +62,10 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
         run = book.begin(EXERCISES, GRADER)
         hand_in(book, "ann")
         answer = next(iter(book.pending(run)))
-        evidence = {"expected": 2.0, "actual": math.nan, "index": (0, 1), "odd": object}
+        shown = {"expected": 2.0, "actual": math.nan, "input": "x", "index": (0, 1)}
         wrong = passed(
             answer, status="wrong", points=0.0, rule="wrong-scale", message="\ud800 1 not 2",
-            evidence=evidence, seed="7", remarks=("imports os", "\ud800"),
+            evidence={**shown, "odd": object}, seed="7", remarks=("imports os", "\ud800"),
         )  # fmt: skip
         assert book.record(run, wrong)
     with Gradebook(path) as book:
@@ -75,7 +75,7 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
             "wrong", "wrong-scale", 0.0, "7",
         )  # fmt: skip
         assert score.evidence == {
-            "expected": 2.0, "actual": "nan", "index": [0, 1], "odd": "<class 'object'>",
+            "expected": 2.0, "actual": "nan", "input": "x", "index": [0, 1], "odd": "<class 'object'>",
         }  # fmt: skip
         assert score.remarks == ("imports os", "?")
         assert (score.title, score.possible) == (EXERCISES[0].title, EXERCISES[0].points)

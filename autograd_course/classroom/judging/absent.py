@@ -21,6 +21,7 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
+from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.doctor import RULES, Finding
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.judge import judge
@@ -119,6 +120,5 @@ def _finding(found: Any) -> Finding:
     named = found.get("rule") if isinstance(found, dict) else None
     if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")
-    rule, evidence = RULES[named], found.get("evidence")
-    said = text(found.get("message")), evidence if isinstance(evidence, dict) else {}
+    rule, said = RULES[named], (text(found.get("message")), sound(found.get("evidence")))
     return Finding(rule.name, rule.severity, *said, text(found.get("hint")), rule.lesson)

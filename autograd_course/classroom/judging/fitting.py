@@ -244,9 +244,7 @@ def _extreme_fits(call: Extreme, seen: Evidence) -> bool:
 
 def _is_argument(one: Any, example: Any) -> bool:
     if is_float(example):
-        return (
-            isinstance(one, Tensor) and one.shape == example.shape and one.dtype == example.dtype
-        )
+        return isinstance(one, Tensor) and one.shape == example.shape and one.dtype == example.dtype
     return same(one, example)
 
 

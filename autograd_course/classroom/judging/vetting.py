@@ -35,9 +35,7 @@ class UnfitError(Exception):
     """What came is no answer to what was asked; the message completes "the answer …"."""
 
 
-def vetted(
-    came: Any, inputs: Sequence[Any], reference: Callable[..., Any]
-) -> tuple[Evidence, ...]:
+def vetted(came: Any, inputs: Sequence[Any], reference: Callable[..., Any]) -> tuple[Evidence, ...]:
     """Return evidence on these inputs whose every part is what the doctor makes.
 
     Raises :class:`UnfitError` for anything else.
