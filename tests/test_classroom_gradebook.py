@@ -75,7 +75,8 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
             "wrong", "wrong-scale", 0.0, "7",
         )  # fmt: skip
         assert score.evidence == {
-            "expected": 2.0, "actual": "nan", "input": "x", "index": [0, 1], "odd": "<class 'object'>",
+            "expected": 2.0, "actual": "nan", "input": "x", "index": [0, 1],
+            "odd": "<class 'object'>",
         }  # fmt: skip
         assert score.remarks == ("imports os", "?")
         assert (score.title, score.possible) == (EXERCISES[0].title, EXERCISES[0].points)
