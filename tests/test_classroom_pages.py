@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.pictures import PICTURE, as_data, from_data
-from autograd_course.classroom.reports import files
+from autograd_course.classroom.reports import files, gradescope_results
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name, links
 from autograd_course.classroom.reports.pages.code import offending
 from autograd_course.classroom.submissions import Rejected, Submission
@@ -155,6 +156,11 @@ def test_what_is_for_others_is_on_no_student_s_page(small: Gradebook, secret: st
     assert secret not in "".join(feedback(small, "ann"))
 
 
+@pytest.mark.parametrize("secret", ["4711", "imports os", "seed"])
+def test_what_is_for_others_is_in_no_student_s_file(small: Gradebook, secret: str) -> None:
+    assert secret not in json.dumps(gradescope_results(small, "ann"))
+
+
 def test_a_student_whose_file_could_not_be_read_is_told_why(small: Gradebook) -> None:
     said = plain(page(small, "eve"))
 
@@ -169,6 +175,11 @@ ODD = {
     "another type everywhere": {key: [{}] for key in WITNESS},
     "a picture that is none": {PICTURE: {"whole": "ab"}},
     "a picture of no one size": {PICTURE: as_data(PAIR) | {"off": [[1.0], [1.0, 2.0]]}},
+    "a picture of an infinite size": {PICTURE: as_data(PAIR) | {"whole": ["inf", 1]}},
+    "a picture of nothing": {PICTURE: as_data(PAIR) | {"rows": {
+        "name": "x", "shape": [0], "places": [0, 1], "pairs": False}}},
+    "a picture of another tensor": {PICTURE: as_data(PAIR) | {"rows": {
+        "name": "x", "shape": [2], "places": [0, 9], "pairs": False}}},
     "a huge picture": {PICTURE: as_data(PAIR) | {"off": [[1.0] * 5000] * 2}},
 }  # fmt: skip
 

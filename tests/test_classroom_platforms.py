@@ -10,12 +10,13 @@ import re
 import runpy
 import shlex
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -430,6 +431,33 @@ def test_a_verdict_that_was_not_made_is_not_made_again(words: str, homework: Pat
     ran = run("again", homework, *named)
 
     assert (ran.exit_code, ran.output.strip()) == (1, sentence)
+
+
+FORGED = """{"expected": {}, "actual": [[]], "index": 3, "input": 1, "hint": [], "given": 7}"""
+FORGERIES = {
+    f"UPDATE results SET evidence = '{FORGED}'": (0, "damaged record in the gradebook (evidence)"),
+    "UPDATE results SET evidence = 'no JSON', seconds = 'x'": (0, "(seconds, evidence)"),
+    "UPDATE results SET evidence = '{}', status = 'passed'": (1, "The other verdict is in the"),
+    "UPDATE results SET points = 'x'": (1, "(points)"),
+    "UPDATE results SET seed = 'x'": (1, "the verdict on bob's 'square' cannot be made again: the "
+                                         "seed is damaged"),
+    "UPDATE code SET source = x'ff'": (1, "the code is damaged in the gradebook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery[:60])
+def test_a_verdict_is_made_again_whatever_stands_in_its_record(
+    forgery: str, homework: Path
+) -> None:
+    code, said = FORGERIES[forgery]
+    with closing(sqlite3.connect(homework)) as file:
+        file.execute(forgery)
+        file.commit()
+    ran = run("again", homework, "bob", "square", *TRUST)
+
+    assert ran.exit_code == code, ran.output
+    assert said in ran.output
+    assert run("report", homework).exit_code == 0
 
 
 def test_the_workflow_grades_a_student_s_repository(
