@@ -62,6 +62,9 @@ def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answ
 
 
 def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Score]) -> str:
+    if not known and student in book.students():
+        why = [f"{problem.source}: {problem.message}" for problem in book.problems(student)]
+        return f"no answer of {student}'s could be read. {'; '.join(why)}"
     if not known:
         names = _alike(book.students(), student)
         return f"there is no {student!r} in the gradebook: it knows {names}."

@@ -64,11 +64,14 @@ def only_run(gradebook: Path) -> Iterator[None]:
     """Keep a second run away from a gradebook for the time of a block. Raises GradingError."""
     lock = FileLock(f"{gradebook}.lock")
     try:
-        with lock.acquire(timeout=0):
-            yield
+        lock.acquire(timeout=0)
     except Timeout:
         raise GradingError(
             f"another run is grading into {gradebook}: let it finish, or name another file."
         ) from None
     except OSError as error:
         raise GradingError(f"{gradebook} cannot be written ({error.strerror}).") from None
+    try:
+        yield
+    finally:
+        lock.release()

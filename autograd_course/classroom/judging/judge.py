@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.plain import plain
 from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
@@ -122,6 +124,11 @@ def _examined(
     begin = {
         "exercise": exercise.id, "cells": answer.cells, "name": answer.name, "seconds": seconds,
     }  # fmt: skip
+    if len(json.dumps(begin)) > LONGEST_HEADER:
+        raise UnansweredError(
+            f"the code that the answer needs has more than {LONGEST_HEADER >> 20} MiB. Remove data "
+            "and outputs from the cells."
+        )
     said = asked.ask(begin).said
     if (problem := said.get("problem")) is not None:
         verdict = (unfinished if said.get("status") == "not attempted" else wrong)(text(problem))
