@@ -108,6 +108,13 @@ def test_what_is_no_answer_is_wrong_with_the_reason(box: Sandbox, said: str, sou
     assert said in verdict.message
 
 
+def test_code_that_is_too_long_to_be_sent_is_told_so(box: Sandbox) -> None:
+    verdict = judged(SQUARE, answer(f"{square()}\n# {'x' * (1 << 20)}"), box, SEED)
+
+    assert verdict.status == "wrong"
+    assert verdict.message.startswith("the code that the answer needs has more than 1 MiB.")
+
+
 CHEATS = {
     "rebinds gradcheck and allclose": "torch.autograd.gradcheck = torch.allclose = torch.isclose = "
     "torch.equal = lambda *a, **k: True",

@@ -224,6 +224,17 @@ def test_a_picture_comes_back_as_it_was_stored() -> None:
     assert repr(from_data(as_data(PAIR))) == repr(PAIR)
 
 
+NAMES = {
+    "Jürgen Müller": "jurgen-muller", "Zoë": "zoe", "Øyvind Groß": "oyvind-gross",
+    "Łukasz": "lukasz",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_named_so_that_its_student_can_be_told(name: str) -> None:
+    assert feedback_name(name).partition("~")[0] == NAMES[name]
+
+
 def test_every_student_has_a_file_of_their_own_below_the_folder() -> None:
     names = [
         *HOSTILE[:-1],
