@@ -359,7 +359,7 @@ def test_ctrl_c_keeps_what_is_graded_and_says_how_to_go_on(
     run.join()
 
     said = (tmp_path / "said").read_text()
-    assert said.startswith("stopped; all that was graded is kept. Go on with: autograd-course")
+    assert said.startswith("stopped. What was graded is kept. To go on, run: autograd-course")
     assert said.endswith(" --resume")
     assert 1 <= len(recorded(root)) < STUDENTS
     assert all(map(is_gone, slow.workers()))

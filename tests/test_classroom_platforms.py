@@ -406,12 +406,15 @@ def test_the_page_s_commands_do_what_it_says(homework: Path) -> None:
     with Gradebook(homework) as book:
         (score,) = book.scores("bob")
     assert all(part in again.stdout for part in (score.hash, score.seed, "return x * grad_output"))
-    assert "The same verdict is in the gradebook: wrong, constant-factor." in again.stdout
+    assert "The gradebook has the same verdict: wrong, constant-factor." in again.stdout
 
 
 UNKNOWN = {
-    "nobody": (["eve", "square"], "there is no 'eve' in the gradebook: it knows ann, bob, dan."),
-    "nothing": (["ann", "linear"], "there is no verdict on ann's 'linear', but on square."),
+    "nobody": (["eve", "square"], "the gradebook has no student 'eve'; it has ann, bob, dan."),
+    "nothing": (
+        ["ann", "linear"],
+        "the gradebook has no verdict on ann's 'linear'; it has square.",
+    ),
 }
 
 
@@ -437,7 +440,7 @@ FORGED = """{"expected": {}, "actual": [[]], "index": 3, "input": 1, "hint": [],
 FORGERIES = {
     f"UPDATE results SET evidence = '{FORGED}'": (0, "damaged record in the gradebook (evidence)"),
     "UPDATE results SET evidence = 'no JSON', seconds = 'x'": (0, "(seconds, evidence)"),
-    "UPDATE results SET evidence = '{}', status = 'passed'": (1, "The other verdict is in the"),
+    "UPDATE results SET evidence = '{}', status = 'passed'": (1, "has another verdict"),
     "UPDATE results SET points = 'x'": (1, "(points)"),
     "UPDATE results SET seed = 'x'": (1, "the verdict on bob's 'square' cannot be made again: the "
                                          "seed is damaged"),

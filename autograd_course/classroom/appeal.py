@@ -40,7 +40,7 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
         typer.echo(f"  to look at: it {remark}")
     same = _same(verdict, score)
     recorded = f"{score.status}, {score.rule}" if score.rule else score.status
-    typer.echo(f"\nThe {'same' if same else 'other'} verdict is in the gradebook: {recorded}.")
+    typer.echo(f"\nThe gradebook has {'the same' if same else 'another'} verdict: {recorded}.")
     return same
 
 
@@ -67,8 +67,8 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
         return f"no answer of {student}'s could be read. {'; '.join(why)}"
     if not known:
         names = _alike(book.students(), student)
-        return f"there is no {student!r} in the gradebook: it knows {names}."
-    return f"there is no verdict on {student}'s {exercise!r}, but on {', '.join(known)}."
+        return f"the gradebook has no student {student!r}; it has {names}."
+    return f"the gradebook has no verdict on {student}'s {exercise!r}; it has {', '.join(known)}."
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:

@@ -68,7 +68,7 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
             found = _collect(book, places.submissions, exercises)
             _judge(book, run, exercises, crew)
         except KeyboardInterrupt:
-            raise GradingError(f"stopped; all that was graded is kept. {_go_on()}") from None
+            raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
         files.write(book, places.reports)
@@ -147,7 +147,7 @@ def _show(book: Gradebook, only: Iterable[Exercise] = ()) -> list[Tally]:
 
 def _go_on() -> str:
     words = [word for word in sys.argv[1:] if word != "--resume"]
-    return f"Go on with: autograd-course {shlex.join(words)} --resume"
+    return f"To go on, run: autograd-course {shlex.join(words)} --resume"
 
 
 def _cores() -> int:
@@ -167,4 +167,6 @@ def _note(message: str) -> None:
     typer.echo(message, err=True)
 
 
-_TRUSTED = "Without a sandbox (--trust): what is graded can read, change and send whatever you can."
+_TRUSTED = (
+    "Without a sandbox (--trust), the graded code can read, change and send whatever you can."
+)

@@ -15,11 +15,11 @@ from autograd_course.shell import completing
 from autograd_course.shell.exits import end, epilog
 from autograd_course.shell.importing import importing
 
-GRADED = "Exit codes: 0 all is graded; 1 something could not be; 2 not understood."
-AGAIN = "Exit codes: 0 it is the same verdict; 1 it is another one; 2 not understood."
+GRADED = "Exit codes: 0 all answers are graded; 1 some could not be graded; 2 not understood."
+AGAIN = "Exit codes: 0 the verdict is the same; 1 it is another one; 2 not understood."
 
 app = typer.Typer(
-    help="Grade what a class has handed in, and report on it.",
+    help="Grade what a class has handed in, and write reports.",
     epilog=epilog("classroom grade homework --exercises 01", GRADED),
     no_args_is_help=True,
 )
@@ -37,7 +37,7 @@ class Format(StrEnum):
 
 
 _Reports = Annotated[
-    Path | None, typer.Option("--reports", metavar="DIR", help="Where the reports are written.")
+    Path | None, typer.Option("--reports", metavar="DIR", help="The folder for the reports.")
 ]
 
 
@@ -52,26 +52,27 @@ def grade(
     ],
     exercises: Exercises = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many worker processes; else one for each core.")
+        int | None,
+        typer.Option(min=1, help="How many worker processes; by default one for each core."),
     ] = None,
     dask: Annotated[
         str | None,
         typer.Option(metavar="tcp://…", help="The Dask scheduler whose workers do the work."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that was interrupted.")
+        bool, typer.Option("--resume", help="Continue the run that was interrupted.")
     ] = False,
     gradebook: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Else SUBMISSIONS-grades/gradebook.sqlite."),
+        typer.Option(metavar="FILE", help="By default SUBMISSIONS-grades/gradebook.sqlite."),
     ] = None,
     reports: _Reports = None,
     trust: Trust = False,
 ) -> None:
-    """Grade submissions in a sandbox, into a gradebook; what is graded and unchanged is left.
+    """Grade submissions in a sandbox. Answers that have not changed are not graded again.
 
-    Everything goes to the folder SUBMISSIONS-grades beside SUBMISSIONS; --gradebook and --reports
-    name other places.
+    The gradebook and the reports are written to the folder SUBMISSIONS-grades, beside SUBMISSIONS.
+    --gradebook and --reports name other places.
     """
     from autograd_course.classroom.grading.ahead import ahead
 
@@ -101,13 +102,13 @@ def report(
     reports: _Reports = None,
     formats: Annotated[
         list[Format] | None,
-        typer.Option("--format", help="Which reports are written; repeatable. Else all."),
+        typer.Option("--format", help="A report to write (repeatable); by default all."),
     ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
             metavar="square",
-            help="End with 1 unless everybody has passed these.",
+            help="Name who has not passed these, and end with 1 if there is anybody.",
             autocompletion=completing.lessons_and_exercises,
         ),
     ] = None,

@@ -20,7 +20,7 @@ Exercises = Annotated[
         "--exercises",
         "--exercise",
         metavar="03",
-        help="A lesson, or ids of exercises; repeatable. Else all.",
+        help="A lesson, or ids of exercises (repeatable); by default all.",
         autocompletion=completing.lessons_and_exercises,
     ),
 ]
@@ -28,7 +28,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run without a sandbox: the code can do all that you can. For your own only.",
+        help="Run without a sandbox, where all code is your own: it can do whatever you can.",
     ),
 ]
 _REPOSITORY = Path(__file__).parents[2]
@@ -80,12 +80,12 @@ def again(
         Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that grade wrote.")
     ],
     student: Annotated[
-        str, typer.Argument(metavar="STUDENT", help="Whose verdict, as the reports name them.")
+        str, typer.Argument(metavar="STUDENT", help="The student, as the reports name them.")
     ],
     exercise: ExerciseId,
     trust: Trust = False,
 ) -> None:
-    """Make one verdict again from the stored code and seed, and show all that is known of it.
+    """Judge one answer again from the stored code and seed, and show the whole diagnosis.
 
     Nothing is recorded.
     """
