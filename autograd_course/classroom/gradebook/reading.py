@@ -168,7 +168,8 @@ def _score(row: sqlite3.Row) -> Score:
     damaged = [name for name, value in found.items() if value is None]
     damaged += ["evidence"] * (evidence != stored)
     lost = {*damaged, *(_VERDICT if _VERDICT.intersection(damaged) else ())}
-    kept = {name: value for name, value in found.items() if name not in lost}
+    kept: dict[str, Any] = {"status": "", "points": 0.0}
+    kept |= {name: value for name, value in found.items() if name not in lost}
     if damaged:
         kept["remarks"] = (*kept.get("remarks", ()), f"{DAMAGED} ({', '.join(damaged)})")
     return Score(
@@ -180,7 +181,7 @@ def _score(row: sqlite3.Row) -> Score:
         possible=_checked("possible", row["possible"]) or 0.0,
         problems=_checked("problems", row["problems"]) or (),
         evidence=evidence,
-        **({"status": "", "points": 0.0} | kept),
+        **kept,
     )
 
 
