@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from autograd_course.classroom.protocol.frames import LONGEST_PAYLOAD
-from autograd_course.doctor.running.calls import as_tuple, is_float
+from autograd_course.doctor.running.calls import USERS, as_tuple, is_float
 from autograd_course.grader.judging.passes import differentiable
 
 MOST = 100  # values that a call may return; exercises ask for a few
@@ -52,7 +52,7 @@ def kind(value: Any) -> str:
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
     """Return a sentence on results so many that to examine them takes forever, if they are."""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(*USERS):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):
                 return found
@@ -62,7 +62,7 @@ def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
 def unusual(answer: type[Function], inputs: Sequence[Any]) -> str:
     """Return a sentence on what an answer returns or saves that cannot be examined, if it does."""
     for dtype in _DTYPES:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*USERS):
             for what, values in _made(answer, [_of(value, dtype) for value in inputs]):
                 if found := _many(what, values):
                     return found
