@@ -18,6 +18,7 @@ from autograd_course.doctor.running.calls import USERS, as_tuple, is_float
 from autograd_course.grader.judging.passes import differentiable
 
 MOST = 100  # values that a call may return; exercises ask for a few
+_MOST_SAVED = 10_000  # a loop may save a tensor at each step
 _PLAIN = (Tensor, nn.Parameter)  # one of another class decides itself what is done with it
 _NUMBERS = {
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64,
@@ -26,6 +27,7 @@ _NUMBERS = {
     torch.uint64, torch.uint32, torch.uint16, torch.float8_e4m3fn, torch.float8_e5m2,
     torch.complex32,
 }  # fmt: skip
+_SAVES = "forward saves"
 _DTYPES = (None, torch.float64, torch.float32, torch.bfloat16)  # None: as the inputs are
 
 
@@ -75,7 +77,7 @@ def unusual(answer: type[Function], inputs: Sequence[Any]) -> str:
 
 
 def _many(what: str, values: tuple[Any, ...]) -> str:
-    more = len(values) > MOST
+    more = len(values) > (_MOST_SAVED if what == _SAVES else MOST)
     return f"{what} {len(values):,} values, far more than the exercise asks for." if more else ""
 
 
@@ -85,7 +87,7 @@ def _made(answer: type[Function], inputs: Sequence[Any]) -> Iterator[tuple[str, 
     yield "forward returns", outputs
     tensors = [out for out in outputs if isinstance(out, Tensor)]
     node: Any = next(out.grad_fn for out in tensors if out.grad_fn is not None)
-    yield "forward saves", tuple(node.saved_tensors)
+    yield _SAVES, tuple(node.saved_tensors)
     with torch.no_grad():
         yield "backward returns", as_tuple(node.apply(*map(torch.ones_like, tensors)))
 
