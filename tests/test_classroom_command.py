@@ -6,6 +6,8 @@ import csv
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,12 @@ from typer.testing import CliRunner, Result
 
 from autograd_course.classroom import classwork, showing
 from autograd_course.classroom.command import Format
-from autograd_course.classroom.gradebook import Gradebook, Tally
+from autograd_course.classroom.gradebook import Gradebook, Score, Tally
+from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.reports.files import FORMATS
 from autograd_course.classroom.sandbox import bubblewrap, container
 from autograd_course.cli import app
+from autograd_course.grader.exercises import CATALOGUE
 from tests.handed_in import IMPORTS, ROOT, SQUARE, STUB, cell, notebook
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,6 +28,7 @@ COMMAND, SHOWN = re.search(
     r"^autograd-course (classroom grade .*?)\n```\n```text\n(.*?)```", README, re.M | re.S
 ).groups()  # type: ignore[union-attr]
 HALF = SQUARE.replace("2 * x * grad_output", "x * grad_output")
+TRUST = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
 
 
@@ -56,8 +61,7 @@ def said(result: Result) -> str:
 
 
 def test_a_class_is_graded_as_the_readme_shows(folder: Path) -> None:
-    trust = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
-    ran = run(*COMMAND.split()[1:], "--jobs", "1", *trust)
+    ran = run(*COMMAND.split()[1:], "--jobs", "1", *TRUST)
 
     assert (ran.exit_code, ran.stdout) == (DONE, SHOWN), ran.stderr
     assert len(os.listdir(folder)) == 5, "nothing is written among the submissions"
@@ -91,6 +95,57 @@ def test_a_format_is_written_beside_the_gradebook(folder: Path, tmp_path: Path) 
     }  # fmt: skip
     assert not (tmp_path / "results.json").exists()
     assert [each.value for each in Format] == [*FORMATS, "all"]
+
+
+# What is said, and to whom
+
+
+def test_the_work_goes_on_where_nobody_reads_what_is_said(folder: Path, tmp_path: Path) -> None:
+    (folder / "eve.zip").unlink()
+    command = [sys.executable, "-m", "autograd_course.cli", "classroom", "grade", "homework"]
+    with subprocess.Popen(
+        [*command, "--exercises", "square", "--jobs", "1", *TRUST],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as ran:  # fmt: skip
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdout.close()
+        said = ran.stderr.read()
+
+    assert (ran.returncode, said) == (DONE, "" if not TRUST else f"{classwork._TRUSTED}\n")
+    assert (tmp_path / "homework-grades" / "class.html").exists()
+
+
+def test_whose_answer_is_missing_is_said(folder: Path, tmp_path: Path) -> None:
+    book = "book.sqlite"
+    with Gradebook(tmp_path / book) as open_book:
+        run_of = open_book.begin(CATALOGUE.values(), "1")
+        hand_in(open_book, folder, CATALOGUE.values())
+        for answer in open_book.pending(run_of):
+            status = "passed" if answer.student in ("ann", "cyd") else "wrong"
+            given = Score(answer.student, answer.exercise, status, 0.0, hash=answer.hash)
+            open_book.record(run_of, given)
+    missing = run("report", book, "--require", "square", "--require", "gumbel-hard")
+    unread = run("again", book, "eve", "square")
+
+    assert missing.exit_code == NOT_DONE
+    assert "square is not passed by bob, dan." in missing.stdout
+    assert "gumbel-hard was handed in by no student." in missing.stdout
+    assert unread.exit_code == NOT_DONE
+    assert said(unread).startswith("no answer of eve's could be read. eve.zip: the zip is broken")
+
+
+def test_only_the_exercises_that_are_asked_for_are_shown(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "both").mkdir()
+    for lesson, answer in {"01": cell(STUB, "square"), "03": cell(STUB, "linear")}.items():
+        (tmp_path / "both" / f"ann_{lesson}.ipynb").write_bytes(notebook(answer))
+    trust = ["--trust", "--jobs", "1"]
+    first = run("grade", "both", "--exercises", "square,scaled-sigmoid", *trust)
+    second = run("grade", "both", "--exercises", "square", *trust)
+
+    assert "scaled-sigmoid" in first.stdout
+    assert "square" in second.stdout
+    assert "scaled-sigmoid" not in second.stdout
 
 
 # What cannot be done, and what is said of it

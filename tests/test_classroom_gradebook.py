@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run, Score
 from autograd_course.classroom.gradebook.schema import VERSION
 from autograd_course.classroom.notebooks import Notebook
+from autograd_course.classroom.reports import as_csv, as_json_document, as_junit
+from autograd_course.classroom.reports.pages import class_page, feedback
 from autograd_course.classroom.submissions import Rejected, Submission
 from autograd_course.grader.exercises import CATALOGUE
 
@@ -62,10 +65,10 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
         run = book.begin(EXERCISES, GRADER)
         hand_in(book, "ann")
         answer = next(iter(book.pending(run)))
-        evidence = {"expected": 2.0, "actual": math.nan, "index": (0, 1), "odd": object}
+        shown = {"expected": 2.0, "actual": math.nan, "input": "x", "index": (0, 1)}
         wrong = passed(
             answer, status="wrong", points=0.0, rule="wrong-scale", message="\ud800 1 not 2",
-            evidence=evidence, seed="7", remarks=("imports os", "\ud800"),
+            evidence={**shown, "odd": object}, seed="7", remarks=("imports os", "\ud800"),
         )  # fmt: skip
         assert book.record(run, wrong)
     with Gradebook(path) as book:
@@ -75,11 +78,57 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
             "wrong", "wrong-scale", 0.0, "7",
         )  # fmt: skip
         assert score.evidence == {
-            "expected": 2.0, "actual": "nan", "index": [0, 1], "odd": "<class 'object'>",
+            "expected": 2.0, "actual": "nan", "input": "x", "index": [0, 1],
+            "odd": "<class 'object'>",
         }  # fmt: skip
         assert score.remarks == ("imports os", "?")
         assert (score.title, score.possible) == (EXERCISES[0].title, EXERCISES[0].points)
         assert book.code(score.hash) == (answer.name, answer.preamble, answer.source)
+
+
+DEEP = "[" * 900 + "]" * 900
+DAMAGES = {  # what is written into the file, and what is left of the verdict
+    "evidence = 'no JSON'": "wrong",
+    "evidence = x'ff00'": "wrong",
+    "evidence = '[1, 2]'": "wrong",
+    "evidence = 7": "wrong",
+    f"""evidence = '{{"at": {DEEP}}}'""": "wrong",
+    f"evidence = '{'[' * 10**5}'": "wrong",
+    """evidence = '{"expected": {}, "actual": {"a": 1}, "index": 3}'""": "wrong",
+    """evidence = '{"index": [0], "expected": 1, "actual": 2}'""": "wrong",
+    """evidence = '{"given": [1], "line": 7, "without_gradient": 3}'""": "wrong",
+    "remarks = '{}'": "wrong",
+    "remarks = 'x'": "wrong",
+    "seconds = 'long'": "wrong",
+    "seed = x'ff'": "wrong",
+    "points = 'many'": "",
+    "points = -1e999": "",
+    "message = x'ff'": "",
+    "rule = 3.5": "wrong",  # which SQLite stores as a text
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage[:40])
+def test_a_damaged_record_is_named_and_the_others_are_read(path: Path, damage: str) -> None:
+    with Gradebook(path) as book:
+        run = book.begin(EXERCISES, GRADER)
+        hand_in(book, "ann")
+        for answer in book.pending(run):
+            wrong = {"status": "wrong", "points": 0.0, "rule": "zero-dim", "message": "No."}
+            book.record(run, passed(answer, evidence={"witness": "x"}, seed="7", **wrong))
+    with closing(sqlite3.connect(path)) as file:
+        file.execute(f"UPDATE results SET {damage} WHERE exercise = ?", (EXERCISES[1].id,))
+        file.commit()
+    with Gradebook(path) as book:
+        first, second, *others = book.scores("ann")
+        *_, json = [*class_page(book), *feedback(book, "ann"), as_csv(book), as_junit(book),
+                    as_json_document(book)]  # fmt: skip
+
+    assert second.status == DAMAGES[damage]
+    assert damage.startswith("rule") or any("damaged record" in r for r in second.remarks)
+    for score in (first, *others):
+        assert (score.status, score.evidence, score.remarks) == ("wrong", {"witness": "x"}, ())
+    assert "No." in json
 
 
 def test_every_run_has_a_secret_seed_of_its_own(path: Path) -> None:

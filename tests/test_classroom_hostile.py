@@ -66,7 +66,7 @@ def verdict_on(
     box: Sandbox, source: str, exercise: str = "square", name: str = "Square"
 ) -> Verdict:
     answer = Answer(exercise, "eve", name, source, IMPORTS)
-    return judged(CATALOGUE[exercise], answer, box, seed=2024)
+    return judged(CATALOGUE[exercise], answer, box, secret=2024)
 
 
 def seconds_of_a_neighbor(box: Sandbox) -> float:
@@ -141,7 +141,8 @@ def run_bombs(box: Sandbox) -> None:
     for what in ("forks", "threads", "memory in many processes"):
         cells = [IMPORTS, BANK[f"bombs: {what}"].source]
         with box.child() as child:
-            child.ask(Frame({"exercise": "square", "cells": cells, "name": "Square"}))
+            begin = {"exercise": "square", "cells": cells, "name": "Square", "seconds": 1}
+            child.ask(Frame(begin))
 
 
 # Before any code runs

@@ -26,7 +26,6 @@ from autograd_course.doctor.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.limits import seconds_for
 
 SQUARE = CATALOGUE["square"]
 assert isinstance(SQUARE, FunctionExercise)
@@ -107,6 +106,13 @@ def test_what_is_no_answer_is_wrong_with_the_reason(box: Sandbox, said: str, sou
 
     assert (verdict.status, verdict.finding) == ("wrong", None)
     assert said in verdict.message
+
+
+def test_code_that_is_too_long_to_be_sent_is_told_so(box: Sandbox) -> None:
+    verdict = judged(SQUARE, answer(f"{square()}\n# {'x' * (1 << 20)}"), box, SEED)
+
+    assert verdict.status == "wrong"
+    assert verdict.message.startswith("the code that the answer needs has more than 1 MiB.")
 
 
 CHEATS = {
@@ -209,7 +215,7 @@ class Saying:
 
 FAILED = "grader failed"
 LACKS = "there is no compiler"
-LATE = f"{seconds_for(SQUARE):g} s"
+LATE = f"{Limits().question:g} s"
 SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
     "nothing": (Malformed("never came"), "wrong", "never came"),
     "a problem": (Frame({"problem": "no such name"}), "wrong", "no such name"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.pictures import PICTURE, as_data, from_data
-from autograd_course.classroom.reports import files
+from autograd_course.classroom.reports import files, gradescope_results
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name, links
 from autograd_course.classroom.reports.pages.code import offending
 from autograd_course.classroom.submissions import Rejected, Submission
@@ -135,7 +136,8 @@ def test_a_student_reads_what_grade_would_have_said(small: Gradebook) -> None:
         "Feedback for ann", "2 of 8 points so far", "constant-factor", "Too small.", "a matrix",
         "x[1, 1] = -1.5, grad_output = 2: gradient nan, should be 6", "Which constant is missing?",
         'lesson 01, "What backward is asked for"', "The 2 × 2 Jacobian of the output",
-        "This is not about your answer.", "not graded yet", "the cell has no id",
+        "The grader failed, and your answer is not the cause.", "not graded yet",
+        "the cell has no id",
     ):  # fmt: skip
         assert said in text
     assert read.tags["img"] == 3
@@ -155,11 +157,16 @@ def test_what_is_for_others_is_on_no_student_s_page(small: Gradebook, secret: st
     assert secret not in "".join(feedback(small, "ann"))
 
 
+@pytest.mark.parametrize("secret", ["4711", "imports os", "seed"])
+def test_what_is_for_others_is_in_no_student_s_file(small: Gradebook, secret: str) -> None:
+    assert secret not in json.dumps(gradescope_results(small, "ann"))
+
+
 def test_a_student_whose_file_could_not_be_read_is_told_why(small: Gradebook) -> None:
     said = plain(page(small, "eve"))
 
     assert "eve.zip: the zip is broken" in said
-    assert "No answer of yours could be read" in said
+    assert "None of your answers could be read" in said
     assert "of 0 points" not in said
 
 
@@ -169,6 +176,11 @@ ODD = {
     "another type everywhere": {key: [{}] for key in WITNESS},
     "a picture that is none": {PICTURE: {"whole": "ab"}},
     "a picture of no one size": {PICTURE: as_data(PAIR) | {"off": [[1.0], [1.0, 2.0]]}},
+    "a picture of an infinite size": {PICTURE: as_data(PAIR) | {"whole": ["inf", 1]}},
+    "a picture of nothing": {PICTURE: as_data(PAIR) | {"rows": {
+        "name": "x", "shape": [0], "places": [0, 1], "pairs": False}}},
+    "a picture of another tensor": {PICTURE: as_data(PAIR) | {"rows": {
+        "name": "x", "shape": [2], "places": [0, 9], "pairs": False}}},
     "a huge picture": {PICTURE: as_data(PAIR) | {"off": [[1.0] * 5000] * 2}},
 }  # fmt: skip
 
@@ -213,6 +225,17 @@ def test_a_picture_comes_back_as_it_was_stored() -> None:
     assert repr(from_data(as_data(PAIR))) == repr(PAIR)
 
 
+NAMES = {
+    "Jürgen Müller": "jurgen-muller", "Zoë": "zoe", "Øyvind Groß": "oyvind-gross",
+    "Łukasz": "lukasz",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_named_so_that_its_student_can_be_told(name: str) -> None:
+    assert feedback_name(name).partition("~")[0] == NAMES[name]
+
+
 def test_every_student_has_a_file_of_their_own_below_the_folder() -> None:
     names = [
         *HOSTILE[:-1],
@@ -250,7 +273,7 @@ def test_the_instructor_sees_what_the_class_believes(small: Gradebook) -> None:
     assert "feedback/ann.html" in read.links
 
 
-def test_answers_that_are_alike_are_laid_side_by_side(book: Gradebook) -> None:
+def test_similar_submissions_are_laid_side_by_side(book: Gradebook) -> None:
     run = book.begin(EXERCISES, "1")
     codes = {code.hash: code.source for code in others(20)}
     mine = {"ann": OWN, "bob": OWN.replace("squared", "mine"), "cyd": OWN}
@@ -259,7 +282,7 @@ def test_answers_that_are_alike_are_laid_side_by_side(book: Gradebook) -> None:
             book.record(run, Score(student, answer.exercise, "passed", 1.0, hash=answer.hash))
     text = plain(page(book))
 
-    assert "Something to look at, and no proof of anything" in text
+    assert "Look at them, but take this for no proof" in text
     assert "to-polar : ann, bob, cyd" in text.replace("to-polar:", "to-polar :")
     assert "(the same code handed in by 3)" in text
     assert "mine = x * x + y * y" in text

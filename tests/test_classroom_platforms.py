@@ -10,12 +10,13 @@ import re
 import runpy
 import shlex
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -72,7 +73,7 @@ def test_a_source_has_a_hidden_test_and_the_catalogue_s_points_for_each_exercise
     lesson: str,
 ) -> None:
     wanted = {e.id: e.points for e in CATALOGUE.values() if e.lesson == lesson}
-    source = as_source(json.loads(solution(lesson)), wanted, seed=7)
+    source = as_source(json.loads(solution(lesson)), wanted)
 
     nbformat.validate(nbformat.from_dict(source))
     graders = [c for c in source["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]
@@ -84,12 +85,12 @@ def test_a_source_has_a_hidden_test_and_the_catalogue_s_points_for_each_exercise
         asked = re.fullmatch(rf'grade\("{exercise}", (.*)\)\n', visible)
         assert asked, visible
         assert grader["metadata"]["nbgrader"]["points"] == points
-        assert f'points("{exercise}", {asked[1]}, seed=7)\n### END HIDDEN TESTS' in tests
+        assert f'points("{exercise}", {asked[1]})\n### END HIDDEN TESTS' in tests
     assert not [c for c in source["cells"] if "solution-only" in c["metadata"].get("tags", [])]
 
 
 def test_only_what_is_asked_for_gives_points() -> None:
-    source = as_source(json.loads(solution()), ["square"], seed=7)
+    source = as_source(json.loads(solution()), ["square"])
 
     graded = [c["metadata"].get("nbgrader", {}) for c in source["cells"]]
     assert [n["grade_id"] for n in graded if n.get("grade")] == ["square-grade"]
@@ -405,12 +406,15 @@ def test_the_page_s_commands_do_what_it_says(homework: Path) -> None:
     with Gradebook(homework) as book:
         (score,) = book.scores("bob")
     assert all(part in again.stdout for part in (score.hash, score.seed, "return x * grad_output"))
-    assert "The same verdict is in the gradebook: wrong, constant-factor." in again.stdout
+    assert "The gradebook has the same verdict: wrong, constant-factor." in again.stdout
 
 
 UNKNOWN = {
-    "nobody": (["eve", "square"], "there is no 'eve' in the gradebook: it knows ann, bob, dan."),
-    "nothing": (["ann", "linear"], "there is no verdict on ann's 'linear', but on square."),
+    "nobody": (["eve", "square"], "the gradebook has no student 'eve'; it has ann, bob, dan."),
+    "nothing": (
+        ["ann", "linear"],
+        "the gradebook has no verdict on ann's 'linear'; it has square.",
+    ),
 }
 
 
@@ -430,6 +434,33 @@ def test_a_verdict_that_was_not_made_is_not_made_again(words: str, homework: Pat
     ran = run("again", homework, *named)
 
     assert (ran.exit_code, ran.output.strip()) == (1, sentence)
+
+
+FORGED = """{"expected": {}, "actual": [[]], "index": 3, "input": 1, "hint": [], "given": 7}"""
+FORGERIES = {
+    f"UPDATE results SET evidence = '{FORGED}'": (0, "damaged record in the gradebook (evidence)"),
+    "UPDATE results SET evidence = 'no JSON', seconds = 'x'": (0, "(seconds, evidence)"),
+    "UPDATE results SET evidence = '{}', status = 'passed'": (1, "has another verdict"),
+    "UPDATE results SET points = 'x'": (1, "(points)"),
+    "UPDATE results SET seed = 'x'": (1, "the verdict on bob's 'square' cannot be made again: the "
+                                         "seed is damaged"),
+    "UPDATE code SET source = x'ff'": (1, "the code is damaged in the gradebook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery[:60])
+def test_a_verdict_is_made_again_whatever_stands_in_its_record(
+    forgery: str, homework: Path
+) -> None:
+    code, said = FORGERIES[forgery]
+    with closing(sqlite3.connect(homework)) as file:
+        file.execute(forgery)
+        file.commit()
+    ran = run("again", homework, "bob", "square", *TRUST)
+
+    assert ran.exit_code == code, ran.output
+    assert said in ran.output
+    assert run("report", homework).exit_code == 0
 
 
 def test_the_workflow_grades_a_student_s_repository(

@@ -54,7 +54,7 @@ def answer(source: str) -> Answer:
 
 
 def handed_in(box: Sandbox, source: str) -> Verdict:
-    return judged(SQUARE, answer(source), box, seed=2024)
+    return judged(SQUARE, answer(source), box, secret=2024)
 
 
 def seen(box: Sandbox, expression: str) -> object:
@@ -162,7 +162,7 @@ def test_what_all_answers_take_together_is_bounded_and_what_passes_between_them_
     box: Sandbox,
 ) -> None:
     asleep = square(before="import time", forward="time.sleep(0.2)\nreturn x * x")
-    begin = {"exercise": "square", "cells": [IMPORTS, asleep], "name": "Square"}
+    begin = {"exercise": "square", "cells": [IMPORTS, asleep], "name": "Square", "seconds": 5}
     question = Frame({"ask": "forward"}, pack((torch.ones(3),)))
     with box.child(replace(TIGHT, whole=1.0)) as child:
         first = child.ask(Frame(begin))

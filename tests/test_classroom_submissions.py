@@ -81,6 +81,10 @@ WHOSE = {
     "A\u0308nn/01_template.ipynb": "\u00c4nn",
     "\u6797\u5c0f\u660e/01_template.ipynb": "\u6797\u5c0f\u660e",
     "01_template.ipynb": "root",
+    "_ann/01_template.ipynb": "_ann",
+    "ann-/01_template.ipynb": "ann-",
+    ".ann/01_template.ipynb": ".ann",
+    "_ann_01_template.ipynb": "ann",
 }
 
 
@@ -91,6 +95,14 @@ def test_a_file_has_its_student(path: str, tmp_path: Path) -> None:
     assert [(student, lesson) for student, lesson, _ in graded(root)] == [
         (WHOSE[path], "01_template")
     ]
+
+
+def test_students_whose_names_differ_by_a_sign_alone_are_told_apart(tmp_path: Path) -> None:
+    names = ["-ann", ".ann", "_ann", "ann", "ann-"]
+    tools = [".git", ".ipynb_checkpoints"]
+    root = laid_out(tmp_path, {f"{name}/01_template.ipynb": NOTEBOOK for name in names + tools})
+
+    assert [student for student, _, _ in graded(root)] == names
 
 
 def test_zips_are_read_where_they_are_and_never_unpacked(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_no_lie_lets_a_wrong_answer_pass_or_the_grader_fail_unseen(
     wrong = next(w.answer for w in WRONG if w.exercise == exercise)
     liar = Liar(RIGHT[exercise] if right else wrong, lie, at)
 
-    verdict = judged(CATALOGUE[exercise], Answer(exercise, "eve", "X", ""), liar, seed=2024)  # type: ignore[arg-type]
+    verdict = judged(CATALOGUE[exercise], Answer(exercise, "eve", "X", ""), liar, secret=2024)  # type: ignore[arg-type]
 
     judgeable = (("passed",) if right else ()) + ("wrong", "not attempted")
     assert verdict.status in judgeable or "keeps the grader from its work" in verdict.remarks

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import typer
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
+from autograd_course.classroom.gradebook.reading import DAMAGED
 from autograd_course.classroom.grading.bench import verdict_on
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.verdict import Verdict
+
+_SEED = re.compile(r"[0-9]{1,60}")
 
 
 class NoVerdictError(Exception):
@@ -25,35 +29,46 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
 
     Raises NoVerdictError, GradebookError, NoSandboxError.
     """
-    score, answer = _recorded(gradebook, student, exercise)
+    score, answer, seed = _recorded(gradebook, student, exercise)
     with Sandbox(choose(trust=trust)) as sandbox:
-        verdict = verdict_on(answer, sandbox, int(score.seed))
+        verdict = verdict_on(answer, sandbox, seed)
     typer.echo("\n\n".join(cell.strip() for cell in answer.cells))
     typer.echo(f"\ncode {score.hash}\nseed {score.seed}\n")
     typer.echo(str(result_of(CATALOGUE[exercise], verdict)))
-    for remark in verdict.remarks:
+    damage = (remark for remark in score.remarks if remark.startswith(DAMAGED))
+    for remark in (*verdict.remarks, *damage):
         typer.echo(f"  to look at: it {remark}")
     same = _same(verdict, score)
     recorded = f"{score.status}, {score.rule}" if score.rule else score.status
-    typer.echo(f"\nThe {'same' if same else 'other'} verdict is in the gradebook: {recorded}.")
+    typer.echo(f"\nThe gradebook has {'the same' if same else 'another'} verdict: {recorded}.")
     return same
 
 
-def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answer]:
+def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answer, int]:
     with Gradebook.existing(gradebook) as book:
         known = {score.exercise: score for score in book.scores(student)}
         score = known.get(exercise)
-        if score is None or not score.seed:
+        if score is None or not (score.seed or score.remarks):
             raise NoVerdictError(_missing(book, student, exercise, known))
         name, preamble, source = book.code(score.hash)
-    return score, Answer(exercise, student, name, source, preamble, score.problems)
+    if not (name and _SEED.fullmatch(score.seed)):
+        what = "the code" if not name else "the seed"
+        raise NoVerdictError(
+            f"the verdict on {student}'s {exercise!r} cannot be made again: {what} is damaged in "
+            "the gradebook. Restore a copy of the gradebook, or grade into a new one."
+        )
+    answer = Answer(exercise, student, name, source, preamble, score.problems)
+    return score, answer, int(score.seed)
 
 
 def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Score]) -> str:
+    if not known and student in book.students():
+        why = [f"{problem.source}: {problem.message}" for problem in book.problems(student)]
+        return f"no answer of {student}'s could be read. {'; '.join(why)}"
     if not known:
         names = _alike(book.students(), student)
-        return f"there is no {student!r} in the gradebook: it knows {names}."
-    return f"there is no verdict on {student}'s {exercise!r}, but on {', '.join(known)}."
+        return f"the gradebook has no student {student!r}; it has {names}."
+    return f"the gradebook has no verdict on {student}'s {exercise!r}; it has {', '.join(known)}."
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:

@@ -68,11 +68,11 @@ def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume
             found = _collect(book, places.submissions, exercises)
             _judge(book, run, exercises, crew)
         except KeyboardInterrupt:
-            raise GradingError(f"stopped; all that was graded is kept. {_go_on()}") from None
+            raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
-        tallies = _show(book)
+        tallies = _show(book, exercises)
         files.write(book, places.reports)
-        typer.echo(f"Reports: {_short(places.reports)}")
+        showing.say(f"Reports: {_short(places.reports)}")
         return found and not any(tally.counts.get("grader failed") for tally in tallies)
 
 
@@ -88,17 +88,17 @@ def report(
     whether everybody has passed all that is required, and somebody has handed it in.
     """
     with Gradebook.existing(gradebook) as book:
-        tallies = _show(book)
+        _show(book)
         wanted = tuple(formats)
         if reports is not None or wanted:
             folder = reports or gradebook.absolute().parent
             everything = not wanted or "all" in wanted
             files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
-            typer.echo(f"Reports: {_short(folder)}")
-        counts = {tally.exercise: tally.counts for tally in tallies}
-        return all(
-            {s for s, n in counts.get(e.id, {}).items() if n} == {"passed"} for e in required
-        )
+            showing.say(f"Reports: {_short(folder)}")
+        missing = [line for exercise in required for line in _not_passed(book, exercise)]
+        for line in missing:
+            showing.say(line)
+        return not missing
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> bool:
@@ -111,7 +111,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> bool
             f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
         )
     rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
-    typer.echo(f"{_some(came.notebooks, 'notebook')} read{rejected}")
+    showing.say(f"{_some(came.notebooks, 'notebook')} read{rejected}")
     return came.notebooks > 0
 
 
@@ -120,22 +120,34 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew)
     with showing.progress() as shown:
         grading = shown.add_task("grading", total=pending)
         work(book, run, crew, lambda score, answers: shown.advance(grading, answers))
-    typer.echo(f"{_some(pending, 'answer')} graded")
+    showing.say(f"{_some(pending, 'answer')} graded")
 
 
-def _show(book: Gradebook) -> list[Tally]:
+def _not_passed(book: Gradebook, exercise: Exercise) -> Iterator[str]:
+    """Yield a line that names who has not passed an exercise, or that nobody handed it in."""
+    scores = [score for score in book.scores() if score.exercise == exercise.id]
+    missing = [score.student for score in scores if score.status != "passed"]
+    if missing:
+        yield f"{exercise.id} is not passed by {', '.join(missing)}."
+    elif not scores:
+        yield f"{exercise.id} was handed in by no student."
+
+
+def _show(book: Gradebook, only: Iterable[Exercise] = ()) -> list[Tally]:
+    """Show how exercises went, if only some are named those; return their tallies."""
     for line in showing.remarks(book.problems()):
-        typer.echo(f"  {line}")
-    typer.echo()
-    tallies = book.tallies()
+        showing.say(f"  {line}")
+    showing.say()
+    named = {exercise.id for exercise in only}
+    tallies = [tally for tally in book.tallies() if not named or tally.exercise in named]
     showing.show(showing.summary(tallies))
-    typer.echo()
+    showing.say()
     return tallies
 
 
 def _go_on() -> str:
     words = [word for word in sys.argv[1:] if word != "--resume"]
-    return f"Go on with: autograd-course {shlex.join(words)} --resume"
+    return f"To go on, run: autograd-course {shlex.join(words)} --resume"
 
 
 def _cores() -> int:
@@ -155,4 +167,6 @@ def _note(message: str) -> None:
     typer.echo(message, err=True)
 
 
-_TRUSTED = "Without a sandbox (--trust): what is graded can read, change and send whatever you can."
+_TRUSTED = (
+    "Without a sandbox (--trust), the graded code can read, change and send whatever you can."
+)

@@ -111,8 +111,8 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="square",
-            help="Exit with 1 unless all students have passed this exercise. You can repeat this "
-            "option.",
+            help="Name the students who have not passed this exercise, and exit with 1 if there "
+            "are any. You can repeat this option.",
             autocompletion=completing.lessons_and_exercises,
         ),
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,6 +11,7 @@ from autograd_course.doctor.reports.both_jacobians import Axis, Jacobians, Matri
 
 PICTURE = "jacobians"  # its key among the evidence
 _MOST = 16  # rows and columns: a corner shows what is wrong, and a gradebook holds thousands
+_LONGEST = 1 << 31  # entries of a tensor
 _DIGITS = 3  # more than there are shades
 
 
@@ -42,7 +44,7 @@ def from_data(data: Any) -> Jacobians | None:
             rows=_axis(data["rows"]),
             columns=_axis(data["columns"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return pair if _fits(pair) else None
 
@@ -77,5 +79,17 @@ def _fits(pair: Jacobians) -> bool:
         len(sizes) == 1
         and 0 < height <= _MOST
         and 0 < widths[0] <= _MOST
-        and (len(set(widths)) == 1)
+        and len(set(widths)) == 1
+        and _names(pair.rows, height)
+        and _names(pair.columns, widths[0])
+    )
+
+
+def _names(axis: Axis, count: int) -> bool:
+    """Whether an axis names so many elements of a tensor of its shape."""
+    places = math.prod(axis.shape) * (2 if axis.pairs else 1)
+    return (
+        all(1 <= length <= _LONGEST for length in axis.shape)
+        and len(axis.places) == count
+        and all(0 <= place < places for place in axis.places)
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -63,6 +66,19 @@ def remarks(problems: Iterable[Problem]) -> Iterator[str]:
         yield f"… and {len(known) - _NAMED} more remarks on files: results.json has them all."
 
 
+def say(text: str = "") -> None:
+    """Print to standard output; where nobody reads it any more, as behind ``| head``, to nowhere.
+
+    The work goes on: what matters is written to files.
+    """
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def show(table: Table) -> None:
     """Print a table to standard output, as wide as it is where that is no terminal."""
     console = Console()
@@ -71,4 +87,4 @@ def show(table: Table) -> None:
     with console.capture() as caught:
         console.print(table)
     lines = (line.rstrip() for line in caught.get().splitlines())
-    console.out("\n".join(lines), highlight=False)
+    say("\n".join(lines))

@@ -54,7 +54,7 @@ class _Child:
         exercise = question.said["exercise"]
         self._lies = question.said["name"] != "answer"  # which the stand-in is called
         answer = self._liar.answer if self._lies else standing_in(exercise)
-        self._desk = Desk(CATALOGUE[exercise], answer, Integrity(()))
+        self._desk = Desk(CATALOGUE[exercise], answer, Integrity(()), 5.0)
         return Frame({"problem": None})
 
 

@@ -27,7 +27,7 @@ from autograd_course.classroom.protocol import read, write, Frame
 from autograd_course.grader.exercises import find
 from autograd_course.functions import {function} as function
 write(channel, Frame({{"problem": None}}))
-desk = Desk(find("{exercise}"), function, Integrity(()))
+desk = Desk(find("{exercise}"), function, Integrity(()), 5.0)
 while isinstance(question := read(channel), Frame):
     write(channel, desk.answered(question))
 """
@@ -58,6 +58,14 @@ FORGING = {
     "a payload of 4 GB": _sends("send({}, lengths=(2, 2**32 - 1))", "longer than 64 MiB"),
     "64 MB of nothing": _sends(f"{_BEGUN}{_BEGUN}send({{}}, bytes(64 << 20))", _NO_TENSORS),
     "no JSON": _sends("send(b'{]')", "the answer is no JSON"),
+    "lists 900 levels deep": _sends(
+        "send(b'{\"problem\":' + b'[' * 900 + b']' * 900 + b'}')", "the answer is nested too deep"
+    ),
+    "a finding of evidence 900 levels deep": _sends(
+        f"{_BEGUN}deep = b'[' * 900 + b']' * 900\n"
+        "send(b'{\"found\": {\"rule\": \"precision\", \"evidence\": {\"at\":' + deep + b'}}}')",
+        "the answer is nested too deep",
+    ),
     "a number of 100,000 digits": _sends(
         "send(b'{\"problem\":' + b'9' * 100000 + b'}')", "the answer is no JSON"
     ),

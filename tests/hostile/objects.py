@@ -43,6 +43,22 @@ class Any(str):
     __hash__ = str.__hash__
 name = Any('whatever')
 """
+_NO = """
+class No(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise RuntimeError("no")
+"""
+_UNUSUAL = {
+    "a sparse tensor": ("(x * x).to_sparse()", "sparse Tensor"),
+    "a tensor without numbers": ("(x * x).to('meta')", "meta Tensor"),
+    "a quantized tensor": (
+        "torch.quantize_per_tensor((x * x).float(), 0.1, 0, torch.qint8)", "quantized Tensor",
+    ),
+    "a tensor larger than memory": (
+        "(x * x).sum().expand(10**12)", "Tensor of 1,000,000,000,000 numbers",
+    ),
+}  # fmt: skip
 _RIGHT = "ctx.save_for_backward(x)\nreturn "
 
 
@@ -81,6 +97,44 @@ OBJECTS = {
     ),
     "a type whose name clears the screen": _returns(
         "type('\\x1b[2J\\u202e', (), {})()", r"of type \\x1b\[2J\\u202e;"
+    ),
+    **{
+        f"{what} for an output": Hostile(square(_RIGHT + value), f"of type {named}")
+        for what, (value, named) in _UNUSUAL.items()
+    },
+    **{
+        f"{what} for a gradient": Hostile(
+            square(
+                backward="(x,) = ctx.saved_tensors\nreturn "
+                + value.replace("x * x", "2 * x * g")
+            ),
+            f"backward returns a value of type {named}, which cannot be examined",
+        )
+        for what, (value, named) in _UNUSUAL.items()
+    },
+    "a gradient that refuses all": Hostile(
+        square(backward="(x,) = ctx.saved_tensors\nreturn (2*x*g).as_subclass(No)", before=_NO),
+        "backward returns a value of type No, which cannot be examined",
+    ),
+    "a tensor without numbers, saved": Hostile(
+        square("ctx.save_for_backward(x, x.to('meta'))\nreturn x * x",
+               "return 2 * ctx.saved_tensors[0] * g"),
+        "forward saves a value of type meta Tensor, which cannot be examined",
+    ),
+    "200,000 outputs": Hostile(
+        square(f"{_RIGHT}(x * x,) * 200_000"), "returns 200,000 values, far more than"
+    ),
+    "200,000 gradients": Hostile(
+        square(backward="return (g,) * 200_000"), "backward returns 200,000 values, far more than"
+    ),
+    "200,000 saved tensors": Hostile(
+        square("ctx.save_for_backward(*[x] * 200_000)\nreturn x * x",
+               "return 2 * ctx.saved_tensors[0] * g"),
+        "forward saves 200,000 values, far more than",
+    ),
+    "a sparse tensor in float32 alone": Hostile(
+        square(f"{_RIGHT}(x * x).to_sparse() if x.dtype is torch.float32 else x * x"),
+        "forward returns a value of type sparse Tensor, which cannot be examined",
     ),
     "a message that cannot be stored": Hostile(
         "raise ValueError('\\x1b[2J\\x07\\u202e\\ud800')",

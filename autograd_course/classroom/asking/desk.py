@@ -8,6 +8,7 @@ from typing import Any
 
 from autograd_course.classroom.asking import functions, routines
 from autograd_course.classroom.asking.integrity import Integrity
+from autograd_course.classroom.asking.unusual import unusual
 from autograd_course.classroom.protocol import Frame
 from autograd_course.doctor import DoctorError
 from autograd_course.doctor.running.time_limit import TimeUp, time_limit
@@ -16,7 +17,6 @@ from autograd_course.doctor.wire import unpack
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging import function, routine
-from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.raised import place
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.
@@ -26,10 +26,13 @@ Say = Callable[[dict[str, Any], tuple[Any, ...]], Frame]
 
 
 class Desk:
-    """Answers about one answer to one exercise."""
+    """Answers about one answer to one exercise; each may take so many seconds."""
 
-    def __init__(self, exercise: Exercise, answer: Any, integrity: Integrity) -> None:
+    def __init__(
+        self, exercise: Exercise, answer: Any, integrity: Integrity, seconds: float
+    ) -> None:
         self.exercise, self.answer, self.integrity = exercise, answer, integrity
+        self._seconds = seconds
         self._answers = _answers(exercise, answer)
         self._plainly = False  # the last answer was to a plain question
 
@@ -48,16 +51,30 @@ class Desk:
 
     def _answered(self, question: Frame) -> Frame:
         """Return the answer; what kept it from being found is an answer too."""
+        inputs: tuple[Any, ...] = ()
         try:
             inputs = _inputs(question)
-            with time_limit(seconds_for(self.exercise)), quiet_world():
+            with time_limit(self._seconds), quiet_world():
                 return self._answers[question.said["ask"]](question.said, inputs)
         except TimeUp as stop:
-            return Frame({"stopped": place(stop, self.answer)})
+            where = place(stop, self.answer)
+            why = {"stopped": where}
+            return Frame(why) if where else self._unfit(inputs, why)
         except DoctorError as error:
-            return Frame({"unexamined": first_line(error)})
+            return self._unfit(inputs, {"unexamined": first_line(error)})
         except Exception as error:
-            return Frame({"failed": f"{type(error).__name__}: {first_line(error)}"})
+            return self._unfit(inputs, {"failed": f"{type(error).__name__}: {first_line(error)}"})
+
+    def _unfit(self, inputs: tuple[Any, ...], otherwise: dict[str, str]) -> Frame:
+        """Say what of the answer cannot be examined, if that is why there is no other answer."""
+        if not isinstance(self.exercise, FunctionExercise):
+            return Frame(otherwise)
+        try:
+            with time_limit(self._seconds), quiet_world():
+                found = unusual(self.answer, inputs)
+        except TimeUp:
+            found = ""
+        return Frame({"unfit": found} if found else otherwise)
 
 
 def _inputs(question: Frame) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autograd_course.classroom.asking.borrowing import own_work
+from autograd_course.classroom.asking.unusual import too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
 from autograd_course.doctor.diagnosing import look
@@ -45,6 +46,8 @@ def _method(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    if many := too_many(present.answer, inputs):
+        return Frame({"unfit": many})
     seen = look(
         present.answer,
         inputs,

@@ -22,7 +22,6 @@ from autograd_course.grader.exercise import (
 )
 from autograd_course.grader.exercises import find
 from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.judging.routine import routine_problem
 from autograd_course.grader.judging.submission import submission_problem
 from autograd_course.grader.verdict import Verdict
@@ -57,7 +56,7 @@ def _run(
 ) -> tuple[Frame, Desk | None]:
     prepare()  # before the clock starts
     try:
-        with time_limit(seconds_for(exercise)), quiet_world():
+        with time_limit(said["seconds"]), quiet_world():
             defined = _defined(said["cells"], integrity)
     except cells.CellError as error:
         return _refused("wrong", str(error)), None
@@ -70,7 +69,7 @@ def _run(
         return _named(answer), None
     if problem := _problem(exercise, answer):
         return _refused(problem.status, problem.message), None
-    return Frame({"problem": None}), Desk(exercise, answer, integrity)
+    return Frame({"problem": None}), Desk(exercise, answer, integrity, said["seconds"])
 
 
 def _defined(sources: list[str], integrity: Integrity) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from autograd_course.classroom.asking.borrowing import own_work
 from autograd_course.classroom.asking.functions import raised
 from autograd_course.classroom.asking.values import returned
@@ -18,7 +20,7 @@ Inputs = tuple[Any, ...]
 def _called(present: Present, said: dict[str, Any], _: Inputs) -> Frame:
     """Call it on a sample drawn here: models and callables, which some take, do not travel."""
     sample = said["sample"]
-    inputs = present.exercise.samples(said["seed"])[sample]
+    inputs = present.exercise.samplers[sample](torch.Generator().manual_seed(said["seed"]))
     came = own_work(lambda: present.called(sample, inputs), inputs)
     return raised(came) if isinstance(came, Raised) else returned(came)
 

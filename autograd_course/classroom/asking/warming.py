@@ -25,7 +25,7 @@ def warm() -> Integrity:
     assert isinstance(exercise, FunctionExercise)
     inputs = next(iter(exercise.samples().values()))
     prepare_meta()
-    desk = Desk(exercise, _Warm, Integrity(()))
+    desk = Desk(exercise, _Warm, Integrity(()), _WARM)
     with time_limit(_WARM):  # inside which the limit of an answer is none
         looking = {"ask": "look", "seed": 0, "closely": True}
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):

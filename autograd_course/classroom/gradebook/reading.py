@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Any, get_args
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally
+from autograd_course.classroom.protocol.evidence import sound
+from autograd_course.grader.verdict import Status
 
 _WITHOUT_VERDICT = """
     FROM answers a JOIN exercises e ON e.exercise = a.exercise
@@ -62,10 +66,15 @@ _COUNTS = f"""
 _PROBLEMS = """
     SELECT student, source, problem FROM rejected WHERE :student IN ('', student)
     UNION ALL
-    SELECT student, source, j.value FROM submissions, json_each(problems) j
+    SELECT student, source, j.value FROM submissions,
+        json_each(iif(json_valid(problems), problems, '[]')) j
     WHERE :student IN ('', student)
     ORDER BY 1, 2
 """
+
+_VERDICT = frozenset(("status", "points", "rule", "message"))
+_OF_RESULTS = (*sorted(_VERDICT), "remarks", "seconds", "seed")
+DAMAGED = "has a damaged record in the gradebook"
 
 _STUDENTS = "SELECT student FROM submissions UNION SELECT student FROM rejected ORDER BY 1"
 
@@ -74,7 +83,7 @@ def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
     """Yield the answers without a verdict, from one moment's view of the book."""
     for row in connection.execute(_PENDING, (run.grader,)).fetchall():
         name, before, source = code(connection, row["hash"])  # one by one: a class's is much
-        said = tuple(json.loads(row["problems"]))
+        said = _checked("problems", row["problems"]) or ()
         yield Answer(row["exercise"], row["student"], name, source, before, said)
 
 
@@ -139,27 +148,59 @@ def students_of(connection: sqlite3.Connection, exercise: str, digest: str) -> l
 
 
 def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
-    """Return name, preamble and source."""
+    """Return name, preamble and source; nothing where the file does not hold them."""
     query = "SELECT name, preamble, source FROM code WHERE hash = ?"
     row = connection.execute(query, (digest,)).fetchone()
+    if row is None or not all(isinstance(part, str) for part in row):
+        return "", "", ""
     return row["name"], row["preamble"], row["source"]
 
 
 def _score(row: sqlite3.Row) -> Score:
+    """Return a record. What is not of its type, as in a damaged file, is left out and remarked on.
+
+    A verdict that is damaged itself is none: the answer counts as not graded.
+    """
+    judged = row["status"] is not None
+    stored = _json(row["evidence"]) if judged else {}
+    evidence = sound(stored)
+    found = {name: _checked(name, row[name]) for name in (_OF_RESULTS if judged else ())}
+    damaged = [name for name, value in found.items() if value is None]
+    damaged += ["evidence"] * (evidence != stored)
+    lost = {*damaged, *(_VERDICT if _VERDICT.intersection(damaged) else ())}
+    kept: dict[str, Any] = {"status": "", "points": 0.0}
+    kept |= {name: value for name, value in found.items() if name not in lost}
+    if damaged:
+        kept["remarks"] = (*kept.get("remarks", ()), f"{DAMAGED} ({', '.join(damaged)})")
     return Score(
         student=row["student"],
         exercise=row["exercise"],
-        status=row["status"] or "",
-        points=row["points"] or 0.0,
-        rule=row["rule"] or "",
-        message=row["message"] or "",
-        evidence=json.loads(row["evidence"] or "{}"),
-        seconds=row["seconds"] or 0.0,
         hash=row["hash"],
-        seed=row["seed"] or "",
         lesson=row["lesson"],
         title=row["title"],
-        possible=row["possible"],
-        problems=tuple(json.loads(row["problems"])),
-        remarks=tuple(json.loads(row["remarks"] or "[]")),
+        possible=_checked("possible", row["possible"]) or 0.0,
+        problems=_checked("problems", row["problems"]) or (),
+        evidence=evidence,
+        **kept,
     )
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return the value of a column, read; ``None`` for one that is not what was written."""
+    match name:
+        case "status":
+            return value if value in get_args(Status) else None
+        case "points" | "possible" | "seconds":
+            return value if isinstance(value, float) and 0 <= value < math.inf else None
+        case "problems" | "remarks":
+            data = _json(value)
+            texts = isinstance(data, list) and all(isinstance(item, str) for item in data)
+            return tuple(data) if texts else None
+    return value if isinstance(value, str) else None
+
+
+def _json(value: Any) -> Any:
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError, RecursionError):
+        return None

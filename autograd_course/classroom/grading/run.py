@@ -1,9 +1,9 @@
 """One run: what is pending goes to a crew, and what comes back into the gradebook.
 
-In a run, everybody's answer to an exercise is judged on the same inputs, and the same code is
-judged once: its verdict is that of all who handed it in. That is sound as a verdict depends on code
-and seed alone. The sandbox is told no student, and children cannot meet. Code whose outcome changes
-from run to run would get different verdicts for the same work; so it gets one.
+Each code is judged on inputs of its own, and the same code is judged once: all who handed it in get
+this verdict. That is sound, because a verdict depends only on the code and its seed. The sandbox is
+told no student, and children cannot meet. Code whose outcome changes from run to run would get
+different verdicts for the same work. So it gets one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def work(
 
     ``step`` is told each verdict, and how many answers it is on. Raises GradingError.
     """
-    tasks = (Task(answer, seed_for(run, answer.exercise), run.grader) for answer in book.queued())
+    tasks = (Task(answer, seed_for(run, answer), run.grader) for answer in book.queued())
     with closing(crew(tasks)) as outcomes:
         for outcome in outcomes:
             score = _score(outcome)
@@ -64,11 +64,14 @@ def only_run(gradebook: Path) -> Iterator[None]:
     """Keep a second run away from a gradebook for the time of a block. Raises GradingError."""
     lock = FileLock(f"{gradebook}.lock")
     try:
-        with lock.acquire(timeout=0):
-            yield
+        lock.acquire(timeout=0)
     except Timeout:
         raise GradingError(
             f"another run is grading into {gradebook}: let it finish, or name another file."
         ) from None
     except OSError as error:
         raise GradingError(f"{gradebook} cannot be written ({error.strerror}).") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -14,7 +14,7 @@ from autograd_course.grader.verdict import Verdict
 
 _MOST = 20_000  # characters of evidence: some of it is the answer's own word
 _REMARKS, _LONGEST = 40, 300  # how many, and characters of one
-_BITS = 48  # NumPy and JSON take the seed too, and whoever draws may add to it
+_BITS = 128
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,13 @@ class Task:
         return Task(Answer(problems=problems, **data["answer"]), data["seed"], data["grader"])
 
 
-def seed_for(run: Run, exercise: str) -> int:
-    """Return what the inputs of an exercise are drawn from in a run: for everybody the same."""
-    digest = hashlib.sha256(f"{run.seed}/{exercise}".encode()).digest()
+def seed_for(run: Run, answer: Answer) -> int:
+    """Return the secret that an answer's inputs are drawn from: in a run, one for each code.
+
+    The same code has the same secret, so that it is judged once. The gradebook keeps it with the
+    verdict, which can so be made again.
+    """
+    digest = hashlib.sha256(f"{run.seed}/{answer.exercise}/{answer.hash}".encode()).digest()
     return int.from_bytes(digest, "big") % (1 << _BITS)
 
 

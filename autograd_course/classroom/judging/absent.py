@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import (
     Asked,
     UnansweredError,
@@ -20,6 +21,7 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
+from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.doctor import RULES, Finding
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.judge import judge
@@ -33,11 +35,11 @@ from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
 
 @dataclass(frozen=True)
 class Absent:
-    """The answer in a sandbox's child, as a ``Witness``; ``seed`` is what is drawn from."""
+    """The answer in a sandbox's child, as a ``Witness``; ``secret`` is never told to the child."""
 
     exercise: FunctionExercise
     asked: Asked
-    seed: int
+    secret: int
 
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a forward that does not take these arguments."""
@@ -72,12 +74,13 @@ class Absent:
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings, made here on evidence from there."""
-        seen = self._seen(inputs, self.seed)
-        verdicts = self._judged(seen, self.seed)
+        seed, other = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
+        seen = self._seen(inputs, seed)
+        verdicts = self._judged(seen, seed)
         found = concluded(
             verdicts,
-            lambda closely: self._judged(self._seen(inputs, self.seed + 1, closely), self.seed + 1),
-            lambda unasked: self._judged(seen, self.seed, unasked),
+            lambda closely: self._judged(self._seen(inputs, other, closely), other),
+            lambda unasked: self._judged(seen, seed, unasked),
         )
         if (why := unjudged(found, seen)) is not None:
             if any(seen[0].forward.requires_grad):
@@ -88,13 +91,13 @@ class Absent:
         if any(finding.rule in self.exercise.asked for finding in found):
             return found  # it fails the answer: what its gradients are is not asked anymore
         with _unfit_told():
-            disproof = disproved(self.exercise, seen[0], self.seed)
+            disproof = disproved(self.exercise, seen[0], seed)
         return found if disproof is None else (disproof, *found)
 
     def _seen(self, inputs: Inputs, seed: int, closely: bool = True) -> tuple[Evidence, ...]:
         came = self.asked.ask({"ask": "look", "seed": seed, "closely": closely}, inputs)
         with _unfit_told():
-            return vetted(unpacked(came), inputs)
+            return vetted(unpacked(came), inputs, self.exercise.reference)
 
     def _judged(
         self, seen: Sequence[Evidence], seed: int, unasked: Collection[str] = ()
@@ -117,6 +120,5 @@ def _finding(found: Any) -> Finding:
     named = found.get("rule") if isinstance(found, dict) else None
     if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")
-    rule, evidence = RULES[named], found.get("evidence")
-    said = text(found.get("message")), evidence if isinstance(evidence, dict) else {}
+    rule, said = RULES[named], (text(found.get("message")), sound(found.get("evidence")))
     return Finding(rule.name, rule.severity, *said, text(found.get("hint")), rule.lesson)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import Asked, UnansweredError, raised, returned, text
 from autograd_course.grader.judging.passes import Raised
 from autograd_course.grader.judging.routine_order import Inputs
@@ -16,16 +17,18 @@ _SAID = {"wrong": wrong, "not attempted": unfinished, "grader failed": failed}
 class AbsentRoutine:
     """The answer in a sandbox's child, as a ``RoutineWitness``.
 
-    ``seed`` is that of this exercise's samples, which are drawn on both sides: a model or a
-    function does not travel. What comes back is compared with values made here.
+    A sample is drawn on both sides, because a model or a function does not travel. The child is
+    told the seed of this one sample, which tells nothing of ``secret``. What comes back is compared
+    with values made here.
     """
 
     asked: Asked
-    seed: int
+    secret: int
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
         """Return what the function returns for the inputs of a sample, or how it raised."""
-        came = self.asked.ask({"ask": "call", "sample": sample, "seed": self.seed})
+        seed = seeds.of_sample(self.secret, sample)
+        came = self.asked.ask({"ask": "call", "sample": sample, "seed": seed})
         return raised(came) or returned(came)
 
     def tried(self) -> Verdict | Raised | None:

@@ -42,6 +42,8 @@ class Asked:
         if isinstance(came, Malformed):
             raise UnansweredError(came.reason)
         self._note(came.said.get("replaced"))
+        if "unfit" in came.said:
+            raise UnansweredError(text(came.said["unfit"]))
         if "stopped" in came.said:
             raise StoppedError(text(came.said["stopped"]))
         if "unexamined" in came.said:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+import os
 from dataclasses import replace
 from typing import Any
 
 from autograd_course.classroom.asking.standing_in import standing_in
 from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.absent_routine import AbsentRoutine
 from autograd_course.classroom.judging.asked import (
@@ -20,20 +22,22 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.plain import plain
 from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.doctor import DoctorError
+from autograd_course.doctor.running.time_limit import VARIABLE, limit_in_seconds
 from autograd_course.doctor.shown import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
     NamingExercise,
     RoutineExercise,
+    Sampled,
 )
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging import naming
-from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.grader.judging.order import Order
 from autograd_course.grader.judging.routine_order import RoutineOrder
 from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
@@ -43,7 +47,7 @@ _HINDERS = "the grader cannot examine this answer, as it can a right one"
 _LOOK = "keeps the grader from its work"
 
 
-def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
+def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int) -> Verdict:
     """Return the verdict on an answer, run in a sandbox on inputs drawn from a secret seed.
 
     The verdict is that of ``grade``, by the same rules. An answer that does not come, or is none,
@@ -53,7 +57,7 @@ def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int) -> V
     """
     replaced: dict[str, None] = {}
     try:
-        verdict = _tried(exercise, answer, sandbox, seed, replaced)
+        verdict = _tried(exercise, answer, sandbox, secret, replaced)
         seen = (f"replaces {name} while it runs" for name in replaced)
         return plain(replace(verdict, remarks=(*verdict.remarks, *remarks(answer.cells), *seen)))
     except Exception as error:
@@ -61,9 +65,9 @@ def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int) -> V
 
 
 def _tried(
-    exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int, replaced: dict[str, None]
+    exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int, replaced: dict[str, None]
 ) -> Verdict:
-    work = sandbox, seed, replaced
+    work = sandbox, secret, replaced
     verdict = _verdict(exercise, answer, *work)
     if verdict.status == _FAILED:  # what was nobody's doing does not happen again
         verdict = _verdict(exercise, answer, *work)
@@ -81,16 +85,17 @@ def _right(exercise: Exercise) -> Answer:
 
 
 def _verdict(
-    exercise: Exercise, answer: Answer, sandbox: Sandbox, seed: int, replaced: dict[str, None]
+    exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int, replaced: dict[str, None]
 ) -> Verdict:
     try:
-        limits = _limits(exercise, sandbox.limits)
+        seconds = _seconds(exercise, sandbox.limits)
+        limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
         with sandbox.child(limits) as child, quiet_world():
-            return _examined(exercise, answer, Asked(child, replaced), seed)
+            return _examined(exercise, answer, Asked(child, replaced), secret, seconds)
     except UnansweredError as reason:
         return wrong(str(reason))
     except StoppedError as where:
-        return _stopped(exercise, str(where))
+        return _stopped(_seconds(exercise, sandbox.limits), str(where))
     except DoctorError as error:
         return failed(f"the doctor could not examine this answer: {first_line(error)}")
     except (SandboxError, BrokenError) as error:
@@ -103,44 +108,46 @@ def _ours(error: Exception) -> Verdict:
     return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
 
 
-def _limits(exercise: Exercise, usual: Limits) -> Limits:
-    """Return the limits with as much time as an exercise takes that takes long by its nature."""
-    seconds = seconds_for(exercise)
-    return replace(
-        usual,
-        wall=max(usual.wall, 2 * seconds),
-        cpu=max(usual.cpu, int(3 * seconds)),
-        whole=max(usual.whole, 9 * seconds),
-    )
+def _seconds(exercise: Exercise, limits: Limits) -> float:
+    """Return how long an answer may compute for one question; 0 is no limit.
+
+    An exercise that takes long by its nature has more time.
+    """
+    own = exercise.seconds if isinstance(exercise, Sampled) else None
+    usual = limits.question if VARIABLE not in os.environ else limit_in_seconds()
+    return max(usual, own) if usual and own else usual
 
 
-def _examined(exercise: Exercise, answer: Answer, asked: Asked, seed: int) -> Verdict:
-    begin = {"exercise": exercise.id, "cells": answer.cells, "name": answer.name}
+def _examined(
+    exercise: Exercise, answer: Answer, asked: Asked, secret: int, seconds: float
+) -> Verdict:
+    begin = {
+        "exercise": exercise.id, "cells": answer.cells, "name": answer.name, "seconds": seconds,
+    }  # fmt: skip
+    if len(json.dumps(begin)) > LONGEST_HEADER:
+        raise UnansweredError(
+            f"the code that the answer needs has more than {LONGEST_HEADER >> 20} MiB. Remove data "
+            "and outputs from the cells."
+        )
     said = asked.ask(begin).said
     if (problem := said.get("problem")) is not None:
         verdict = (unfinished if said.get("status") == "not attempted" else wrong)(text(problem))
     else:
-        verdict = _asked_about(exercise, asked, seed, said)
+        verdict = _asked_about(exercise, asked, secret, said)
     return _unless_lacking(said.get("lacking"), verdict)
 
 
-def _asked_about(exercise: Exercise, asked: Asked, seed: int, said: dict[str, Any]) -> Verdict:
+def _asked_about(exercise: Exercise, asked: Asked, secret: int, said: dict[str, Any]) -> Verdict:
     match exercise:
         case FunctionExercise():
-            absent = Absent(exercise, asked, seed)
-            return Order(exercise, absent, exercise.samples(seed), timed=False).verdict()
+            samples = seeds.samples(exercise, secret)
+            return Order(exercise, Absent(exercise, asked, secret), samples, timed=False).verdict()
         case RoutineExercise():
-            own = _derived(seed, exercise)
-            routine = AbsentRoutine(asked, own)
-            return RoutineOrder(exercise, routine, exercise.samples(own), timed=False).verdict()
+            samples, routine = seeds.samples(exercise, secret), AbsentRoutine(asked, secret)
+            return RoutineOrder(exercise, routine, samples, timed=False).verdict()
         case NamingExercise():
             return naming.judged(exercise, _named(said))
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
-
-
-def _derived(seed: int, exercise: Exercise) -> int:
-    """Return a seed that may be told without telling the one it comes from."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {exercise.id}".encode()).digest()[:6])
 
 
 def _named(said: dict[str, Any]) -> Any:
@@ -156,8 +163,7 @@ def _unless_lacking(lacking: Any, verdict: Verdict) -> Verdict:
     return failed(f"in the sandbox: {sentence}.") if blamed else verdict
 
 
-def _stopped(exercise: Exercise, where: str) -> Verdict:
-    seconds = f"{seconds_for(exercise):g} s"
+def _stopped(seconds: float, where: str) -> Verdict:
     if not where:
-        return failed(f"grading took longer than {seconds}.")
-    return wrong(f"stopped after {seconds} in your code{where}: does a loop there never end?")
+        return failed(f"grading took longer than {seconds:g} s.")
+    return wrong(f"stopped after {seconds:g} s in your code{where}: does a loop there never end?")

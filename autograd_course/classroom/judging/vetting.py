@@ -5,20 +5,21 @@ What the judge can compute is never believed: inputs, grad_outputs and truth are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from autograd_course.classroom.judging.fitting import fits, same
 from autograd_course.classroom.protocol.conforming import conforms
 from autograd_course.doctor import Finding
 from autograd_course.doctor.cases import in_double, wanted
 from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, witness
 from autograd_course.doctor.evidence import Columns, Evidence
 from autograd_course.doctor.probe import cotangents
-from autograd_course.doctor.running.calls import as_tuple, is_float, same_bytes
+from autograd_course.doctor.running.calls import as_tuple, is_float
 from autograd_course.doctor.running.passes import drawn
 from autograd_course.doctor.truth.declared import Declared
 from autograd_course.doctor.truth.expected import establish
@@ -34,45 +35,31 @@ class UnfitError(Exception):
     """What came is no answer to what was asked; the message completes "the answer …"."""
 
 
-def vetted(came: Any, inputs: Sequence[Any]) -> tuple[Evidence, ...]:
-    """Return evidence on these inputs; :class:`UnfitError` for anything else."""
+def vetted(came: Any, inputs: Sequence[Any], reference: Callable[..., Any]) -> tuple[Evidence, ...]:
+    """Return evidence on these inputs whose every part is what the doctor makes.
+
+    Raises :class:`UnfitError` for anything else.
+    """
     if not conforms(came, tuple[Evidence, ...]) or not 1 <= len(came) <= _MOST:
         raise UnfitError("is no evidence")
-    if not _same(came[0].inputs, [in_double(value) for value in inputs]):
+    asked = [in_double(value) for value in inputs]
+    if not _same(came[0].inputs, asked):
         raise UnfitError("is about other inputs than it was asked about")
+    kinds = [out.is_complex() for out in as_tuple(reference(*asked)) if isinstance(out, Tensor)]
     for seen in came:
-        if not _fits(seen, came[0], tuple(inputs)):
+        if not fits(seen, asked, wanted(inputs)) or not _comparable(seen, kinds):
             raise UnfitError("does not fit the question")
     return tuple(came)
 
 
 def _same(came: Sequence[Any], asked: Sequence[Any]) -> bool:
-    return len(came) == len(asked) and all(map(_equal, came, asked))
+    return len(came) == len(asked) and all(map(same, came, asked))
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.dtype == other.dtype and same_bytes(one, other)
-    return type(one) is type(other) and bool(one == other)
-
-
-def _fits(seen: Evidence, example: Evidence, inputs: tuple[Any, ...]) -> bool:
-    """Whether there are as many of everything as there must be, and of the right shapes."""
-    shapes = [getattr(value, "shape", None) for value in inputs]
-    pulls = [pull for pull in seen.pulls.values() if not pull.failure]
-    return (
-        seen.wanted == wanted(inputs)
-        and len(seen.parameters) == len(inputs)
-        and [getattr(value, "shape", None) for value in seen.inputs] == shapes
-        and all(_of_shapes(pull.grads, [shapes[place] for place in seen.wanted]) for pull in pulls)
-        and len(seen.forward.outputs) == len(seen.forward.requires_grad)
-    )
-
-
-def _of_shapes(grads: Sequence[Tensor | None], shapes: Sequence[Any]) -> bool:
-    return len(grads) == len(shapes) and all(
-        grad is None or grad.shape == shape for grad, shape in zip(grads, shapes, strict=True)
-    )
+def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
+    """Whether outputs are complex where the reference's are."""
+    pairs = zip(seen.forward.outputs, kinds, strict=False)
+    return all(out.is_complex() == is_complex for out, is_complex in pairs)
 
 
 def disproved(exercise: FunctionExercise, example: Evidence, seed: int) -> Finding | None:

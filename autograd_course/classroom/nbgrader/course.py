@@ -1,7 +1,7 @@
 """nbgrader's course folder: ``source/`` from our solved notebooks, and a configuration.
 
 The cell that grades an exercise gets a hidden test, which nbgrader takes out of what it releases:
-the same grading on inputs from a seed that no student sees.
+the same grading on other inputs. nbgrader shows hidden tests in its feedback, so they hold no seed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autograd_course.classroom.names import ASKED
+from autograd_course.classroom.nbgrader.autograding import safety_net
 from autograd_course.grader.exercise import Exercise
 
 SOLUTIONS = "solutions"
@@ -23,9 +24,8 @@ _HIDDEN = """\
 ### BEGIN HIDDEN TESTS
 from autograd_course.classroom.nbgrader.hidden import points
 
-points("{exercise}", {name}, seed={seed})
+points("{exercise}", {name})
 ### END HIDDEN TESTS"""
-_BITS = 48
 
 
 class CourseFolderError(Exception):
@@ -46,22 +46,24 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Exercise]) -> tu
     made = tuple(folder / "source" / lesson / f"{lesson}.ipynb" for lesson in lessons)
     for path, lesson in zip(made, lessons, strict=True):
         path.parent.mkdir(parents=True)
-        notebook = as_source(solved[lesson], wanted, secrets.randbits(_BITS))
+        notebook = as_source(solved[lesson], wanted)
         path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1), encoding="utf-8")
     config = _CONFIG.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
     (folder / "nbgrader_config.py").write_text(config, encoding="utf-8")
+    net = json.dumps(safety_net(), indent=1)
+    (folder / "nbgrader_config.json").write_text(net, encoding="utf-8")
     return made
 
 
-def as_source(notebook: Mapping[str, Any], wanted: Iterable[str], seed: int) -> Mapping[str, Any]:
+def as_source(notebook: Mapping[str, Any], wanted: Iterable[str]) -> Mapping[str, Any]:
     """Return a solved notebook as nbgrader's ``source/`` has it, without outputs."""
     source = copy.deepcopy(dict(notebook))
     kept = [cell for cell in source["cells"] if "solution-only" not in _tags(cell)]
-    source["cells"] = [_cell(cell, set(wanted), seed) for cell in kept]
+    source["cells"] = [_cell(cell, set(wanted)) for cell in kept]
     return source
 
 
-def _cell(cell: dict[str, Any], wanted: set[str], seed: int) -> dict[str, Any]:
+def _cell(cell: dict[str, Any], wanted: set[str]) -> dict[str, Any]:
     if cell["cell_type"] == "code":
         cell |= {"outputs": [], "execution_count": None}
     nbgrader = cell["metadata"].get("nbgrader", {})
@@ -69,9 +71,7 @@ def _cell(cell: dict[str, Any], wanted: set[str], seed: int) -> dict[str, Any]:
         exercise = nbgrader["grade_id"].removesuffix("-grade")
         if exercise in wanted:
             name, visible = ASKED[exercise], "".join(cell["source"])
-            cell["source"] = _HIDDEN.format(
-                visible=visible, exercise=exercise, name=name, seed=seed
-            )
+            cell["source"] = _HIDDEN.format(visible=visible, exercise=exercise, name=name)
         else:
             del cell["metadata"]["nbgrader"]
     return cell

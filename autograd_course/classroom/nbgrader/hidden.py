@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 from typing import Any
@@ -13,15 +14,23 @@ from autograd_course.grader.exercises import find
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.judge import judge
 
+_BITS = 48
 
-def points(exercise_id: str, answer: Any, seed: int) -> int:
-    """Show the verdict on inputs of this seed, and return the points: as a cell's value, its score.
+
+def points(exercise_id: str, answer: Any, seed: int | None = None) -> int:
+    """Show the verdict on new inputs, and return the points: as a cell's value, its score.
 
     nbgrader has no word for "the grader failed", only for points. So the kernel ends then: nbgrader
     gives no score at all, and names the submission among those with an error.
+
+    Args:
+        exercise_id: the exercise.
+        answer: what the notebook defines for it.
+        seed: draws the inputs; it should stand in no notebook that students see.
     """
     exercise = find(exercise_id)
-    result = result_of(exercise, judge(exercise, answer, seed))
+    chosen = secrets.randbits(_BITS) if seed is None else seed
+    result = result_of(exercise, judge(exercise, answer, chosen))
     if result.status == "grader failed":
         print(result, file=sys.__stderr__, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -45,17 +45,20 @@ def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) 
     run = Run(0, seed, grader_version())
     for answer in extract(notebook, "", exercises):
         exercise = CATALOGUE[answer.exercise]
-        verdict = verdict_on(answer, _sandbox(trust), seed_for(run, exercise.id))
+        verdict = verdict_on(answer, sandbox(trust), seed_for(run, answer))
         yield result_of(exercise, verdict, note="; ".join(answer.problems))
 
 
 @functools.cache
-def _sandbox(trust: bool) -> Sandbox:
-    """Return the one sandbox of this process: all submissions are judged in it."""
+def sandbox(trust: bool) -> Sandbox:
+    """Return the one sandbox of this process, in which all submissions are judged.
+
+    Raises NoSandboxError.
+    """
     torch.set_num_threads(1)
-    sandbox = Sandbox(choose(trust=trust))
-    atexit.register(sandbox.close)
-    return sandbox
+    opened = Sandbox(choose(trust=trust))
+    atexit.register(opened.close)
+    return opened
 
 
 def _exercise(cell: NotebookNode) -> str:

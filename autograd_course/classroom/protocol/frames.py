@@ -10,11 +10,13 @@ import json
 import socket
 import struct
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 LONGEST_HEADER = 1 << 20
 LONGEST_PAYLOAD = 64 << 20
+DEEPEST = 32  # lists and objects in one another
 _LENGTHS = struct.Struct("!II")
 
 
@@ -100,4 +102,23 @@ def _said(header: bytes) -> dict[str, Any]:
         raise _UnreadError("is no JSON") from None
     if not isinstance(said, dict):
         raise _UnreadError("is no JSON object")
+    if is_deeper(said, DEEPEST):
+        raise _UnreadError("is nested too deep")
     return said
+
+
+def is_deeper(data: Any, levels: int) -> bool:
+    """Whether lists and objects of JSON lie in one another deeper than so many levels."""
+    here = [data]
+    for _ in range(levels + 1):
+        here = [item for value in here for item in _items(value)]
+    return bool(here)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,13 +14,24 @@ from pathlib import Path, PurePosixPath
 from autograd_course.classroom.extraction.extracting import attempted
 from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
 from autograd_course.classroom.submissions.downloads import EXPORT, names_beside, students_in
-from autograd_course.classroom.submissions.files import ZIP, found, is_skipped, printable
+from autograd_course.classroom.submissions.files import (
+    ZIP,
+    found,
+    is_interesting,
+    is_skipped,
+    printable,
+)
 from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
 from autograd_course.classroom.submissions.students import student_of
 from autograd_course.classroom.submissions.submission import Rejected, Submission, unread
 from autograd_course.grader.exercises import LESSONS
 
+# Hidden folders that programs make, with files of their own in them.
+_TOOLS = {
+    ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
+    ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
+}  # fmt: skip
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # of a whole checkout handed in
 
 
@@ -75,12 +87,19 @@ def _tops(root: Path) -> Iterator[Path]:
         return
     for path in sorted(root.iterdir()):
         is_folder = path.is_dir() and not path.is_symlink()
-        if is_skipped(path.name):
+        if is_skipped(path.name) and not (is_folder and _is_hidden_student(path)):
             continue
         if is_folder and _is_of_many(path.name):
             yield from _tops(path)
         elif is_folder or path.is_symlink() or path.suffix.lower() in (".ipynb", ".py", ".zip"):
             yield path
+
+
+def _is_hidden_student(folder: Path) -> bool:
+    """Whether a hidden folder is no tool's, and holds what may be answers."""
+    if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
+        return False
+    return any(is_interesting(name) for name in os.listdir(folder))
 
 
 def _is_of_many(name: str) -> bool:

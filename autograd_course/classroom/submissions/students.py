@@ -57,4 +57,5 @@ def _named(name: str) -> str:
     bare = _COPY.sub("", name)
     if said := _CANVAS.fullmatch(bare):
         return f"{said['name']}_{said['number']}"
-    return _LESSON.sub("", bare).strip("-_ .")
+    without = _LESSON.sub("", bare)
+    return bare if without == bare else without.strip("-_ .")

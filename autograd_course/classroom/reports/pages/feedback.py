@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ from autograd_course.classroom.reports.pages.telling import Told, told
 from autograd_course.doctor.reports import heatmap
 
 _LONGEST = 60  # characters of a file's name that are the student's
+# Accents are dropped, and letters that are not made of others written in ASCII.
+_LETTERS = dict.fromkeys(range(768, 880)) | str.maketrans(
+    {"æ": "ae", "đ": "d", "ð": "d", "ı": "i", "ł": "l", "œ": "oe", "ø": "o", "þ": "th"}
+)
 MARKS = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!", "": "…"}
 
 
@@ -59,7 +64,8 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
 
 def feedback_name(student: str) -> str:
     """Return the name of a student's file: one for each, on every file system."""
-    plain = re.sub(r"[^a-z0-9._-]+", "-", student.lower()).strip("-.")[:_LONGEST]
+    letters = unicodedata.normalize("NFKD", student.casefold()).translate(_LETTERS)
+    plain = re.sub(r"[^a-z0-9._-]+", "-", letters).strip("-.")[:_LONGEST]
     if plain and plain == student:
         return f"{plain}.html"
     return f"{plain or 'student'}~{hashlib.sha256(student.encode()).hexdigest()[:8]}.html"

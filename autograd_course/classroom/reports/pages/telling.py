@@ -13,7 +13,9 @@ from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.result import Result
 
 _NUMBERS = ("expected", "actual", "at", "grad_output")  # of a witness; nan is stored as a text
-_NOT_OURS = "This is not about your answer. Your instructor sees it, too, and can grade it again."
+_NOT_OURS = (
+    "The grader failed, and your answer is not the cause. Your instructor can grade it again."
+)
 _NOT_YET = "This answer is not graded yet."
 
 
@@ -28,7 +30,7 @@ class Told:
     @property
     def is_code(self) -> bool:
         """Whether the text is to be read as code."""
-        return self.label in ("witness", "at", "call")
+        return self.label in ("witness", "example", "at", "call")
 
 
 def told(score: Score) -> tuple[Told, ...]:
@@ -47,10 +49,7 @@ def _row(label: str, text: str, score: Score) -> Told:
 
 
 def _rows(score: Score) -> list[tuple[str, str]]:
-    try:
-        return list(_result(score, _witness(score.evidence)).rows())
-    except Exception:  # the evidence of a check is the answer's own word: any data at all
-        return list(_result(score, {}).rows())
+    return list(_result(score, _witness(score.evidence)).rows())
 
 
 def _result(score: Score, evidence: Mapping[str, Any]) -> Result:

@@ -1,0 +1,96 @@
+"""Results that cannot be examined: sparse tensors, say, or far too many.
+
+Where an answer cannot be examined, this says whether that is its own doing, and what to change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from autograd_course.classroom.protocol.frames import LONGEST_PAYLOAD
+from autograd_course.doctor.running.calls import USERS, as_tuple, is_float
+from autograd_course.grader.judging.passes import differentiable
+
+MOST = 100  # values that a call may return; exercises ask for a few
+_MOST_SAVED = 10_000  # a loop may save a tensor at each step
+_PLAIN = (Tensor, nn.Parameter)  # one of another class decides itself what is done with it
+_NUMBERS = {
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+    # These travel too. What they hold is compared by dtype alone.
+    torch.uint64, torch.uint32, torch.uint16, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.complex32,
+}  # fmt: skip
+_SAVES = "forward saves"
+_DTYPES = (None, torch.float64, torch.float32, torch.bfloat16)  # None: as the inputs are
+
+
+def kind(value: Any) -> str:
+    """Return the name for a tensor that cannot be compared with numbers; nothing for others."""
+    if not isinstance(value, Tensor):
+        return ""
+    if type(value) not in _PLAIN:
+        return type(value).__name__
+    if value.is_nested:
+        return "nested Tensor"
+    if value.is_quantized:
+        return "quantized Tensor"
+    if value.layout is not torch.strided:
+        return "sparse Tensor"
+    if value.device.type != "cpu":
+        return f"{value.device.type} Tensor"
+    if value.dtype not in _NUMBERS:
+        return f"{value.dtype} Tensor"
+    if value.numel() * value.itemsize > LONGEST_PAYLOAD:
+        return f"Tensor of {value.numel():,} numbers"
+    return ""
+
+
+def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
+    """Return a sentence on results so many that to examine them takes forever, if they are."""
+    with contextlib.suppress(*USERS):
+        for what, values in _made(answer, inputs):
+            if found := _many(what, values):
+                return found
+    return ""
+
+
+def unusual(answer: type[Function], inputs: Sequence[Any]) -> str:
+    """Return a sentence on what an answer returns or saves that cannot be examined, if it does."""
+    for dtype in _DTYPES:
+        with contextlib.suppress(*USERS):
+            for what, values in _made(answer, [_of(value, dtype) for value in inputs]):
+                if found := _many(what, values):
+                    return found
+                for named in filter(None, map(kind, values)):
+                    return (
+                        f"{what} a value of type {named}, which cannot be examined: use a dense "
+                        "tensor on the CPU."
+                    )
+    return ""
+
+
+def _many(what: str, values: tuple[Any, ...]) -> str:
+    more = len(values) > (_MOST_SAVED if what == _SAVES else MOST)
+    return f"{what} {len(values):,} values, far more than the exercise asks for." if more else ""
+
+
+def _made(answer: type[Function], inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield what forward returns and saves, then what backward returns; stop where one raises."""
+    outputs = as_tuple(answer.apply(*differentiable(tuple(inputs))))
+    yield "forward returns", outputs
+    tensors = [out for out in outputs if isinstance(out, Tensor)]
+    node: Any = next(out.grad_fn for out in tensors if out.grad_fn is not None)
+    yield _SAVES, tuple(node.saved_tensors)
+    with torch.no_grad():
+        yield "backward returns", as_tuple(node.apply(*map(torch.ones_like, tensors)))
+
+
+def _of(value: Any, dtype: torch.dtype | None) -> Any:
+    return value.to(dtype) if dtype and is_float(value) and not value.is_complex() else value

@@ -1,0 +1,42 @@
+"""Seeds: one secret for each answer, and what is derived from it for one purpose each.
+
+The secret stays outside the sandbox. A derived seed tells nothing of the secret, nor of another
+derived seed: a child that is told one, or finds one out from the inputs that it was given, can
+foresee none of the inputs and cotangents that are still to come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+from autograd_course.doctor.wire import pack
+from autograd_course.grader.exercise import Sampled
+
+_BITS = 48  # NumPy and JSON take a derived seed, and some who draw add to it
+
+
+def derived(secret: int, *purpose: str) -> int:
+    """Return the seed for one purpose."""
+    digest = hashlib.sha256("/".join((str(secret), *purpose)).encode()).digest()
+    return int.from_bytes(digest, "big") % (1 << _BITS)
+
+
+def about(secret: int, purpose: str, inputs: tuple[Any, ...]) -> int:
+    """Return the seed for one purpose on these inputs."""
+    return derived(secret, purpose, hashlib.sha256(pack(inputs)).hexdigest())
+
+
+def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
+    """Draw the inputs of every sampler, each from a seed of its own."""
+    return {
+        name: draw(torch.Generator().manual_seed(of_sample(secret, name)))
+        for name, draw in exercise.samplers.items()
+    }
+
+
+def of_sample(secret: int, name: str) -> int:
+    """Return the seed that the inputs of one sampler are drawn from."""
+    return derived(secret, "sample", name)

@@ -1,0 +1,76 @@
+"""A finding's evidence from outside: from a child, or from a file that anybody may have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autograd_course.classroom.protocol.frames import is_deeper
+
+_DEEPEST = 6  # a picture's matrices lie four levels deep
+_LONGEST = 20_000  # characters of a text: a line of code may be long
+
+
+def sound(evidence: Any) -> dict[str, Any]:
+    """Return the parts of a finding's evidence that are what reports take them for.
+
+    A part of another type is left out. So is what tells of an element without all that it takes.
+    """
+    if not isinstance(evidence, Mapping):
+        return {}
+    kept = {key: value for key, value in evidence.items() if _is_sound(key, value)}
+    if "index" in kept and "input" not in kept:
+        del kept["index"]
+    return kept
+
+
+def _is_sound(key: Any, value: Any) -> bool:
+    if not isinstance(key, str) or len(key) > _LONGEST or is_deeper(value, _DEEPEST):
+        return False
+    return _PARTS[key](value) if key in _PARTS else True
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
+
+
+def _number(value: Any) -> bool:
+    """Whether it is a number, or the text of one that JSON has no word for, or of a complex one."""
+    return value is None or isinstance(value, int | float) or _text(value)
+
+
+def _value(value: Any) -> bool:
+    """Whether it is a number, or a shape or a tensor of such as lists."""
+    return _number(value) or _list_of(_value)(value)
+
+
+def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(check, value))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _given(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(map(_text, value)) and all(map(_number, value.values()))
+
+
+_PARTS: Mapping[str, Callable[[Any], bool]] = {
+    "input": _text,
+    "index": _list_of(_whole),
+    "shape": _list_of(_whole),
+    "expected": _value,
+    "actual": _value,
+    "at": _value,
+    "grad_output": _number,
+    "given": _given,
+    "witness": _text,
+    "line": _text,
+    "call": _text,
+    "hint": _text,
+    "with": _text,
+    "without_gradient": _list_of(_text),
+}
