@@ -109,7 +109,6 @@ LINEAR_RELU = FunctionExercise(
     points=2,
     reference=linear_relu,
     samplers=LAYERS,
-    asked=("unreduced-broadcast",),
     hints=(
         "Composed, the ReLU would keep its output for itself, and the linear layer its input and "
         "weight. What does the ReLU's backward read from that output?",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -56,13 +56,15 @@ class Witness(Protocol):
 class Order:
     """One exercise, one answer's witness, the inputs to ask about.
 
-    ``timed``: the time that answering takes is limited here, not by the witness.
+    ``timed``: the time that answering takes is limited here, not by the witness. ``warned`` gathers
+    the warnings of the doctor, by rule.
     """
 
     exercise: FunctionExercise
     witness: Witness
     samples: Samples
     timed: bool = True
+    warned: dict[str, Finding] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
         """Return the verdict: the first fault, or none."""
@@ -73,7 +75,7 @@ class Order:
             or self._diagnosed()
             or self._checked()
             or self._first(self._in_single, plainest=True)
-            or passed(self.exercise)
+            or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
         )
 
     def _first(
@@ -113,9 +115,10 @@ class Order:
         return self._first(self._examined, seconds_for(self.exercise))
 
     def _examined(self, inputs: Inputs) -> Verdict | None:
-        asked = self.exercise.asked
         findings = self.witness.diagnosed(inputs)
-        found = next((f for f in findings if f.severity == "error" or f.rule in asked), None)
+        found = next(filter(self.exercise.is_failed_by, findings), None)
+        for finding in filter(self.exercise.warns_of, findings):
+            self.warned.setdefault(finding.rule, finding)
         return fault(found and self._recognized(found, inputs))
 
     def _in_single(self, inputs: Inputs) -> Verdict | None:
