@@ -96,7 +96,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     script.write_text(answered(text, "square", HALF))
     terminal.shows("✗ Square · wrong", "constant-factor", "return x * grad_output")
     terminal.types("h")
-    terminal.shows("Square · hint 1 of 3", "h once more says more")
+    terminal.shows("Square · hint 1 of 3", "press h again")
 
     script.write_text(broken := answered(text, "square", UNFINISHED))
     terminal.shows(f"Line {line_of(broken, 'square') + 8} (", "is no Python: '(' was never closed")

@@ -126,11 +126,13 @@ class FunctionExercise(Sampled):
 class RoutineExercise(Sampled):
     """A plain function is to be written, such as a Hessian-vector product or a training run.
 
-    Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``trials`` are
+    Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``container`` is
+    the type that holds several results, where the exercise says which. ``trials`` are
     experiments with it, run once the results are right: each is ``routine -> Verdict | None``.
     An exercise with trials only has no samplers.
     """
 
+    container: type | None = None
     trials: tuple[Trial, ...] = ()
     rtol: float = 1e-7
     atol: float = 1e-9

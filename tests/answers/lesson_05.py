@@ -94,7 +94,7 @@ def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
         [g for g, _ in used], inputs, grad_outputs=[v for _, v in used], allow_unused=True
     )
     pairs = zip(products, inputs, strict=True)
-    return [torch.zeros_like(x) if p is None else p for p, x in pairs]
+    return tuple(torch.zeros_like(x) if p is None else p for p, x in pairs)
 
 
 def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:

@@ -103,13 +103,11 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _numbers(value: Any) -> int:
-    """Count the numbers of an array or of nested lists that hold nothing else; 0 for others."""
+    """Count the numbers of an array, or of nested lists of nothing but numbers; 0 for others."""
     if isinstance(value, (np.ndarray, array)):
         return int(np.size(value))
-    if isinstance(value, Mapping):
-        return _numbers(list(value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
-        counts = list(map(_numbers, value))
+        counts = [0 if isinstance(item, (np.ndarray, array)) else _numbers(item) for item in value]
         return sum(counts) if all(counts) else 0
     return isinstance(value, (bool, int, float))
 
