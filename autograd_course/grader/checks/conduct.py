@@ -41,7 +41,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
                 f"ctx.{name} holds a tensor that PyTorch does not know of. PyTorch neither notices "
                 "when that tensor is changed in place nor frees it after backward."
             )
-        elif any(count > A_FEW and count in sizes for count in map(_numbers, held)):
+        elif any(_numbers(each) in sizes and _is_data(each) for each in held):
             message = (
                 f"ctx.{name} holds the numbers of a tensor outside of any tensor. PyTorch neither "
                 "counts them as saved for backward nor frees them afterwards."
@@ -100,6 +100,12 @@ def _held(value: Any) -> Iterator[Any]:
             queue += (cell.cell_contents for _, cell in cells(thing))
         else:
             queue += getattr(thing, "__dict__", {}).values()
+
+
+def _is_data(numbers: Any) -> bool:
+    """Whether numbers are too many for a shape or the like; two floats of an array are data."""
+    floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
+    return _numbers(numbers) > (1 if floats else A_FEW)
 
 
 def _numbers(value: Any) -> int:
