@@ -173,6 +173,23 @@ def test_a_text_with_two_messages_names_both() -> None:
     assert "The text also contains these messages: `" in str(explain(text))
 
 
+@pytest.mark.parametrize(
+    "typed", ["missing dependency", "Missing_Dependency", "MISSING-DEPENDENCY", "MissingDependency"]
+)
+def test_a_rule_may_be_typed_in_other_ways(typed: str) -> None:
+    assert str(explain(typed)).startswith("# missing-dependency")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [("mising dependncy", "Did you mean missing-dependency"), (7, "not something of type int")],
+)
+def test_what_has_no_page_is_told_in_a_sentence(asked: Any, says: str) -> None:
+    with pytest.raises(NothingToExplainError, match=says) as told:
+        explain(asked)
+    assert "\n" not in str(told.value)
+
+
 def test_explain_takes_an_exception_a_rule_a_page_and_nothing() -> None:
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError) as caught:

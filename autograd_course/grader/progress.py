@@ -131,7 +131,7 @@ def _told(record: Record) -> str:
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
     if record.status == "passed" and record.latest == "wrong":
-        parts.append("passed earlier, latest answer wrong")
+        parts.append("latest answer wrong")
     if record.hints:
         parts.append(_plural(record.hints, "hint"))
     return ", ".join(parts)

@@ -99,11 +99,11 @@ class Result:
             yield from self._evidence()
             yield "read", self._section()
         if self._only_kept:
-            yield "note", "you passed this exercise earlier; your points are kept"
+            yield "note", "You passed this exercise earlier; your points are kept."
         elif self.status in ("wrong", "not attempted") and self.possible:
             yield "next", f'hint("{self.exercise}") gives the next hint'
         if self.status == "wrong" and self.kept:
-            yield "note", "an earlier answer of yours passed; your points are kept"
+            yield "note", "An earlier answer passed; your points are kept."
         if self.status == "grader failed":
             yield "next", "this is not about your answer; run the cell again, or report it"
         for warning in self.warnings:

@@ -97,6 +97,10 @@ def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
     return tuple(torch.zeros_like(x) if p is None else p for p, x in pairs)
 
 
+def hvp_as_a_list(f: Any, inputs: Any, vectors: Any) -> Any:
+    return list(hvp_by_grad_outputs(f, inputs, vectors))
+
+
 def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:
     gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
     return torch.func.linearize(gradient, *inputs)[1](*vectors)
@@ -424,6 +428,7 @@ def _one_hot(ctx: Any) -> Any:
 
 
 WRONG = [
+    Wrong("hessian-vector-product", "returns a list", "a tuple is asked for", hvp_as_a_list),
     Wrong("cube-twice", "keeps an intermediate", "silent-double-backward", CubeOfIntermediate),
     Wrong("cube-twice", "once differentiable", "once-differentiable-leak", CubeOnce),
     Wrong("cube-twice", "under no_grad", "silent-double-backward", CubeWithoutGradMode),
