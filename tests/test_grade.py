@@ -126,7 +126,7 @@ class KeptAxis(SOLVED["BrokenMean"]):  # type: ignore[misc]
 def test_a_forward_of_the_wrong_shape_is_pointed_to_its_shapes() -> None:
     text = " ".join(str(grade("repair-mean", KeptAxis)).split())
 
-    assert "Forward has shape (2, 1); (2,) is asked for." in text
+    assert "Forward has shape (2, 1); this exercise asks for (2,)." in text
     assert "Print the shape after each step of forward" in text
 
 
@@ -245,11 +245,11 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         ("Square", "This is a str; hand in a subclass of torch.autograd.Function"),
         (3.5, "This is a float; hand in"),
         (torch.ones(2), "This is a Tensor; hand in"),
-        (forward(lambda ctx: 1), "arguments asked for: write forward(ctx, x)."),
-        (forward(lambda ctx, x, y: x), "arguments asked for: write forward(ctx, x)."),
-        (forward(lambda ctx, x: None), "Forward is None; a tensor is asked for."),
-        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; 1 is asked for."),
-        (forward(lambda ctx, x: x.sum()), "Forward has shape (); (3, 5) is asked for."),
+        (forward(lambda ctx: 1), "arguments of this exercise: write forward(ctx, x)."),
+        (forward(lambda ctx, x, y: x), "arguments of this exercise: write forward(ctx, x)."),
+        (forward(lambda ctx, x: None), "Forward is None; this exercise asks for a tensor."),
+        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; this exercise asks for 1."),
+        (forward(lambda ctx, x: x.sum()), "Forward has shape (); this exercise asks for (3, 5)."),
         (forward(lambda ctx, x: (x * x).float()), "dtype torch.float32; torch.float64"),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),
         (forward(raises), "forward raised NameError: name 'undefined' is not defined"),

@@ -55,7 +55,7 @@ def _judged(exercise: Exercise, answer: Any, seed: int | None, printed: Printed)
             return routine.judged(exercise, answer, seed, printed)
         case NamingExercise():
             return naming.judged(exercise, answer)
-    raise TypeError(f"nobody judges a {type(exercise).__name__}")
+    raise TypeError(f"there is no grader for a {type(exercise).__name__}")
 
 
 def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:

@@ -421,7 +421,7 @@ WRONG = [
     forward(
         "to-polar",
         "exchanges the outputs",
-        "right, in another order",
+        "right, but in the wrong order",
         polar_the_other_way_round,
     ),
     backward(

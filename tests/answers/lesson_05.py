@@ -428,7 +428,9 @@ def _one_hot(ctx: Any) -> Any:
 
 
 WRONG = [
-    Wrong("hessian-vector-product", "returns a list", "a tuple is asked for", hvp_as_a_list),
+    Wrong(
+        "hessian-vector-product", "returns a list", "this exercise asks for a tuple", hvp_as_a_list
+    ),
     Wrong("cube-twice", "keeps an intermediate", "silent-double-backward", CubeOfIntermediate),
     Wrong("cube-twice", "once differentiable", "once-differentiable-leak", CubeOnce),
     Wrong("cube-twice", "under no_grad", "silent-double-backward", CubeWithoutGradMode),

@@ -73,7 +73,7 @@ def printed_once(pass_once: Callable[[], object]) -> Iterator[None]:
         slow = time.monotonic() - began > LONG
         raise
     finally:
-        shown = aside
+        shown: Bounded = aside
         if aside.text and not slow:
             shown = Bounded()
             with redirect_stdout(shown):

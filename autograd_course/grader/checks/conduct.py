@@ -127,10 +127,10 @@ def no_gradient_through(position: int, name: str) -> Check:
             return None
         return found(
             "wrong-non-differentiable",
-            f"Output {position}, {name}, asks for a gradient, which backward never returns: a loss "
-            f"that uses {name} gets a wrong one, and nobody is told.",
+            f"Output {position}, {name}, requires a gradient, but backward never returns one. A "
+            f"loss that uses {name} gets a wrong gradient, without an error.",
             {"position": position},
-            f"ctx.mark_non_differentiable({name}) says that none comes through it.",
+            f"Call ctx.mark_non_differentiable({name}) in forward.",
         )
 
     return check
@@ -160,7 +160,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
             return None
     return found(
         "unneeded-function",
-        "backward records operations and lets autograd differentiate them: without the Function, "
+        "backward records operations and lets autograd differentiate them. Without the Function, "
         "autograd would do the same.",
         {},
         "Write down the derivative as a formula in the saved tensors and grad_output.",

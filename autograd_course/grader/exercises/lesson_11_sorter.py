@@ -52,7 +52,7 @@ def _not_on_levels(shipped: nn.Module, images: Tensor) -> Verdict | None:
         if len(found) > LEVELS:
             return wrong(
                 f"the values that come to product {number} of the net take {len(found)} different "
-                f"values, from {found[0]:.2g} to {found[-1]:.2g}; {LEVELS} levels are asked for."
+                f"values, from {found[0]:.2g} to {found[-1]:.2g}; this exercise asks for {LEVELS}."
             )
     return None
 

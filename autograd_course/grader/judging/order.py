@@ -147,13 +147,13 @@ def _backward_missing(forward: Verdict | None) -> str:
 
 def passed(exercise: FunctionExercise) -> Verdict:
     """Return the verdict on an answer without a fault: what was tried."""
-    bounds = f", and {exercise.bounds}" if exercise.bounds else ""
-    truth = "the declared surrogate" if exercise.surrogate else "the reference"
-    forward = " agrees with the reference;" if exercise.surrogate else ","
-    second = ", also a second time," if exercise.double_backward else ""
+    constraint = f", and {exercise.bounds}" if exercise.bounds else ""
+    if exercise.surrogate:
+        right = "forward agrees with the reference and every gradient with the declared surrogate"
+    elif exercise.double_backward:
+        right = "forward, every gradient and every second derivative agree with the reference"
+    else:
+        right = "forward and every gradient agree with the reference"
     model = f" Modeled on {exercise.modeled_on}." if exercise.modeled_on else ""
-    return Verdict(
-        "passed",
-        f"forward{forward} every gradient and its linearity in grad_output agree{second} with "
-        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}.{model}",
-    )
+    tried = f"Tried on: {'; '.join(exercise.samplers)}."
+    return Verdict("passed", f"{right}{constraint}. {tried}{model}")

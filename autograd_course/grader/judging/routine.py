@@ -68,7 +68,7 @@ def routine_problem(exercise: RoutineExercise, answer: Any) -> Verdict | None:
     if answer is None or answer is ...:
         return unfinished(f"there is no answer yet: write the function, then {call}.")
     if isinstance(answer, type) and issubclass(answer, Function):
-        return wrong(f"this is a Function class; a plain function is asked for: {call}.")
+        return wrong(f"this is a Function class; this exercise asks for a plain function: {call}.")
     if not callable(answer):
         return wrong(
             f"this is {type(answer).__name__}, not a function: {call}, without calling it."
@@ -85,7 +85,10 @@ def _signature_problem(exercise: RoutineExercise, answer: Routine) -> Verdict | 
         for inputs in exercise.samples().values():
             signature.bind(*inputs)
     except TypeError:
-        return wrong(f"it does not take the arguments asked for: write ({exercise.arguments}).")
+        return wrong(
+            f"the function does not take the arguments of this exercise: "
+            f"write ({exercise.arguments})."
+        )
     return None
 
 
@@ -96,7 +99,8 @@ def _in_another(returned: Any, container: type | None) -> Raised | None:
     if isinstance(returned, container):
         return None
     return Raised(
-        f"the result is of type {type(returned).__name__}; a {container.__name__} is asked for."
+        f"the result is of type {type(returned).__name__}; this exercise asks for a "
+        f"{container.__name__}."
     )
 
 

@@ -77,8 +77,8 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
         return None
     got = tuple(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
     return wrong(
-        f"for images of shape {tuple(images.shape)} the net returns {got}; asked for are scores of "
-        f"shape {right}, one for each digit."
+        f"for images of shape {tuple(images.shape)} the net returns {got}; this exercise "
+        f"asks for scores of shape {right}, one for each digit."
     )
 
 
@@ -120,7 +120,7 @@ def _not_learned(accuracy: float, asked: float, training: Training) -> Verdict |
         )
     if accuracy >= asked:
         return None
-    return wrong(f"{reached}; {asked:.0%} is asked for. {_why(training)}")
+    return wrong(f"{reached}; this exercise asks for {asked:.0%}. {_why(training)}")
 
 
 def _why(training: Training) -> str:
