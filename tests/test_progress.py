@@ -344,19 +344,19 @@ def test_the_rules_missed_most_come_first_and_solved_ones_later() -> None:
             "✗",
             "constant-factor",
             CATALOGUE["scaled-sigmoid"].read,
-            'missed 3 times, in scaled-sigmoid; explain("constant-factor")',
+            'missed 3 times in scaled-sigmoid; explain("constant-factor")',
         ],
         [
             "✗",
             "ignores-grad-output",
             'lesson 01, "What backward is asked for"',
-            'missed once, in weighted-sum; explain("ignores-grad-output")',
+            'missed once in weighted-sum; explain("ignores-grad-output")',
         ],
         [
             "·",
             "flipped-sign",
             CATALOGUE["square"].read,
-            'missed 2 times, in square, solved since; explain("flipped-sign")',
+            'missed 2 times in square, solved since; explain("flipped-sign")',
         ],
     ]
     html = progress()._repr_html_()
