@@ -250,7 +250,10 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         (forward(lambda ctx, x: None), "Forward is None; this exercise asks for a tensor."),
         (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; this exercise asks for 1."),
         (forward(lambda ctx, x: x.sum()), "Forward has shape (); this exercise asks for (3, 5)."),
-        (forward(lambda ctx, x: (x * x).float()), "dtype torch.float32; torch.float64"),
+        (
+            forward(lambda ctx, x: (x * x).float()),
+            "dtype torch.float32; this exercise asks for torch.float64",
+        ),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),
         (forward(raises), "forward raised NameError: name 'undefined' is not defined"),
         (forward(raises), "raises: return x * undefined"),

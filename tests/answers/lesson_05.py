@@ -304,9 +304,8 @@ def hvp_by_differences(f: Any, inputs: Any, vectors: Any) -> Any:
         leaves = _leaves(moved)
         return torch.autograd.grad(f(*leaves), leaves)
 
-    return [
-        (ahead - behind) / 2e-5 for ahead, behind in zip(gradient(1), gradient(-1), strict=True)
-    ]
+    pairs = zip(gradient(1), gradient(-1), strict=True)
+    return tuple((ahead - behind) / 2e-5 for ahead, behind in pairs)
 
 
 def hvp_without_create_graph(f: Any, inputs: Any, vectors: Any) -> Any:

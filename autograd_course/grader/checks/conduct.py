@@ -27,8 +27,8 @@ MOST = 2000  # things on ctx that are looked at
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that ``save_for_backward`` keeps all tensors for backward, not an attribute of ``ctx``.
 
-    Attributes are searched through containers, objects and closures. A NumPy array or a list with
-    as many numbers as an input or an output counts as the copy of a tensor.
+    Attributes are searched through containers, objects and closures. An array with as many numbers
+    as an input or an output counts as the copy of a tensor.
     """
     given, outputs = applied(function, inputs)
     sizes = {tensor.numel() for tensor in (*given, *outputs)}
@@ -103,7 +103,9 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _is_data(numbers: Any) -> bool:
-    """Whether numbers are too many for a shape or the like; two floats of an array are data."""
+    """Whether an array holds more than a shape or the like; two floats are data."""
+    if not isinstance(numbers, (np.ndarray, array)):
+        return False
     floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
     return _numbers(numbers) > (1 if floats else A_FEW)
 

@@ -108,7 +108,9 @@ class Order:
         if raised.status == "not attempted":
             return raised
         with contextlib.suppress(DoctorError):
-            return self._diagnosed() or raised
+            named = self._diagnosed()
+            if named and named.finding and named.finding.severity == "error":
+                return named
         return raised
 
     def _diagnosed(self) -> Verdict | None:

@@ -67,8 +67,8 @@ def learns_binary_digits(asked: float) -> Trial:
 def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
     if not callable(net):
         return wrong(
-            f"the function returns {'None' if net is None else f'a {type(net).__name__}'}; asked "
-            "for is the trained net, something that can be called with images."
+            f"the function returns {'None' if net is None else f'a {type(net).__name__}'}; this "
+            "exercise asks for the trained net, something that can be called with images."
         )
     with torch.no_grad():
         scores = net(images)
