@@ -304,7 +304,12 @@ def test_explain_says_where_a_message_is_not_known() -> None:
     assert "No page is about a message like this one" in result.output
 
 
-@pytest.mark.parametrize("typed", ["constant_factr", "Constant-Factor", "constantfactor"])
+@pytest.mark.parametrize("typed", ["Constant_Factor", "constantfactor", "constant factor"])
+def test_explain_takes_a_rule_typed_in_other_ways(typed: str) -> None:
+    assert run("explain", typed).output.startswith("# constant-factor")
+
+
+@pytest.mark.parametrize("typed", ["constant_factr", "Constant-Facto", "constant facto"])
 def test_explain_names_the_closest_rules(typed: str) -> None:
     result = run("explain", typed)
     assert result.exit_code == NOT_UNDERSTOOD
