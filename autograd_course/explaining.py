@@ -1,4 +1,4 @@
-"""``explain``: the page of a rule, or of the message that an error prints."""
+"""``explain``: the page of a rule, or of an error message."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from difflib import get_close_matches
 from autograd_course import messages
 from autograd_course.doctor import pages
 from autograd_course.doctor.rules import RULES
+from autograd_course.shell.onesentence import OneSentenceError
+from autograd_course.shell.syllabus import id_typed, named
+
+LONGEST_NAME = 4  # words; what is longer is the text of an error
 
 
-class NothingToExplainError(LookupError):
-    """No page fits what was asked for; one sentence says what is near."""
+class NothingToExplainError(OneSentenceError, LookupError):
+    """No page fits; the message is one sentence that names the closest rules and messages."""
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A page, as Markdown: laid out in a notebook, as it is where it is printed."""
+    """A page as Markdown, which a notebook lays out and ``print`` shows as it is."""
 
     markdown: str
 
@@ -28,21 +32,33 @@ class Explanation:
 
 
 def explain(what: str | BaseException = "") -> Explanation:
-    """Say what a rule of the diagnosis means, or a message of PyTorch, and what repairs it.
+    """Explain a rule of ``diagnose`` or an error message of PyTorch, and how to repair the cause.
 
-    ``what`` is the name of a rule or of a page, the text of an error or a whole traceback (with
-    whatever names and numbers), or the exception itself. Without it, the tables of both are given.
-    Raises :class:`NothingToExplainError` where no page fits.
+    Args:
+        what: The name of a rule or of a page, the text of an error or a whole traceback, or the
+            exception itself. In a name, capitals, spaces and underscores make no difference.
+            Without it, two tables list all rules and all messages.
+
+    Returns:
+        The page as Markdown.
+
+    Raises:
+        NothingToExplainError: No page fits.
     """
     if isinstance(what, BaseException):
         what = f"{type(what).__name__}: {what}"
+    if not isinstance(what, str):
+        raise NothingToExplainError(
+            "explain takes the name of a rule, the text of an error or the exception itself, not "
+            f"something of type {type(what).__name__}."
+        )
     asked = what.strip()
     if not asked:
         return Explanation(f"{pages.contents()}\n\n{messages.contents()}")
-    if asked in RULES:
-        return Explanation(pages.page(asked))
-    if asked in messages.MESSAGES:
-        return Explanation(messages.page(asked))
+    if rule := named(asked, RULES):
+        return Explanation(pages.page(rule))
+    if message := named(asked, messages.MESSAGES):
+        return Explanation(messages.page(message))
     if match := messages.find(asked):
         return Explanation(_found(match))
     raise NothingToExplainError(_unknown(asked))
@@ -51,17 +67,19 @@ def explain(what: str | BaseException = "") -> Explanation:
 def _found(match: messages.Match) -> str:
     text = messages.page(match.message.name)
     if not match.exact:
-        text = f"*The closest message that is known here; the wording differs.*\n\n{text}"
+        text = f"*This is the closest message with a page; its wording differs.*\n\n{text}"
     if match.others:
         names = ", ".join(f"`{message.name}`" for message in match.others)
-        text += f"\nThe text holds other messages, too: {names}.\n"
+        text += f"\nThe text also contains these messages: {names}.\n"
     return text
 
 
 def _unknown(asked: str) -> str:
-    if len(asked.split()) > 1:
-        return "No message of the index is like this one. explain without an argument lists all."
-    names = sorted({*RULES, *messages.MESSAGES})
-    typed = asked.lower().replace("_", "-")
-    closest = get_close_matches(typed, names, n=3, cutoff=0.4) or sorted(RULES)
-    return f"There is no rule {asked!r}. Closest: {', '.join(closest)}."
+    names, typed = sorted({*RULES, *messages.MESSAGES}), id_typed(asked)
+    is_name = len(asked.split()) == 1
+    closest = get_close_matches(typed, names, n=3, cutoff=0.4 if is_name else 0.6)
+    if not is_name and (not closest or len(asked.split()) > LONGEST_NAME):
+        return "No page is about a message like this one. explain without an argument lists all."
+    if not closest:
+        return f"There is no rule {asked!r}. explain without an argument lists all rules."
+    return f"There is no rule {asked!r}. Did you mean {' or '.join(closest)}?"

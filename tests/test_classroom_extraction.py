@@ -100,7 +100,7 @@ ODD = {
     "a question to the person": (with_square(cell('input("go on?")')), ""),
     "an endless loop in a cell of its own": (with_square(cell("while True:\n    pass")), ""),
     "an exit in a cell of its own": (with_square(cell("import sys\nsys.exit()")), ""),
-    "another cell that is no Python": (with_square(cell("def (")), ""),
+    "another cell that is not Python": (with_square(cell("def (")), ""),
     "100 MB of output would be no different": (
         notebook(cell(IMPORTS), cell(SQUARE, "square", outputs=BIG)), ""),
     "the marks of a merge": (MERGED, ""),

@@ -99,9 +99,9 @@ def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, wrong: Wrong) -> None:
 # What an answer may return
 
 RETURNED = {
-    "the result is None; a tensor is asked for.": "None",
-    "the result is of type set; a tensor is asked for.": "{1}",
-    "the result returns 3 values; 2 are asked for.": "(w, w, w)",
+    "the result is None; this exercise asks for a tensor.": "None",
+    "the result is of type set; this exercise asks for a tensor.": "{1}",
+    "the result has 3 values; this exercise asks for 2.": "(w, w, w)",
     "output 0 of the result has shape (1,)": "(w.new_zeros(1), w)",
 }
 
@@ -111,12 +111,15 @@ def test_what_a_routine_returns_is_compared_outside(box: Sandbox, said: str, val
     source = f"def eight_bits(weight):\n    w = weight\n    return {value}\n"
 
     assert (
-        said.removesuffix("a tensor is asked for.")
+        said.removesuffix("this exercise asks for a tensor.")
         in verdict(box, of("eight-bits", source, "eight_bits")).message
     )
 
 
-NO_NAMES = {"this is int; hand in the name as text": "name = 3", "no answer yet": "name = ..."}
+NO_NAMES = {
+    "this is of type int; hand in the name as text": "name = 3",
+    "no answer yet": "name = ...",
+}
 
 
 @pytest.mark.parametrize(("said", "source"), NO_NAMES.items(), ids=NO_NAMES)

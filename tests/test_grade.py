@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import re
 import signal
 import subprocess
@@ -9,6 +10,8 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +19,14 @@ import torch
 from answers import ALSO_RIGHT, RIGHT, WRONG
 from answers.lesson_01 import SOLVED
 from answers.making import Wrong, spoiled
+from IPython.core.interactiveshell import InteractiveShell
 from sampling import first_rows
 from torch.autograd import Function
+from traitlets.config import Config
 
 from autograd_course.doctor import RULES, DoctorError
 from autograd_course.doctor.running.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
-from autograd_course.grader import CATALOGUE, Result, grade
+from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.judging import function
 from autograd_course.grader.result import SECTION, SECTION_LATER
 
@@ -87,6 +92,24 @@ def test_a_wrong_answer_reads_well() -> None:
     )
 
 
+# Warnings
+
+
+def test_a_warning_stands_below_the_pass_and_costs_nothing() -> None:
+    result = grade(*ALSO_RIGHT["clipping by comparison"])
+    text = " ".join(str(result).split())
+
+    assert (result.status, result.points) == ("passed", 2)
+    assert "warning oversaved: " in text
+    assert '(explain("oversaved"))' in text
+    assert 'docs/rules.md#oversaved"' in result._repr_html_()
+
+
+@pytest.mark.parametrize("exercise", first_rows(CATALOGUE, lambda name: CATALOGUE[name].lesson))
+def test_a_solution_has_no_warnings(exercise: str) -> None:
+    assert grade(exercise, RIGHT[exercise]).warnings == ()
+
+
 def test_a_passed_exercise_says_what_was_tried() -> None:
     text = " ".join(str(grade("scaled-sigmoid", RIGHT["scaled-sigmoid"])).split())
 
@@ -103,7 +126,7 @@ class KeptAxis(SOLVED["BrokenMean"]):  # type: ignore[misc]
 def test_a_forward_of_the_wrong_shape_is_pointed_to_its_shapes() -> None:
     text = " ".join(str(grade("repair-mean", KeptAxis)).split())
 
-    assert "Forward has shape (2, 1); (2,) is asked for." in text
+    assert "Forward has shape (2, 1); this exercise asks for (2,)." in text
     assert "Print the shape after each step of forward" in text
 
 
@@ -222,12 +245,15 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         ("Square", "This is a str; hand in a subclass of torch.autograd.Function"),
         (3.5, "This is a float; hand in"),
         (torch.ones(2), "This is a Tensor; hand in"),
-        (forward(lambda ctx: 1), "arguments asked for: write forward(ctx, x)."),
-        (forward(lambda ctx, x, y: x), "arguments asked for: write forward(ctx, x)."),
-        (forward(lambda ctx, x: None), "Forward is None; a tensor is asked for."),
-        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; 1 is asked for."),
-        (forward(lambda ctx, x: x.sum()), "Forward has shape (); (3, 5) is asked for."),
-        (forward(lambda ctx, x: (x * x).float()), "dtype torch.float32; torch.float64"),
+        (forward(lambda ctx: 1), "arguments of this exercise: write forward(ctx, x)."),
+        (forward(lambda ctx, x, y: x), "arguments of this exercise: write forward(ctx, x)."),
+        (forward(lambda ctx, x: None), "Forward is None; this exercise asks for a tensor."),
+        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; this exercise asks for 1."),
+        (forward(lambda ctx, x: x.sum()), "Forward has shape (); this exercise asks for (3, 5)."),
+        (
+            forward(lambda ctx, x: (x * x).float()),
+            "dtype torch.float32; this exercise asks for torch.float64",
+        ),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),
         (forward(raises), "forward raised NameError: name 'undefined' is not defined"),
         (forward(raises), "raises: return x * undefined"),
@@ -259,7 +285,7 @@ def test_an_instance_is_not_the_class() -> None:
         ("scaled sigmod", 'did you mean "scaled-sigmoid"'),
         ("repair_abs", '"repair-absolute"'),
         ("xyz", 'There is no exercise "xyz": did you mean "'),
-        ("", "progress() lists them all."),
+        ("", "comes first, as text"),
         (Square, 'grade("square", Square)'),
     ],
 )
@@ -270,7 +296,38 @@ def test_an_unknown_id_names_the_closest_ones(exercise_id: Any, says: str) -> No
     assert says in " ".join(str(result).split())
 
 
-@pytest.mark.parametrize("typed", ["Scaled_Sigmoid", "scaled sigmoid", " SCALED-SIGMOID "])
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: grade("square"), 'The answer is missing: grade("square", Square).'),
+        (lambda: grade("Log Sum Exp"), 'grade("log-sum-exp", LogSumExp).'),
+        (lambda: grade("squar"), 'did you mean "square"?'),
+        (grade, "The id of the exercise comes first"),
+        (lambda: grade(Square, "square"), 'The id of the exercise comes first: grade("square", '),
+        (hint, "the id of the exercise comes first"),
+    ],
+)
+def test_a_call_that_lacks_something_is_told_in_a_sentence(
+    call: Callable[[], Any], says: str, progress_file: Path
+) -> None:
+    assert says in " ".join(str(call()).split())
+    assert not progress_file.exists()
+
+
+def test_an_unknown_name_is_shown_in_a_notebook_without_a_traceback() -> None:
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+    for call in ("reset('squar')", "explain('mising dependency')"):
+        with redirect_stdout(io.StringIO()) as out:
+            shell.run_cell(f"from autograd_course import explain\n"
+                           f"from autograd_course.grader import reset\n{call}")  # fmt: skip
+        lines = out.getvalue().splitlines()
+        assert len(lines) == 1, lines
+        assert "id you mean" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "typed", ["Scaled_Sigmoid", "scaled sigmoid", " SCALED-SIGMOID ", "ScaledSigmoid"]
+)
 def test_an_id_may_be_typed_in_other_ways(typed: str) -> None:
     assert grade(typed, RIGHT["scaled-sigmoid"]).exercise == "scaled-sigmoid"
 

@@ -70,12 +70,16 @@ ROUTINES = [
     (unwritten, "not attempted", "the function is still to be written."),
     (None, "not attempted", "there is no answer yet"),
     (3, "wrong", "this is int, not a function"),
-    (torch.autograd.Function, "wrong", "a plain function is asked for"),
-    (lambda x: x, "wrong", "it does not take the arguments asked for: write (x, times=2)."),
+    (torch.autograd.Function, "wrong", "this exercise asks for a plain function"),
+    (
+        lambda x: x,
+        "wrong",
+        "the function does not take the arguments of this exercise: write (x, times=2).",
+    ),
     (torch.mul, "wrong", "it raised TypeError"),  # of C: no signature tells before the call
     (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
-    (lambda x, times=2: None, "wrong", "the result is None; a tensor is asked for."),
-    (lambda x, times=2: (x, x), "wrong", "the result returns 2 values; 1 is asked for."),
+    (lambda x, times=2: None, "wrong", "the result is None; this exercise asks for a tensor."),
+    (lambda x, times=2: (x, x), "wrong", "the result has 2 values; this exercise asks for 1."),
     (lambda x, times=2: (x * times).float(), "wrong", "dtype torch.float32"),
     (lambda x, times=2: x / (times * 0) / 0, "wrong", "is wrong at"),
     (lambda x, times=2: undefined, "wrong", "it raised NameError"),  # noqa: F821

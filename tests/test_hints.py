@@ -46,7 +46,7 @@ def test_a_hint_reads_well() -> None:
         "Repair: cube · hint 1 of 3\n"
         "  Give the broken Function the loss 5·y instead of y. Every gradient should grow\n"
         "  fivefold. Does it? Where would backward learn of the 5?\n"
-        '  next     hint("repair-cube") once more says more'
+        '  next     call hint("repair-cube") again for a more specific hint'
     )
     assert "hint 2 of 3" in hint("repair-cube")._repr_html_()
 

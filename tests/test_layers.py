@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "measure": set(),
     "doctor": {"measure"},
     "messages": {"doctor"},
-    "explaining": {"doctor", "messages"},
+    "explaining": {"doctor", "messages", "shell"},
     "quizzes": set(),
     "ship": set(),
     "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},

@@ -154,7 +154,7 @@ def test_a_changed_wording_finds_the_closest_page_and_says_so() -> None:
 
     assert match is not None
     assert (match.message.name, match.exact) == ("gradcheck-nothing-to-check", False)
-    assert str(explain(said)).startswith("*The closest message that is known here")
+    assert str(explain(said)).startswith("*This is the closest message with a page")
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,31 @@ def test_a_changed_wording_finds_the_closest_page_and_says_so() -> None:
 )
 def test_what_is_not_in_the_index_is_not_guessed_at(text: str) -> None:
     assert find(text) is None
-    with pytest.raises(NothingToExplainError, match="No message of the index is like this one"):
+    with pytest.raises(NothingToExplainError, match="No page is about a message like this one"):
         explain(text)
 
 
 def test_a_text_with_two_messages_names_both() -> None:
     text = "\n".join(MESSAGES[name].patterns[0] for name in ("leaf-in-place", "jacobian-mismatch"))
 
-    assert "The text holds other messages, too: `" in str(explain(text))
+    assert "The text also contains these messages: `" in str(explain(text))
+
+
+@pytest.mark.parametrize(
+    "typed", ["missing dependency", "Missing_Dependency", "MISSING-DEPENDENCY", "MissingDependency"]
+)
+def test_a_rule_may_be_typed_in_other_ways(typed: str) -> None:
+    assert str(explain(typed)).startswith("# missing-dependency")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [("mising dependncy", "Did you mean missing-dependency"), (7, "not something of type int")],
+)
+def test_what_has_no_page_is_told_in_a_sentence(asked: Any, says: str) -> None:
+    with pytest.raises(NothingToExplainError, match=says) as told:
+        explain(asked)
+    assert "\n" not in str(told.value)
 
 
 def test_explain_takes_an_exception_a_rule_a_page_and_nothing() -> None:

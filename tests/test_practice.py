@@ -137,7 +137,7 @@ OUTCOMES = {
     "right": (SQUARE, "✓ Square · passed"),
     "wrong": (HALF, "at       return x * grad_output"),
     "of another name": (SQUARE.replace("Square", "Other"), "the cell does not define Square"),
-    "no Python": (UNFINISHED, "Line {9} (`(x,) = (ctx.saved_tensors`) is no Python: '('"),
+    "no Python": (UNFINISHED, "Line {9} (`(x,) = (ctx.saved_tensors`) is not Python: '('"),
     "raises": (f"{SQUARE}\nSquare.aply\n", "attribute 'aply' (line {12}: `Square.aply`)."),
     "exits": (f"raise SystemExit\n{SQUARE}", "The cell raised SystemExit: without a message (line"),
     "raises in forward": (
@@ -276,7 +276,7 @@ def test_what_is_no_python_elsewhere_in_the_file_is_said_with_its_line(script: P
 
     begins = line_of(text, "linear")
     assert found.broken == (
-        f"a cell that begins at line {begins} is no Python, line 1: invalid syntax "
+        f"a cell that begins at line {begins} is not Python, line 1: invalid syntax "
         "(it begins `class Linear(:`)",
     )
 

@@ -22,6 +22,14 @@ from autograd_course.grader.state import State
 from autograd_course.quizzes import bank
 
 SQUARE, BROKEN = RIGHT["square"], SOLVED["BrokenCube"]
+
+
+class Unwritten(SQUARE):  # type: ignore[misc, valid-type]
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        raise NotImplementedError
+
+
 FOREVER = "while True: update(lambda state: state.graded('square', 'wrong', 'flipped-sign'))"
 IMPORTS = "from autograd_course.grader.store import update, load"
 
@@ -68,6 +76,31 @@ def test_an_exercise_is_remembered_with_all_that_happened(progress_file: Path) -
             }
         },
     }
+
+
+@pytest.mark.parametrize("answer", [None, Unwritten])
+def test_an_exercise_run_again_without_an_answer_stays_passed(answer: Any) -> None:
+    grade("square", SQUARE)
+    again = grade("square", answer)
+    text = str(again)
+
+    assert (again.status, again.points, again.kept) == ("not attempted", 0, True)
+    assert text.startswith("✓ Square · passed earlier · 1 of 1 point kept\n")
+    assert "You passed this exercise earlier; your points are kept." in text.replace("\n", " ")
+    assert "hint(" not in text
+    assert "passed earlier" in again._repr_html_()
+    assert "latest" not in str(progress())
+    assert "1 of 18 points" in str(progress())
+
+
+def test_a_wrong_answer_to_a_passed_exercise_costs_no_points() -> None:
+    grade("square", SQUARE)
+    text = str(grade("square", BROKEN))
+    grade("square", None)
+
+    assert text.startswith("✗ Square · wrong · 1 of 1 point kept\n")
+    assert "your points are kept" in text
+    assert "latest answer wrong" in str(progress())
 
 
 def test_a_fault_of_the_grader_leaves_no_trace(
@@ -246,7 +279,7 @@ def test_progress_says_what_is_done_and_what_is_next() -> None:
 
     assert columns == [
         ["01 A Function from end to end · 1 of 11 passed · 1 of 18 points"],
-        ["✓", "square", "Square", "2 attempts, latest: wrong"],
+        ["✓", "square", "Square", "2 attempts, latest answer wrong"],
         ["✗", "scaled-sigmoid", "Scaled sigmoid", "1 attempt, 1 hint"],
         ["·", "weighted-sum", "Weighted sum"],
     ]
@@ -311,19 +344,19 @@ def test_the_rules_missed_most_come_first_and_solved_ones_later() -> None:
             "✗",
             "constant-factor",
             CATALOGUE["scaled-sigmoid"].read,
-            'missed 3 times, in scaled-sigmoid; explain("constant-factor")',
+            'missed 3 times in scaled-sigmoid; explain("constant-factor")',
         ],
         [
             "✗",
             "ignores-grad-output",
             'lesson 01, "What backward is asked for"',
-            'missed once, in weighted-sum; explain("ignores-grad-output")',
+            'missed once in weighted-sum; explain("ignores-grad-output")',
         ],
         [
             "·",
             "flipped-sign",
             CATALOGUE["square"].read,
-            'missed 2 times, in square, solved since; explain("flipped-sign")',
+            'missed 2 times in square, solved since; explain("flipped-sign")',
         ],
     ]
     html = progress()._repr_html_()

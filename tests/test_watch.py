@@ -96,10 +96,10 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     script.write_text(answered(text, "square", HALF))
     terminal.shows("✗ Square · wrong", "constant-factor", "return x * grad_output")
     terminal.types("h")
-    terminal.shows("Square · hint 1 of 3", "h once more says more")
+    terminal.shows("Square · hint 1 of 3", "press h again")
 
     script.write_text(broken := answered(text, "square", UNFINISHED))
-    terminal.shows(f"Line {line_of(broken, 'square') + 8} (", "is no Python: '(' was never closed")
+    terminal.shows(f"Line {line_of(broken, 'square') + 8} (", "is not Python: '(' was never closed")
 
     script.write_text(answered(text, "square", ENDLESS))
     terminal.shows("does a loop there never end?")
@@ -110,7 +110,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     beside = script.with_name("new.py")  # as editors do that write anew and rename
     beside.write_text(answered(text, "square", SQUARE))
     os.replace(beside, script)
-    terminal.shows("1 of 11 passed here", "✓ Square · passed", "n goes on")
+    terminal.shows("1 of 11 passed here", "✓ Square · passed", "Press n to go on")
     terminal.types("n")
     terminal.shows("○ Scaled sigmoid · not attempted")
     terminal.types("l")

@@ -26,10 +26,12 @@ from autograd_course.doctor.probes import Level, probes_for
 from autograd_course.doctor.reports.drawing import drawn
 from autograd_course.doctor.reports.five_steps import steps_of
 from autograd_course.doctor.running.calls import as_tuple, passes_within, prepare
+from autograd_course.doctor.running.ordinary import ordinary_pass
 from autograd_course.doctor.running.subject import Subject, subject_of
 from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.verdict import concluded, unjudged
 from autograd_course.doctor.world.guard import undisturbed
+from autograd_course.doctor.world.output import printed_once
 from autograd_course.doctor.world.surroundings import Surroundings
 
 
@@ -72,6 +74,7 @@ def diagnose(
     than ``time_limit`` seconds (0: no limit) or more memory than there is. The caller's tensors,
     random state, default dtype and grad mode are left as they were, and so is what ``fn`` reaches
     besides its arguments: modules with their buffers, captured tensors, attributes, containers.
+    What ``fn`` prints is shown once: the output of one forward and one backward pass on ``inputs``.
     """
     args = as_tuple(inputs)
     designed = rules_named(intentional)
@@ -85,7 +88,12 @@ def diagnose(
         prepare()
         subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
-        with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
+        with (
+            undisturbed(seed),
+            subject.around.lent(),
+            passes_within(time_limit),
+            printed_once(lambda: ordinary_pass(subject, args, seed)),
+        ):
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
             found = concluded(

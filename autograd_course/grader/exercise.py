@@ -17,6 +17,12 @@ Sampler = Callable[[torch.Generator], tuple[Any, ...]]
 Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | None]
 Trial = Callable[[Callable[..., Any]], Verdict | None]
 
+# Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
+# has the dtype and the shape of its input.
+CONTRACT = ("gradient-dtype", "unreduced-broadcast")
+# Warnings that are never shown: exercises that want needs_input_grad to be used ask for it.
+UNTOLD = ("wasted-gradient",)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
@@ -77,8 +83,10 @@ class FunctionExercise(Sampled):
 
     The values of ``reference`` and its own autograd are the truth; of a straight-through estimator
     the autograd of ``surrogate``, a callable with the same arguments, is. ``intentional`` names
-    rules that are by design, ``asked`` rules whose finding fails the answer even where its severity
-    is only a warning. ``double_backward`` asks for right second derivatives too.
+    rules that are by design. ``asked`` names rules that fail the answer even where the doctor only
+    warns, in addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings say nothing
+    against an answer to this exercise. ``double_backward=True`` asks for right second derivatives
+    too; ``False`` says that they are not asked for, and that no warning about them is shown.
     ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
     once the gradients are right, for what only this exercise asks: each is
     ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the public bug that a repair is
@@ -90,6 +98,7 @@ class FunctionExercise(Sampled):
     surrogate: Callable[..., Any] | None = None
     intentional: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     double_backward: bool | None = None
     gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
@@ -102,16 +111,28 @@ class FunctionExercise(Sampled):
         ctx = "" if "setup_context" in self.methods else "ctx, "
         return f"forward({ctx}{self.arguments})"
 
+    def is_failed_by(self, finding: Finding) -> bool:
+        """Whether a finding makes the answer wrong: an error, or a warning that is asked about."""
+        if finding.severity == "error":
+            return True
+        return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
+
+    def warns_of(self, finding: Finding) -> bool:
+        """Whether a learner who passed is shown a finding."""
+        return finding.severity == "warning" and finding.rule not in {*UNTOLD, *self.accepted}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RoutineExercise(Sampled):
     """A plain function is to be written, such as a Hessian-vector product or a training run.
 
-    Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``trials`` are
+    Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``container`` is
+    the type that holds several results, where the exercise says which. ``trials`` are
     experiments with it, run once the results are right: each is ``routine -> Verdict | None``.
     An exercise with trials only has no samplers.
     """
 
+    container: type | None = None
     trials: tuple[Trial, ...] = ()
     rtol: float = 1e-7
     atol: float = 1e-9

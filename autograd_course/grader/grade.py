@@ -1,5 +1,6 @@
 """``grade``: judge an answer, keep the progress, say the outcome."""
 
+from dataclasses import replace
 from typing import Any
 
 from autograd_course.grader.exercise import Exercise, FunctionExercise
@@ -8,40 +9,59 @@ from autograd_course.grader.judge import judge
 from autograd_course.grader.result import Result
 from autograd_course.grader.store import update
 from autograd_course.grader.verdict import Verdict
+from autograd_course.shell.syllabus import answer_to
 
 
-def grade(exercise_id: str, answer: Any) -> Result:
-    """Grade ``answer``, a Function class, as the answer to an exercise of the course.
+class _Nothing:
+    """What stands for an argument that was left out."""
 
-    Returns a :class:`Result`, which a notebook shows; it never raises for a wrong answer, an
-    unfinished one or an unknown id. Each pass of the answer's code has a soft time limit: 5 s, or
-    the environment variable ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds (0: none). The outcome is
-    kept in the learner's progress file.
+
+def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
+    """Grade an answer to an exercise of the course, and save the outcome in the progress file.
+
+    Args:
+        exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
+            make no difference.
+        answer: What the exercise asks for: a Function class, a plain function or the name of a
+            rule.
+
+    Returns:
+        A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
+        and a forgotten argument are results too.
+
+    Each pass of the answer's code has a soft time limit of 5 s. The environment variable
+    ``AUTOGRAD_COURSE_TIME_LIMIT`` sets another one, in seconds (0: none).
     """
+    if isinstance(answer, str) and not isinstance(exercise_id, str):
+        return _refused(f'the id of the exercise comes first: grade("{answer}", YourAnswer).')
     try:
         exercise = find(exercise_id)
     except UnknownExerciseError as unknown:
-        title = exercise_id if isinstance(exercise_id, str) else "grade"
-        return Result(title, title, "not attempted", str(unknown), 0, 0)
+        return _refused(str(unknown), exercise_id)
+    if answer is _Nothing:
+        call = f'grade("{exercise.id}", {answer_to(exercise.id)})'
+        return replace(_refused(f"the answer is missing: {call}."), title=exercise.title)
     verdict = judge(exercise, answer)
-    return result_of(exercise, verdict, note=_keep(exercise, verdict))
-
-
-def _keep(exercise: Exercise, verdict: Verdict) -> str:
-    """Record the outcome; return the sentence that says so where it could not be kept."""
     if verdict.status == "grader failed":
-        return ""
+        return result_of(exercise, verdict)
     rule = verdict.finding.rule if verdict.finding else ""
-    status = verdict.status
-    return update(lambda state: state.graded(exercise.id, status, rule)).note
+    saved = update(lambda state: state.graded(exercise.id, verdict.status, rule))
+    passed = saved.state[exercise.id].status == "passed"
+    return result_of(exercise, verdict, note=saved.note, kept=passed and verdict.status != "passed")
+
+
+def _refused(sentence: str, exercise_id: Any = "") -> Result:
+    """Return the result of a call that names no exercise, or hands in nothing."""
+    title = exercise_id if isinstance(exercise_id, str) and exercise_id else "grade"
+    return Result(title, title, "not attempted", sentence, 0, 0)
 
 
 def _not_judged(exercise: Exercise, verdict: Verdict) -> bool:
-    """Whether a Function was refused as it stands: no lesson says more than the sentence does."""
+    """Whether a Function could not be judged at all: no lesson says more than the sentence does."""
     return isinstance(exercise, FunctionExercise) and verdict.finding is None
 
 
-def result_of(exercise: Exercise, verdict: Verdict, note: str = "") -> Result:
+def result_of(exercise: Exercise, verdict: Verdict, note: str = "", kept: bool = False) -> Result:
     """Return what a learner is shown of a verdict."""
     return Result(
         exercise=exercise.id,
@@ -54,4 +74,7 @@ def result_of(exercise: Exercise, verdict: Verdict, note: str = "") -> Result:
         sample=verdict.sample,
         read="" if _not_judged(exercise, verdict) else exercise.read,
         note=note,
+        warnings=verdict.warnings,
+        printed=verdict.printed,
+        kept=kept,
     )

@@ -41,11 +41,11 @@ class Hint:
         return as_html(self.headline, self.rows(), kind="hint")
 
 
-def hint(exercise_id: str) -> Hint:
-    """Return the next hint for an exercise: a nudge, then the idea, then nearly the answer.
+def hint(exercise_id: str = "") -> Hint:
+    """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
-    How many were shown is kept in the progress file; after the last one, the last one is repeated.
-    An unknown id is answered with the closest ones.
+    The progress file remembers how many hints you have seen. After the last hint, the last one is
+    repeated. For an unknown id, the result names the closest ids.
     """
     try:
         exercise = find(exercise_id)
@@ -60,5 +60,5 @@ def hint(exercise_id: str) -> Hint:
 
 def _after(exercise: Exercise, more: bool) -> str:
     if more:
-        return f'hint("{exercise.id}") once more says more'
+        return f'call hint("{exercise.id}") again for a more specific hint'
     return f"this was the last hint; reread {exercise.read}"

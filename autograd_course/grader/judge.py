@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from autograd_course.doctor import DoctorError
 from autograd_course.doctor.running.time_limit import VARIABLE, TimeUp
 from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.world.guard import undisturbed
+from autograd_course.doctor.world.output import Bounded
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -21,6 +22,7 @@ from autograd_course.grader.exercise import (
 )
 from autograd_course.grader.judging import function, naming, routine
 from autograd_course.grader.judging.limits import seconds_for
+from autograd_course.grader.judging.printing import Printed
 from autograd_course.grader.raised import place
 from autograd_course.grader.verdict import Verdict, failed, wrong
 
@@ -29,29 +31,31 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     """Return the verdict on an answer; a fault of the grader itself is a verdict of its own.
 
     The random state, the default dtype, the grad mode and the warning filters are left as they
-    were, and what the answer prints is dropped: it would be printed hundreds of times. ``seed``
-    draws other inputs than the exercise's usual ones.
+    were. The answer runs hundreds of times: the verdict holds what it printed in one forward and
+    one backward pass, and the rest is dropped. ``seed`` draws other inputs than the exercise's
+    usual ones.
     """
+    printed = Printed()
     try:
         with quiet_world():
-            return _unless_missing(exercise, _judged(exercise, answer, seed))
+            return _unless_missing(exercise, _judged(exercise, answer, seed, printed))
     except TimeUp as stop:
-        return _out_of_time(stop, exercise, answer)
+        return replace(_out_of_time(stop, exercise, answer), printed=printed.latest)
     except DoctorError as error:
         return failed(f"the doctor could not examine this answer: {first_line(error)}")
     except Exception as error:
         return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
 
 
-def _judged(exercise: Exercise, answer: Any, seed: int | None) -> Verdict:
+def _judged(exercise: Exercise, answer: Any, seed: int | None, printed: Printed) -> Verdict:
     match exercise:
         case FunctionExercise():
-            return function.judged(exercise, answer, seed)
+            return function.judged(exercise, answer, seed, printed)
         case RoutineExercise():
-            return routine.judged(exercise, answer, seed)
+            return routine.judged(exercise, answer, seed, printed)
         case NamingExercise():
             return naming.judged(exercise, answer)
-    raise TypeError(f"nobody judges a {type(exercise).__name__}")
+    raise TypeError(f"there is no grader for a {type(exercise).__name__}")
 
 
 def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:
@@ -63,7 +67,7 @@ def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:
 @contextlib.contextmanager
 def quiet_world() -> Iterator[None]:
     """Run a block as in a fresh process, and drop what it prints."""
-    sink = io.StringIO()
+    sink = Bounded(0)
     with (
         torch.inference_mode(False),
         undisturbed(seed=0),

@@ -126,12 +126,12 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, the latest one where it is not the best one, and the hints."""
+    """Return the attempts, whether an answer after the one that passed was wrong, and the hints."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
-    if record.status == "passed" and record.latest != "passed":
-        parts.append(f"latest: {record.latest}")
+    if record.status == "passed" and record.latest == "wrong":
+        parts.append("latest answer wrong")
     if record.hints:
         parts.append(_plural(record.hints, "hint"))
     return ", ".join(parts)

@@ -37,7 +37,7 @@ class Missed:
         times = "once" if self.times == 1 else f"{self.times} times"
         where = ", ".join(self.unsolved or self.exercises)
         since = "" if self.unsolved else ", solved since"
-        return f'missed {times}, in {where}{since}; explain("{self.rule}")'
+        return f'missed {times} in {where}{since}; explain("{self.rule}")'
 
 
 def missed_rules(state: State) -> list[Missed]:

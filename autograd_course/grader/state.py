@@ -71,16 +71,21 @@ class State:
         return self.exercises.get(exercise_id, Record())
 
     def graded(self, exercise_id: str, status: str, rule: str) -> State:
-        """Return the state after one more grading; what was once passed stays passed."""
+        """Return the state after one more grading; what was once passed stays passed.
+
+        A grading that found no answer does not replace the latest verdict on one: an untouched
+        notebook that is run again says nothing new.
+        """
         old = self[exercise_id]
+        judged = status != "not attempted"
         rules = {**old.rules, rule: old.rules.get(rule, 0) + 1} if rule else old.rules
         return self._with(
             exercise_id,
             replace(
                 old,
                 status=max(old.status, status, key=_RANK.__getitem__),
-                latest=status,
-                attempts=old.attempts + (status != "not attempted"),
+                latest=status if judged else old.latest or status,
+                attempts=old.attempts + judged,
                 rules=rules,
             ),
         )

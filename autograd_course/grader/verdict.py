@@ -14,8 +14,10 @@ Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 class Verdict:
     """A status, one sentence that explains it, and the finding where a rule names the fault.
 
-    ``sample`` names the kind of input that the fault was seen on. ``remarks`` are for the
-    instructor: what the code has that no answer needs; ``grade`` makes none.
+    ``sample`` names the kind of input that the fault was seen on. ``warnings`` are what the doctor
+    warns of in an answer that passed. ``printed`` is what the answer printed in one forward and one
+    backward pass. ``remarks`` are for the instructor: what the code has that no answer needs;
+    ``grade`` makes none.
     """
 
     status: Status
@@ -23,6 +25,8 @@ class Verdict:
     finding: Finding | None = None
     sample: str = ""
     remarks: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    printed: str = ""
 
 
 def wrong(message: str) -> Verdict:

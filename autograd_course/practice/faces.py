@@ -104,7 +104,7 @@ def _verdict(view: View, result: Graded, width: int) -> Iterator[Text]:
         yield Text(_printed(result), "dim")
     if result.passed:
         all_passed = all(map(view.has_passed, view.tasks))
-        said = "Every exercise of this file is passed." if all_passed else "n goes on."
+        said = "Every exercise of this file is passed." if all_passed else "Press n to go on."
         yield Text(f"\n{said}", "green")
 
 

@@ -30,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """A file's answers in the course's order, and a sentence for each cell that is no Python."""
+    """A file's answers in the course's order, and a sentence for each cell that is not Python."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -44,7 +44,9 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
     lesson = wanted.lesson or lesson_of(notebook, path.name)
     ids = [e.id for e in CATALOGUE.values() if e.lesson == lesson]
     if strangers := [each for each in wanted.only if each not in ids]:
-        raise TargetError(f"{path.name} does not ask for {strangers[0]}: name its own notebook.")
+        raise TargetError(
+            f"{path.name} has no exercise {strangers[0]}; name the notebook that has it."
+        )
     if not ids:
         raise TargetError(f"{path.name} holds no exercise of the course.")
     chosen = [CATALOGUE[each] for each in ids if each in wanted.only or not wanted.only]
@@ -91,4 +93,4 @@ def _broken(notebook: Notebook, ids: Sequence[str], lines: Sequence[str]) -> Ite
             above = _above(body, lines)
             where = f" that begins at line {above + 1}" if above is not None else ""
             begin = next((line.strip() for line in body if line.strip()), "")
-            yield f"a cell{where} is no Python, {block.error} (it begins `{begin[:60]}`)"
+            yield f"a cell{where} is not Python, {block.error} (it begins `{begin[:60]}`)"

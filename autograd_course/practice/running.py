@@ -19,7 +19,10 @@ from autograd_course.grader.verdict import failed, unfinished, wrong
 from autograd_course.practice.graded import Graded, graded_as
 from autograd_course.practice.reading import Task
 
-_NO_PYTHON = "the cell is no Python"  # said by the result, with the line of the file
+_NO_PYTHON = (
+    "the cell is no Python",
+    "the cell is not Python",
+)  # said by the result, with the line of the file
 _MODULE = "exercise"  # what classes of the cells say of where they are from
 _NEEDED = "<what the answer needs>"
 
@@ -82,7 +85,7 @@ def _exec(source: str, file: str, defined: dict[str, Any]) -> None:
     try:
         exec(compile(source, file, "exec", dont_inherit=True), defined)
     except SyntaxError as error:
-        raise _CellError(f"{_line(error)} is no Python: {error.msg}.") from None
+        raise _CellError(f"{_line(error)} is not Python: {error.msg}.") from None
     except (Exception, SystemExit) as error:
         what = "a definition that the cell needs" if file == _NEEDED else "the cell"
         told = f"{what} raised {type(error).__name__}: {said(error).rstrip('.')}"

@@ -100,4 +100,4 @@ class Watch:
 
 def _hint(exercise: str) -> str:
     given = hint(exercise)
-    return str(replace(given, after=given.after.replace(f'hint("{exercise}")', "h")))
+    return str(replace(given, after=given.after.replace(f'call hint("{exercise}")', "press h")))

@@ -4,7 +4,7 @@ This module contains only names and imports nothing, so that shell completion is
 (``grader.exercises``) defines the exercises, and a test compares the two.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 _CARD = "name"  # the answer to a card is the name of a rule, in this variable
@@ -134,6 +134,25 @@ def lesson_with(exercise_id: str) -> str:
     return next((lesson for lesson, names in SYLLABUS.items() if exercise_id in names), "")
 
 
+def answer_to(exercise_id: str) -> str:
+    """Return the name of an exercise's answer, empty where there is no such exercise."""
+    return next((names[exercise_id] for names in SYLLABUS.values() if exercise_id in names), "")
+
+
 def id_typed(text: str) -> str:
     """Normalize an id or name that was typed in any case, with ``_``, ``-`` or spaces."""
     return "-".join(text.lower().replace("_", " ").replace("-", " ").split())
+
+
+def named(typed: str, names: Iterable[str]) -> str:
+    """Return the one of ``names`` that was typed in another way, empty where none or several were.
+
+    Capitals, spaces, hyphens and underscores make no difference, so that a class's name stands for
+    the id of its exercise: ``ScaledSigmoid`` for ``scaled-sigmoid``.
+    """
+    meant = [name for name in names if _letters(name) == _letters(typed)]
+    return meant[0] if len(meant) == 1 else ""
+
+
+def _letters(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())

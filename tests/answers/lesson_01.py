@@ -270,6 +270,12 @@ WRONG = [
         "kink-convention",
         lambda ctx, x, g: g * x / x.abs(),
     ),
+    backward(
+        "square",
+        "a float32 gradient",
+        "gradient-dtype",
+        lambda ctx, x, g: (2 * x * g).float(),
+    ),
     backward("square", "forgets grad_output", "ignores-grad-output", lambda ctx, x, g: 2 * x),
     backward("square", "forgets the 2", "constant-factor", lambda ctx, x, g: x * g),
     backward("square", "turns the sign", "flipped-sign", lambda ctx, x, g: -2 * x * g),
@@ -415,7 +421,7 @@ WRONG = [
     forward(
         "to-polar",
         "exchanges the outputs",
-        "right, in another order",
+        "right, but in the wrong order",
         polar_the_other_way_round,
     ),
     backward(

@@ -580,6 +580,12 @@ spoiling = Spoiling(RIGHT)
 backward, forward = spoiling.backward, spoiling.forward
 
 WRONG = [
+    backward(
+        "gelu",
+        "a float32 gradient",
+        "gradient-dtype",
+        lambda ctx, x, g: (g * (torch.special.ndtr(x) + x * gelu_density(x))).float(),
+    ),
     forward("gelu", "approximates by tanh", "forward-mismatch", gelu_by_tanh),
     backward(
         "gelu",

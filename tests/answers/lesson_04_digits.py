@@ -193,6 +193,10 @@ WRONG_DIGITS = [
     wrong_digits("stores the signs", "changed its sign", stores_the_signs),
     wrong_digits("never steps", "is optimizer.step() called?", never_steps),
     wrong_digits("a few steps", "Do more steps help", a_few_steps),
-    wrong_digits("returns two", "the function returns a tuple; asked for is", returns_the_loss),
-    wrong_digits("returns labels", "the net returns (400,); asked for are scores", returns_labels),
+    wrong_digits(
+        "returns two", "the function returns a tuple; this exercise asks for", returns_the_loss
+    ),
+    wrong_digits(
+        "returns labels", "the net returns (400,); this exercise asks for scores", returns_labels
+    ),
 ]

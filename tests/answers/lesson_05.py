@@ -94,7 +94,11 @@ def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
         [g for g, _ in used], inputs, grad_outputs=[v for _, v in used], allow_unused=True
     )
     pairs = zip(products, inputs, strict=True)
-    return [torch.zeros_like(x) if p is None else p for p, x in pairs]
+    return tuple(torch.zeros_like(x) if p is None else p for p, x in pairs)
+
+
+def hvp_as_a_list(f: Any, inputs: Any, vectors: Any) -> Any:
+    return list(hvp_by_grad_outputs(f, inputs, vectors))
 
 
 def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:
@@ -300,9 +304,8 @@ def hvp_by_differences(f: Any, inputs: Any, vectors: Any) -> Any:
         leaves = _leaves(moved)
         return torch.autograd.grad(f(*leaves), leaves)
 
-    return [
-        (ahead - behind) / 2e-5 for ahead, behind in zip(gradient(1), gradient(-1), strict=True)
-    ]
+    pairs = zip(gradient(1), gradient(-1), strict=True)
+    return tuple((ahead - behind) / 2e-5 for ahead, behind in pairs)
 
 
 def hvp_without_create_graph(f: Any, inputs: Any, vectors: Any) -> Any:
@@ -424,6 +427,9 @@ def _one_hot(ctx: Any) -> Any:
 
 
 WRONG = [
+    Wrong(
+        "hessian-vector-product", "returns a list", "this exercise asks for a tuple", hvp_as_a_list
+    ),
     Wrong("cube-twice", "keeps an intermediate", "silent-double-backward", CubeOfIntermediate),
     Wrong("cube-twice", "once differentiable", "once-differentiable-leak", CubeOnce),
     Wrong("cube-twice", "under no_grad", "silent-double-backward", CubeWithoutGradMode),

@@ -190,6 +190,19 @@ class SavesBoth(SavesBeforeTheReLU):
         return g @ weight, g.t() @ x, g.sum(0)
 
 
+class PassesAtZero(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        ctx.save_for_backward(x, weight, bias)
+        return (x @ weight.t() + bias).clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        x, weight, bias = ctx.saved_tensors
+        g = grad_output * (x @ weight.t() + bias >= 0)
+        return g @ weight, g.t() @ x, g.sum(0)
+
+
 class KeepsAMaskAsArray(SavesBeforeTheReLU):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
@@ -449,6 +462,7 @@ def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, whi
 
 WRONG = [
     Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
+    Wrong("fused-linear-relu", "passes at 0", "kink-convention", PassesAtZero),
     Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
     Wrong("fused-linear-relu", "a mask as an array", "outside of any tensor", KeepsAMaskAsArray),
     backward(

@@ -15,7 +15,7 @@ WRONG_NAMES = {
     "name-temperature": {
         "missing-gradient": "Ask why the other is not asked for",
         "frozen-input": "nothing is frozen",
-        "duplicate-index": "It is not that",
+        "duplicate-index": "That is not what happens here",
     },
     "name-floor-log": {
         "mutates-saved": "whose is it",

@@ -429,7 +429,7 @@ WRONG = [
     Wrong(
         "split-rms-norm",
         "forward still takes ctx",
-        "arguments asked for: write forward(x, weight, eps)",
+        "arguments of this exercise: write forward(x, weight, eps)",
         spoiled(RMSNorm, forward=rms_ctx_in_forward),
     ),
     Wrong("split-rms-norm", "rstd on the class", "shared-state", RMSOnTheClass),

@@ -183,6 +183,7 @@ def _operator(mistake: str, rule: str, answer: Any) -> Wrong:
 
 
 WRONG = [
+    _samples("a list", "this exercise asks for a tuple", lambda *given: [*by_jacobian(*given)]),
     _samples("a loop", "the model is called 30 times", in_a_loop),
     _samples("the batch's gradient", "gradient of the whole batch", of_the_batch),
     _samples("no batch axis", "raised", without_batch_axis),

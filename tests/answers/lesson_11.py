@@ -90,12 +90,12 @@ def lost_by_backward(model: Any, shipped: Any, x: Any) -> Any:
     for net in nets:
         torch.nn.functional.cross_entropy(net(x), torch.zeros(len(x), dtype=torch.long)).backward()
     ours, theirs = (dict(net.named_parameters()) for net in nets)
-    return {
+    return [
         name
         for name in ours
         if ours[name].grad is not None
         and not torch.allclose(ours[name].grad, theirs[name].grad, rtol=1e-4)
-    }
+    ]
 
 
 def lost_by_ones(model: Any, shipped: Any, x: Any) -> Any:
@@ -167,6 +167,10 @@ def lost_without_a_gradient(model: Any, shipped: Any, x: Any) -> Any:
 
     pairs = _pairs(model, shipped, vjp(y), vjp(z))
     return [n for n, a, b in pairs if a is None or b is None or not torch.allclose(a, b)]
+
+
+def lost_as_a_tuple(model: Any, shipped: Any, x: Any) -> Any:
+    return tuple(RIGHT["lost-gradients"](model, shipped, x))
 
 
 def lost_as_a_count(model: Any, shipped: Any, x: Any) -> Any:
@@ -250,6 +254,7 @@ WRONG = [
     Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
     Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also wipes", lost_that_wipes),
     Wrong("lost-gradients", "None", "neither model uses it", lost_without_a_gradient),
+    Wrong("lost-gradients", "a tuple", "something of type tuple", lost_as_a_tuple),
     Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
     Wrong("lost-gradients", "compares outputs", "it names nothing", lost_outputs),
     Wrong("reversal-that-travels", ".data", "detach is an operation", reverses_by_data),

@@ -122,17 +122,17 @@ def wrong_bits(mistake: str, says: str, answer: Any) -> Wrong:
 
 
 WRONG_BITS = [
-    wrong_bits("one scale", "has shape (); (3, 1) is asked for", of_the_whole_matrix),
+    wrong_bits("one scale", "has shape (); this exercise asks for (3, 1)", of_the_whole_matrix),
     wrong_bits("columns", "has shape (1, 5)", lambda w: eight_bits(w, torch.round, axis=0)),
     wrong_bits("no clamp", "has become the most negative", without_clamp),
     wrong_bits("cut off", "cuts off what is behind", lambda w: eight_bits(w, torch.trunc)),
     wrong_bits("127", "takes the largest", lambda w: eight_bits(w, torch.round, divisor=127.0)),
     wrong_bits("no abs", "absolute values first", by_the_largest_number),
     wrong_bits("no eps", "At [1, 0] it is 0, should be 2.22e-16.", without_eps),
-    wrong_bits("floats", "has dtype torch.float64; torch.int8", floats),
+    wrong_bits("floats", "has dtype torch.float64; this exercise asks for torch.int8", floats),
     wrong_bits("in place", "the weight itself is changed", into_the_weight),
-    wrong_bits("the other order", "right, in another order", the_other_order),
-    wrong_bits("integers only", "returns 1 value;", lambda w: eight_bits(w, torch.round)[1]),
+    wrong_bits("the other order", "right, but in the wrong order", the_other_order),
+    wrong_bits("integers only", "has 1 value;", lambda w: eight_bits(w, torch.round)[1]),
 ]
 
 
@@ -212,7 +212,7 @@ ALSO_SORTERS = {
 WRONG_SORTERS = [
     wrong_sorter("a Function", "other than zeros arrives at first.weight.", sorter(Levels.apply)),
     wrong_sorter("frozen", "at first.weight and last.weight", sorter(detached, asking=False)),
-    wrong_sorter("no levels", "4 levels are asked for", sorter(lambda x: x.clamp(0, 1))),
+    wrong_sorter("no levels", "this exercise asks for 4", sorter(lambda x: x.clamp(0, 1))),
     wrong_sorter("one batch", "refuses a batch of 400", sorter(detached, any_batch=False)),
     wrong_sorter("untrained", "the trained net that was exported?", sorter(detached, steps=0)),
     wrong_sorter(
@@ -220,6 +220,8 @@ WRONG_SORTERS = [
         "did one arrive while the net was trained",
         sorter(lambda x: Levels.apply(x.detach()), steps=1),
     ),
-    wrong_sorter("the net itself", "returns something of type Net; asked for is", returns_the_net),
+    wrong_sorter(
+        "the net itself", "returns something of type Net; this exercise asks for", returns_the_net
+    ),
     wrong_sorter("linear", "no hidden layer", linear_only),
 ]

@@ -38,6 +38,7 @@ WRONG_SQUARES = {
         backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"
         "    x = x.detach().requires_grad_()\n    return torch.autograd.grad(x**2, x, g)[0]"
     ),
+    "a float32 gradient": square(backward=_saved("(2 * x * g).float()")),
     "forgets grad_output": square(backward=_saved("2 * x")),
     "forgets the 2": square(backward=_saved("x * g")),
     "turns the sign": square(backward=_saved("-2 * x * g")),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,25 +16,45 @@ from torch.autograd import Function
 
 from autograd_course.doctor import Finding
 from autograd_course.doctor.running.operations import Recording, memory
+from autograd_course.doctor.world.reach import cells
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
 A_FEW = 8  # numbers that may lie on ctx: a shape, a slope, where the chunks begin
+MOST = 2000  # things on ctx that are looked at
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that tensors are kept by ``save_for_backward``, not as attributes of ``ctx``."""
-    _, outputs = applied(function, inputs)
+    """Ask that ``save_for_backward`` keeps all tensors for backward, not an attribute of ``ctx``.
+
+    Attributes are searched through containers, objects and closures. An array with as many numbers
+    as an input or an output counts as the copy of a tensor.
+    """
+    given, outputs = applied(function, inputs)
+    sizes = {tensor.numel() for tensor in (*given, *outputs)}
     for name, value in getattr(node(outputs), "__dict__", {}).items():
-        if memory([value]):
-            return found(
-                "tensor-on-ctx",
-                f"ctx.{name} holds a tensor that PyTorch does not know of: it is neither checked "
-                "for later changes in place nor freed after backward.",
-                {"attribute": name},
-                "Hand tensors to ctx.save_for_backward; attributes of ctx are for numbers, shapes "
-                "and flags.",
+        if not isinstance(value, Tensor) and any(value is argument for argument in inputs):
+            continue
+        held = list(_held(value))
+        if any(memory([each]) for each in held):
+            message = (
+                f"ctx.{name} holds a tensor that PyTorch does not know of. PyTorch neither notices "
+                "when that tensor is changed in place nor frees it after backward."
             )
+        elif any(_numbers(each) in sizes and _is_data(each) for each in held):
+            message = (
+                f"ctx.{name} holds the numbers of a tensor outside of any tensor. PyTorch neither "
+                "counts them as saved for backward nor frees them afterwards."
+            )
+        else:
+            continue
+        return found(
+            "tensor-on-ctx",
+            message,
+            {"attribute": name},
+            "Pass tensors to ctx.save_for_backward. Attributes of ctx are for numbers, shapes and "
+            "flags.",
+        )
     return None
 
 
@@ -38,25 +62,61 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
     """Ask that no list and no array on ``ctx`` stands in for a tensor."""
     _, outputs = applied(function, inputs)
     for name, value in getattr(node(outputs), "__dict__", {}).items():
-        if (count := _numbers(value)) > A_FEW:
+        if (count := sum(map(_numbers, _held(value)))) > A_FEW:
             return found(
                 "oversaved",
-                f"ctx.{name} holds {count} numbers outside of any tensor. They wait for backward "
-                "like a saved tensor, and count like one.",
+                f"ctx.{name} holds {count} numbers outside of any tensor. They stay in memory "
+                "until backward, as a saved tensor does, and count towards the budget.",
                 {"attribute": name, "numbers": count},
-                "What has a number for each element of the data belongs to the budget, wherever it "
-                "lies: keep it by ctx.save_for_backward, or do without.",
+                "Numbers that grow with the data count towards the budget, wherever they are kept. "
+                "Pass them to ctx.save_for_backward, or do without them.",
             )
     return None
 
 
+def _held(value: Any) -> Iterator[Any]:
+    """Yield what an attribute of ctx holds: tensors, arrays, and lists of nothing but numbers.
+
+    Modules and classes are passed over: their parameters are not kept for this call.
+    """
+    seen: dict[int, Any] = {}  # holds the things too: an id is unique only while its owner lives
+    queue = [value]
+    while queue and len(seen) < MOST:
+        thing = queue.pop()
+        if id(thing) in seen or isinstance(thing, (torch.nn.Module, ModuleType, type)):
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, (Tensor, np.ndarray, array)) or _numbers(thing):
+            yield thing
+        elif isinstance(thing, Mapping):
+            queue += thing.values()
+        elif isinstance(thing, (list, tuple, set, frozenset, deque)):
+            queue += thing
+        elif isinstance(thing, partial):
+            queue += (thing.func, *thing.args, *thing.keywords.values())
+        elif isinstance(thing, MethodType):
+            queue += (thing.__self__, thing.__func__)
+        elif isinstance(thing, FunctionType):
+            queue += (cell.cell_contents for _, cell in cells(thing))
+        else:
+            queue += getattr(thing, "__dict__", {}).values()
+
+
+def _is_data(numbers: Any) -> bool:
+    """Whether an array holds more than a shape or the like; two floats are data."""
+    if not isinstance(numbers, (np.ndarray, array)):
+        return False
+    floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
+    return _numbers(numbers) > (1 if floats else A_FEW)
+
+
 def _numbers(value: Any) -> int:
+    """Count the numbers of an array, or of nested lists of nothing but numbers; 0 for others."""
     if isinstance(value, (np.ndarray, array)):
         return int(np.size(value))
-    if isinstance(value, dict):
-        return sum(map(_numbers, value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
-        return sum(map(_numbers, value))
+        counts = [0 if isinstance(item, (np.ndarray, array)) else _numbers(item) for item in value]
+        return sum(counts) if all(counts) else 0
     return isinstance(value, (bool, int, float))
 
 
@@ -69,10 +129,10 @@ def no_gradient_through(position: int, name: str) -> Check:
             return None
         return found(
             "wrong-non-differentiable",
-            f"Output {position}, {name}, asks for a gradient, which backward never returns: a loss "
-            f"that uses {name} gets a wrong one, and nobody is told.",
+            f"Output {position}, {name}, requires a gradient, but backward never returns one. A "
+            f"loss that uses {name} gets a wrong gradient, without an error.",
             {"position": position},
-            f"ctx.mark_non_differentiable({name}) says that none comes through it.",
+            f"Call ctx.mark_non_differentiable({name}) in forward.",
         )
 
     return check
@@ -102,7 +162,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
             return None
     return found(
         "unneeded-function",
-        "backward records operations and lets autograd differentiate them: without the Function, "
+        "backward records operations and lets autograd differentiate them. Without the Function, "
         "autograd would do the same.",
         {},
         "Write down the derivative as a formula in the saved tensors and grad_output.",

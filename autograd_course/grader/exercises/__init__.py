@@ -19,7 +19,8 @@ from autograd_course.grader.exercises import (
     lesson_10,
     lesson_11,
 )
-from autograd_course.shell.syllabus import id_typed
+from autograd_course.shell.onesentence import OneSentenceError
+from autograd_course.shell.syllabus import id_typed, named
 
 MODULES = (
     lesson_01,
@@ -47,7 +48,7 @@ def _catalogue(exercises: list[Exercise]) -> Mapping[str, Exercise]:
 CATALOGUE = _catalogue([exercise for module in MODULES for exercise in module.EXERCISES])
 
 
-class UnknownExerciseError(LookupError):
+class UnknownExerciseError(OneSentenceError, LookupError):
     """There is no exercise of that id; the message is one sentence that names the closest ids."""
 
 
@@ -56,13 +57,13 @@ def find(exercise_id: Any) -> Exercise:
 
     Raises :class:`UnknownExerciseError`.
     """
-    if not isinstance(exercise_id, str):
+    if not isinstance(exercise_id, str) or not exercise_id.strip():
         raise UnknownExerciseError(
-            'the id of an exercise comes first, as text: grade("square", Square).'
+            'the id of the exercise comes first, as text: grade("square", Square).'
         )
+    if meant := named(exercise_id, CATALOGUE):
+        return CATALOGUE[meant]
     typed = id_typed(exercise_id)
-    if typed in CATALOGUE:
-        return CATALOGUE[typed]
     likely = get_close_matches(typed, CATALOGUE, n=3, cutoff=0.6)
     close = likely or get_close_matches(typed, CATALOGUE, n=3, cutoff=0.0)
     names = " or ".join(f'"{name}"' for name in close)

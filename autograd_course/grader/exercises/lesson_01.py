@@ -173,6 +173,7 @@ WRITE: tuple[FunctionExercise, ...] = (
         points=3,
         reference=linear,
         samplers=LINEAR_INPUTS,
+        accepted=("zero-size",),  # reshape(-1, n) cannot tell the rows of a tensor of no elements
         hints=(
             "Write down the shapes of x, weight, bias and grad_output for a batch of 4, 3 inputs, "
             "2 outputs. Which product of grad_output with another one has the shape of weight?",
@@ -184,7 +185,6 @@ WRITE: tuple[FunctionExercise, ...] = (
             "in its place when there was no bias, which forward can note as ctx.has_bias.",
         ),
         read='lesson 01, "A template with an optional argument"',
-        asked=("unreduced-broadcast",),
         checks=(
             backward_is_a_formula,
             no_tensor_on_ctx,

@@ -5,14 +5,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import backward_is_a_formula, slope_within
+from autograd_course.grader.checks import (
+    backward_is_a_formula,
+    no_tensor_on_ctx,
+    slope_within,
+)
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around, normal, positive, shaped, with_zeros
+
+CONDUCT = (backward_is_a_formula, no_tensor_on_ctx)
 
 
 def repair(**described: Any) -> FunctionExercise:
     """Return an exercise of one point in which a broken backward is to be repaired."""
-    usual = {"lesson": "01_template", "points": 1, "checks": (backward_is_a_formula,)}
+    usual = {"lesson": "01_template", "points": 1, "checks": CONDUCT}
     return FunctionExercise(**{**usual, **described})
 
 
@@ -101,7 +107,7 @@ REPAIRS: tuple[FunctionExercise, ...] = (
         id="repair-absolute",
         title="Repair: absolute value",
         reference=absolute,
-        checks=(backward_is_a_formula, slope_within(-1.0, 1.0, at=0.0)),
+        checks=(*CONDUCT, slope_within(-1.0, 1.0, at=0.0)),
         samplers={
             "numbers of both signs": lambda rng: (both_signs(rng, 2, 3),),
             "negative numbers only": lambda rng: (-positive(rng, 4),),

@@ -39,6 +39,7 @@ INDICES: tuple[FunctionExercise, ...] = (
             "a single index (0-dim)": lambda rng: (normal(rng, 3, 2), torch.tensor(1)),
             "rows of one number": lambda rng: (normal(rng, 6, 1), repeating(rng, 6, 4)),
         },
+        accepted=("returns-view",),  # table[index] is one for a 0-dim index
         hints=(
             "The gradient of the table is zero but for the rows that were picked. What if a row "
             "was picked three times, so that three rows of the output are copies of it?",

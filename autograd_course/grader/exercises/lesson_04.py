@@ -213,7 +213,6 @@ QUANTIZERS: tuple[FunctionExercise, ...] = (
         ),
         read='lesson 04, "Quantize with a learned step"',
         bounds="the gradient of x still passes at exactly the bounds",
-        asked=("unreduced-broadcast",),
         gradient_suspects={
             BY_LEVEL + "hold x / step against the bounds, not its level.": clamped_by_level,
             BY_LEVEL + "for the gradient of x, too, hold x / step against the bounds, not its "

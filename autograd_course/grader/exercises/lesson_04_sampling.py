@@ -110,6 +110,7 @@ SAMPLING: tuple[FunctionExercise, ...] = (
         reference=hard_gumbel_softmax,
         surrogate=gumbel_softmax,
         samplers=GUMBEL_INPUTS,
+        double_backward=False,
         hints=(
             "The one-hot vector has no gradient worth having. Which smooth vector stands in for "
             "it, and what must forward leave for backward so that its gradient can be had?",

@@ -110,6 +110,7 @@ ROUTINES: tuple[RoutineExercise, ...] = (
         title="Hessian-vector product",
         points=3,
         reference=hvp,
+        container=tuple,
         samplers=PRODUCTS,
         trials=(never_builds_the_hessian, stays_at_the_point, leaves_inputs_alone),
         suspects={

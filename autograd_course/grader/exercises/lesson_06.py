@@ -16,6 +16,7 @@ from autograd_course.grader.exercises.lesson_06_bounds import (
     forgets_the_halves,
     keeps_no_intermediate,
     never_builds_the_logits,
+    stops_at_zero,
 )
 from autograd_course.grader.exercises.lesson_06_checkpoint import CHECKPOINT
 from autograd_course.grader.exercises.lesson_06_suspects import PACKED_GRADIENTS
@@ -109,7 +110,6 @@ LINEAR_RELU = FunctionExercise(
     points=2,
     reference=linear_relu,
     samplers=LAYERS,
-    asked=("unreduced-broadcast",),
     hints=(
         "Composed, the ReLU would keep its output for itself, and the linear layer its input and "
         "weight. What does the ReLU's backward read from that output?",
@@ -128,6 +128,7 @@ LINEAR_RELU = FunctionExercise(
             "the inputs and the output, no more",
         ),
         keeps_no_intermediate,
+        stops_at_zero,
     ),
     bounds="nothing but inputs and the output is kept",
 )

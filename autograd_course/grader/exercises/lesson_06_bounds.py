@@ -29,6 +29,23 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
     return None
 
 
+def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that no gradient passes where what the ReLU gets is exactly 0."""
+    x, weight = (torch.tensor([row], dtype=torch.float64) for row in ((1.0, -1.0), (1.0, 1.0)))
+    given, outputs = applied(function, (x, weight, torch.zeros(1, dtype=torch.float64)))
+    (gradient,) = torch.autograd.grad(outputs[0].sum(), given[0])
+    if not gradient.any():
+        return None
+    return found(
+        "kink-convention",
+        "where x Wᵀ + b is exactly 0, the gradient passes; this exercise asks for 0 there, as "
+        "torch.relu has it. Everywhere else it is right.",
+        {"at": 0.0},
+        "At a kink no derivative exists, so the author chooses. Which comparison in backward "
+        "includes 0?",
+    )
+
+
 def forgets_the_halves(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that neither of the first two inputs is saved."""
     given, outputs = applied(function, inputs)

@@ -71,6 +71,7 @@ TILES: tuple[FunctionExercise, ...] = (
         checks=(*CONDUCT, tiles_only, few_tiles_at_once, fine_tiles_only),
         bounds="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
         "once, forward and backward",
+        double_backward=False,
         hints=(
             "Forward first, without causality and dropout: for each block of queries go through "
             "the blocks of keys, with three running things: the maximum, the sum, the output. What "
@@ -118,6 +119,7 @@ TILES: tuple[FunctionExercise, ...] = (
         gradient_suspects=GROUPED_GRADIENTS,
         checks=(*CONDUCT, grouped_rows),
         bounds="k and v are kept as they were given, not repeated",
+        double_backward=False,
         hints=(
             "A head of keys is read by several heads of queries. What does a tensor's gradient do "
             "when the tensor is used in several places?",

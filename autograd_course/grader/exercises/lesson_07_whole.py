@@ -97,6 +97,7 @@ WHOLE: tuple[Exercise, ...] = (
         gradient_suspects=GRADIENT_SUSPECTS,
         checks=CONDUCT,
         bounds="backward is a formula of your own",
+        double_backward=False,
         hints=(
             "Go backward through three steps, one at a time: O = P V, then P = softmax(S), then "
             "S = Q Kᵀ / √E. Write down the shape of every gradient before its formula.",
@@ -119,6 +120,7 @@ WHOLE: tuple[Exercise, ...] = (
         gradient_suspects=GRADIENT_SUSPECTS,
         checks=(*CONDUCT, no_copy_on_ctx, keeps_little),
         bounds="q, k, v, the output and one number for each query are all that is kept",
+        double_backward=False,
         hints=(
             "Everything with as many columns as there are keys must go. What is the least that "
             "backward needs, beside q and k, to compute the weights once more?",

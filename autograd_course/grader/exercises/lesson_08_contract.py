@@ -53,7 +53,6 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3), positive(rng)),
             "a single number (0-dim)": lambda rng: (normal(rng), positive(rng)),
         },
-        asked=("unreduced-broadcast",),
         bounds="the temperature is an argument, and its gradient has its shape",
         hints=(
             "The engine connects a node to the tensors that apply was given. Which tensors was it "
@@ -76,7 +75,6 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "one row": lambda rng: (normal(rng, 1, 5), normal(rng, 5), normal(rng, 5)),
             "rows of one number": lambda rng: (normal(rng, 6, 1), normal(rng, 1), normal(rng, 1)),
         },
-        asked=("unreduced-broadcast",),
         bounds="also while any of the three tensors is frozen",
         hints=(
             "Print what backward returns when x is frozen, beside forward's arguments. Who tells "

@@ -75,6 +75,7 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "a single number (0-dim)": lambda rng: (normal(rng), (0.1, 0.1)),
         },
         bounds="backward may run as often as somebody asks",
+        double_backward=False,
         hints=(
             "Ask for the same gradient twice, with retain_graph=True. What did the first backward "
             "leave of ctx to the second?",

@@ -94,7 +94,6 @@ REPAIRS: tuple[FunctionExercise, ...] = (
             "What does table[index] = values do with an index that is there twice, and what does "
             "table[index] += values do with it?": overwriting,
         },
-        asked=("gradient-dtype",),
         bounds="the gradient of the table has its dtype, and every pixel contributes",
         hints=(
             "The doctor names one bug and the owner complains of another. Repair the one that is "

@@ -139,6 +139,7 @@ FIRST: tuple[FunctionExercise, ...] = (
         },
         checks=(no_gradient_through(1, "rstd"),),
         bounds="torch.func takes it",
+        double_backward=False,
         hints=(
             "Sort the lines of the old forward by the question whether they use ctx. What of it "
             "does setup_context see, and what does it not see?",
@@ -233,6 +234,7 @@ LAST: tuple[FunctionExercise, ...] = (
         samplers=PAIRS,
         checks=(same_under_autocast(*sharp()),),
         bounds="autocast costs it no digits",
+        accepted=("gradient-dtype", "precision"),  # float32 for bfloat16 is what it asks for
         hints=(
             "Which operation of forward computes in bfloat16 under autocast, although its inputs "
             "are float32? How large are the scores, and how far apart are neighboring numbers of "

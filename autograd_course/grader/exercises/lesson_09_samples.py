@@ -111,6 +111,7 @@ PER_SAMPLE: tuple[RoutineExercise, ...] = (
         title="Per-sample gradients",
         points=2,
         reference=per_sample_gradients,
+        container=tuple,
         samplers=SAMPLED,
         suspects={
             "Every sample has the gradient of the whole batch: what is differentiated must be the "

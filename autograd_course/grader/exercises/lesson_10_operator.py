@@ -179,7 +179,6 @@ SOFT_THRESHOLD = FunctionExercise(
     reference=soft_threshold,
     samplers=WITH_THRESHOLD,
     double_backward=True,
-    asked=("unreduced-broadcast",),
     seconds=SECONDS,
     needs=compiler_missing,
     hints=(

@@ -119,17 +119,17 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
 
 
 def _names(answer: Any) -> set[str] | Verdict:
-    if isinstance(answer, Iterable) and not isinstance(answer, str | Tensor):
-        names = list(answer)
-        if all(isinstance(name, str) for name in names):
-            return set(names)
+    if not isinstance(answer, list):
         return wrong(
-            f"the list holds {described(names[0])}; asked for are the names of parameters, "
+            f"the function returns {described(answer)}; this exercise asks for a list of the names "
+            "of parameters."
+        )
+    if other := [name for name in answer if not isinstance(name, str)]:
+        return wrong(
+            f"the list holds {described(other[0])}; this exercise asks for the names of parameters "
             "as named_parameters() gives them."
         )
-    return wrong(
-        f"the function returns {described(answer)}; asked for is a list of names of parameters."
-    )
+    return set(answer)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -72,7 +72,8 @@ def _evaluated(translation: Callable[..., Any], step: float) -> Verdict | None:
         )
     if not isinstance(result, symbol):
         return wrong(
-            f"it returns {described(result)}; asked for is what the last ONNX operator returns."
+            f"it returns {described(result)}; this exercise asks for what the last ONNX "
+            "operator returns."
         )
     return _compared(torch.from_numpy(result.value), x, step)
 

@@ -52,7 +52,7 @@ def _not_on_levels(shipped: nn.Module, images: Tensor) -> Verdict | None:
         if len(found) > LEVELS:
             return wrong(
                 f"the values that come to product {number} of the net take {len(found)} different "
-                f"values, from {found[0]:.2g} to {found[-1]:.2g}; {LEVELS} levels are asked for."
+                f"values, from {found[0]:.2g} to {found[-1]:.2g}; this exercise asks for {LEVELS}."
             )
     return None
 
@@ -62,14 +62,14 @@ def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
         scores = shipped(held_out.images)
     if scores.shape != (HELD_OUT, 10):
         return wrong(
-            f"for {HELD_OUT} images the program returns the shape {tuple(scores.shape)}; asked for "
-            f"are scores of shape {(HELD_OUT, 10)}, one for each digit."
+            f"for {HELD_OUT} images the program returns the shape {tuple(scores.shape)}; this "
+            f"exercise asks for scores of shape {(HELD_OUT, 10)}, one for each digit."
         )
     share = float((scores.argmax(-1) == held_out.labels).double().mean())
     if share < ASKED:
         return wrong(
-            f"the loaded program gets {share:.0%} of {HELD_OUT} held-out digits right; {ASKED:.0%} "
-            f"is asked for. {_advice(shipped, held_out)}"
+            f"the loaded program gets {share:.0%} of {HELD_OUT} held-out digits right; this "
+            f"exercise asks for {ASKED:.0%}. {_advice(shipped, held_out)}"
         )
     return None
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from autograd_course.doctor.running.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
-SHAPES = "Print the shape after each step of forward: where is an axis lost, or kept, or added?"
+SHAPES = "Print the shape after each step of forward. Which step loses, keeps or adds a dim?"
 COUNT = "Compare forward's return statement with what the task says that apply returns."
-DTYPE = "Print the dtype after each step of forward: which step changes it, whatever came in?"
-BY_HAND = "Work the forward formula out by hand for one element and compare."
-SINGLE = "It has the digits of float32: which step casts, or makes a tensor of a dtype of its own?"
+DTYPE = "Print the dtype after each step of forward. Which step changes it?"
+BY_HAND = "Work out the forward formula by hand for one element and compare."
+SINGLE = "The value has only the digits of float32. Which step casts, or sets a dtype of its own?"
 MOST_ORDERED = 4  # outputs whose orders are tried
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
 
@@ -45,13 +45,13 @@ def difference(
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
             hint = MISSING_RETURN if actual[0] is None else SHAPES
-            asked = f"{len(expected)} tensors are asked for"
+            asked = f"this exercise asks for {len(expected)} tensors"
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
-        asked = "1 is" if len(expected) == 1 else f"{len(expected)} are"
-        return Difference(f"{what} returns {values}; {asked} asked for.", COUNT)
+        verb = "returns" if what.endswith("forward") else "has"
+        return Difference(f"{what} {verb} {values}; this exercise asks for {len(expected)}.", COUNT)
     if _in_other_order(actual, expected, rtol, atol):
-        return Difference(f"the outputs of {what} are right, in another order.", COUNT)
+        return Difference(f"the outputs of {what} are right, but in the wrong order.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
         name = what if len(expected) == 1 else f"output {number} of {what}"
         if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
@@ -99,14 +99,16 @@ def _tensor(value: Any) -> Any:
 
 def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) -> Difference | None:
     if not isinstance(got, Tensor):
-        message = f"{name} is {_described(got)}; a tensor is asked for."
+        message = f"{name} is {_described(got)}; this exercise asks for a tensor."
         return Difference(message, MISSING_RETURN) if got is None else Difference(message)
     if got.shape != right.shape:
         shapes = {"expected": tuple(right.shape), "actual": tuple(got.shape)}
-        message = f"{name} has shape {shapes['actual']}; {shapes['expected']} is asked for."
+        asked = f"this exercise asks for {shapes['expected']}"
+        message = f"{name} has shape {shapes['actual']}; {asked}."
         return Difference(message, SHAPES, shapes)
     if got.dtype != right.dtype:
-        return Difference(f"{name} has dtype {got.dtype}; {right.dtype} is asked for.", DTYPE)
+        message = f"{name} has dtype {got.dtype}; this exercise asks for {right.dtype}."
+        return Difference(message, DTYPE)
     return _value_difference(name, got.detach(), right.detach(), rtol, atol)
 
 

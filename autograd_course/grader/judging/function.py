@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -15,16 +15,20 @@ from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.methods import method_problem
 from autograd_course.grader.judging.order import Inputs, Order
 from autograd_course.grader.judging.passes import Raised, backward_run, forward_run, passed_back
+from autograd_course.grader.judging.printing import Printed
 from autograd_course.grader.judging.submission import signature_problem, submission_problem
 from autograd_course.grader.verdict import Verdict
 
 
-def judged(exercise: FunctionExercise, answer: Any, seed: int | None = None) -> Verdict:
+def judged(exercise: FunctionExercise, answer: Any, seed: int | None, printed: Printed) -> Verdict:
     """Return the verdict on an answer, which should be a subclass of ``Function``."""
     if problem := submission_problem(exercise, answer):
         return problem
     prepare()  # before the clock starts: an import that is stopped halfway stays broken
-    return Order(exercise, Present(exercise, answer), exercise.samples(seed)).verdict()
+    samples = exercise.samples(seed)
+    verdict = Order(exercise, Present(exercise, answer, printed), samples).verdict()
+    plainest = next(iter(samples.values()))
+    return replace(verdict, printed=printed.on(samples.get(verdict.sample, plainest)))
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Present:
 
     exercise: FunctionExercise
     answer: type[Function]
+    printed: Printed = field(default_factory=Printed)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a forward that does not take these arguments."""
@@ -40,11 +45,13 @@ class Present:
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
         """Return what one forward pass returns, or how it raised."""
-        return forward_run(self.answer, inputs)
+        with self.printed.during(inputs):
+            return forward_run(self.answer, inputs)
 
     def backward(self, inputs: Inputs) -> Raised | None:
         """Return how a backward pass raised."""
-        return backward_run(self.answer, inputs)
+        with self.printed.during(inputs):
+            return backward_run(self.answer, inputs)
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings."""

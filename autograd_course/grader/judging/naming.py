@@ -17,13 +17,16 @@ def judged(exercise: NamingExercise, answer: Any) -> Verdict:
     if answer is None or answer is ... or answer == "":
         return unfinished(f"there is no answer yet: {call}.")
     if not isinstance(answer, str):
-        return wrong(f"this is {type(answer).__name__}; hand in the name as text: {call}.")
+        return wrong(f"this is of type {type(answer).__name__}; hand in the name as text: {call}.")
     name = id_typed(answer)
     if name == exercise.rule:
         return Verdict("passed", f"{name}: {_title(name)}{_told(exercise)}.")
     if name not in RULES:
         return wrong(_unknown(answer, name))
-    return wrong(exercise.but.get(name) or f"{name} would mean: {_title(name)}. It is not that.")
+    return wrong(
+        exercise.but.get(name)
+        or f"{name} would mean: {_title(name)}. That is not what happens here."
+    )
 
 
 def _title(name: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -56,13 +56,15 @@ class Witness(Protocol):
 class Order:
     """One exercise, one answer's witness, the inputs to ask about.
 
-    ``timed``: the time that answering takes is limited here, not by the witness.
+    ``timed``: the time that answering takes is limited here, not by the witness. ``warned`` gathers
+    the warnings of the doctor, by rule.
     """
 
     exercise: FunctionExercise
     witness: Witness
     samples: Samples
     timed: bool = True
+    warned: dict[str, Finding] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
         """Return the verdict: the first fault, or none."""
@@ -73,7 +75,7 @@ class Order:
             or self._diagnosed()
             or self._checked()
             or self._first(self._in_single, plainest=True)
-            or passed(self.exercise)
+            or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
         )
 
     def _first(
@@ -106,16 +108,19 @@ class Order:
         if raised.status == "not attempted":
             return raised
         with contextlib.suppress(DoctorError):
-            return self._diagnosed() or raised
+            named = self._diagnosed()
+            if named and named.finding and named.finding.severity == "error":
+                return named
         return raised
 
     def _diagnosed(self) -> Verdict | None:
         return self._first(self._examined, seconds_for(self.exercise))
 
     def _examined(self, inputs: Inputs) -> Verdict | None:
-        asked = self.exercise.asked
         findings = self.witness.diagnosed(inputs)
-        found = next((f for f in findings if f.severity == "error" or f.rule in asked), None)
+        found = next(filter(self.exercise.is_failed_by, findings), None)
+        for finding in filter(self.exercise.warns_of, findings):
+            self.warned.setdefault(finding.rule, finding)
         return fault(found and self._recognized(found, inputs))
 
     def _in_single(self, inputs: Inputs) -> Verdict | None:
@@ -144,13 +149,13 @@ def _backward_missing(forward: Verdict | None) -> str:
 
 def passed(exercise: FunctionExercise) -> Verdict:
     """Return the verdict on an answer without a fault: what was tried."""
-    bounds = f", and {exercise.bounds}" if exercise.bounds else ""
-    truth = "the declared surrogate" if exercise.surrogate else "the reference"
-    forward = " agrees with the reference;" if exercise.surrogate else ","
-    second = ", also a second time," if exercise.double_backward else ""
+    constraint = f", and {exercise.bounds}" if exercise.bounds else ""
+    if exercise.surrogate:
+        right = "forward agrees with the reference and every gradient with the declared surrogate"
+    elif exercise.double_backward:
+        right = "forward, every gradient and every second derivative agree with the reference"
+    else:
+        right = "forward and every gradient agree with the reference"
     model = f" Modeled on {exercise.modeled_on}." if exercise.modeled_on else ""
-    return Verdict(
-        "passed",
-        f"forward{forward} every gradient and its linearity in grad_output agree{second} with "
-        f"{truth}{bounds}. Tried on: {'; '.join(exercise.samplers)}.{model}",
-    )
+    tried = f"Tried on: {'; '.join(exercise.samplers)}."
+    return Verdict("passed", f"{right}{constraint}. {tried}{model}")

@@ -104,7 +104,7 @@ def passed(exercise: RoutineExercise) -> Verdict:
     """Return the verdict on an answer without a fault: what was tried."""
     on = f" Tried on: {'; '.join(exercise.samplers)}." if exercise.samplers else ""
     right = (
-        "its results agree with the reference's" if exercise.samplers else "the trials are passed"
+        "its results agree with the reference's" if exercise.samplers else "it passes every trial"
     )
     bounds = f", and {exercise.bounds}" if exercise.bounds else ""
     return Verdict("passed", f"{right}{bounds}.{on}")

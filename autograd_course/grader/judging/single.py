@@ -20,7 +20,7 @@ Inputs = tuple[Any, ...]
 # Of the largest number. Sums in another order lose a hundredth of it; half the gradient is a half.
 _TOLERANCE = 1e-3
 _SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-_HINT = "In float64 it is right: what does the code do that depends on the dtype?"
+_HINT = "In float64 it is right. Which step of your code depends on the dtype?"
 
 
 class Called(Protocol):

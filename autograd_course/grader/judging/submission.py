@@ -42,7 +42,9 @@ def signature_problem(
     try:
         signature.bind(*ctx, *inputs)
     except TypeError:
-        return wrong(f"forward does not take the arguments asked for: write {exercise.signature}.")
+        return wrong(
+            f"forward does not take the arguments of this exercise: write {exercise.signature}."
+        )
     return None
 
 

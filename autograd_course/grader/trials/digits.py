@@ -67,8 +67,8 @@ def learns_binary_digits(asked: float) -> Trial:
 def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
     if not callable(net):
         return wrong(
-            f"the function returns {'None' if net is None else f'a {type(net).__name__}'}; asked "
-            "for is the trained net, something that can be called with images."
+            f"the function returns {'None' if net is None else f'a {type(net).__name__}'}; this "
+            "exercise asks for the trained net, something that can be called with images."
         )
     with torch.no_grad():
         scores = net(images)
@@ -77,8 +77,8 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
         return None
     got = tuple(scores.shape) if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
     return wrong(
-        f"for images of shape {tuple(images.shape)} the net returns {got}; asked for are scores of "
-        f"shape {right}, one for each digit."
+        f"for images of shape {tuple(images.shape)} the net returns {got}; this exercise "
+        f"asks for scores of shape {right}, one for each digit."
     )
 
 
@@ -120,7 +120,7 @@ def _not_learned(accuracy: float, asked: float, training: Training) -> Verdict |
         )
     if accuracy >= asked:
         return None
-    return wrong(f"{reached}; {asked:.0%} is asked for. {_why(training)}")
+    return wrong(f"{reached}; this exercise asks for {asked:.0%}. {_why(training)}")
 
 
 def _why(training: Training) -> str:

@@ -38,7 +38,7 @@ def delivered(program: Any) -> nn.Module | Verdict:
     """Return a program as it is on the other side: saved, and loaded from the bytes."""
     if not isinstance(program, torch.export.ExportedProgram):
         return wrong(
-            f"the function returns {described(program)}; asked for is the program that "
+            f"the function returns {described(program)}; this exercise asks for the program that "
             "torch.export.export returns, which can be saved."
         )
     file = io.BytesIO()

@@ -1,0 +1,201 @@
+"""What an exercise states of every answer is graded: each constraint, broken on purpose, speaks.
+
+The answers are the solutions, spoiled in one way that no exercise allows. Their gradients stay
+right, so that nothing but the constraint is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from answers import RIGHT
+from answers.making import spoiled
+from sampling import first_rows
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.doctor.running.calls import as_tuple, takes_ctx
+from autograd_course.grader import CATALOGUE, grade
+from autograd_course.grader.exercise import FunctionExercise
+
+FUNCTIONS = {
+    name: exercise for name, exercise in CATALOGUE.items() if isinstance(exercise, FunctionExercise)
+}
+Answer = type[Function]
+
+
+def with_gradients_in(dtype: torch.dtype) -> Callable[[Answer], Answer]:
+    def make(right: Answer) -> Answer:
+        def backward(ctx: Any, *grad_outputs: Any) -> Any:
+            returned = right.backward(ctx, *grad_outputs)
+            cast = tuple(in_dtype(grad) for grad in as_tuple(returned))
+            return cast if isinstance(returned, tuple) else cast[0]
+
+        def in_dtype(grad: Any) -> Any:
+            return grad.to(dtype) if isinstance(grad, Tensor) and not grad.is_complex() else grad
+
+        return spoiled(right, backward=backward)
+
+    return make
+
+
+class Elsewhere:
+    """A ctx whose saved tensors are kept by ``keep`` and come back by ``give``."""
+
+    def __init__(self, ctx: Any, keep: Any, give: Any) -> None:
+        vars(self).update(_ctx=ctx, _keep=keep, _give=give)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._ctx, name, value)
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self._keep(self._ctx, tensors)
+
+    @property
+    def saved_tensors(self) -> Any:
+        return self._give(self._ctx)
+
+
+def keeping(keep: Callable[[Any, Any], None], give: Callable[[Any], Any]) -> Any:
+    """Return what makes an answer keep its tensors in another way than ``save_for_backward``."""
+
+    def make(right: Answer) -> Answer:
+        def around(method: str) -> Callable[..., Any]:
+            own = getattr(right, method)
+            return lambda ctx, *rest: own(Elsewhere(ctx, keep, give), *rest)
+
+        saving = "forward" if takes_ctx(right) else "setup_context"
+        return spoiled(right, **{each: around(each) for each in (saving, "backward")})
+
+    return make
+
+
+def on_an_object(ctx: Any, tensors: Any) -> None:
+    ctx.cache = SimpleNamespace(tensors=tensors)
+
+
+def in_a_closure(ctx: Any, tensors: Any) -> None:
+    ctx.recall = lambda: tensors
+
+
+def as_arrays(ctx: Any, tensors: Any) -> None:
+    ctx.arrays = [t if t is None else t.detach().resolve_conj().numpy().copy() for t in tensors]
+
+
+def from_arrays(ctx: Any) -> Any:
+    return tuple(a if a is None else torch.from_numpy(a).reshape(a.shape) for a in ctx.arrays)
+
+
+SPOILED = {
+    "float32 gradients": ("gradient-dtype", with_gradients_in(torch.float32)),
+    "float64 gradients": ("gradient-dtype", with_gradients_in(torch.float64)),
+    "tensors on an object": ("tensor-on-ctx", keeping(on_an_object, lambda c: c.cache.tensors)),
+    "tensors in a closure": ("tensor-on-ctx", keeping(in_a_closure, lambda ctx: ctx.recall())),
+    "tensors as arrays": ("tensor-on-ctx", keeping(as_arrays, from_arrays)),
+}
+# What may be seen first: arrays cut the graph, and an output on ctx makes a reference cycle.
+ALSO = {
+    "tensors as arrays": ("silent-double-backward",),
+    "tensors on an object": ("ctx-cycle",),
+    "tensors in a closure": ("ctx-cycle",),
+}
+# Lessons that say where tensors are to be kept; in lesson 09 one exercise does.
+SAYS_WHERE = ("01", "02", "03", "04", "05", "06", "07", "08", "10")
+# Their solutions save no tensor.
+SAVES_NOTHING = (
+    "repair-mean", "gradient-reversal", "sign-ste", "round-ste", "repair-rotation",
+    "repair-dropout",
+)  # fmt: skip
+SAVES_NO_FLOATS = ("clipped-relu", "gather-rows", "packed-leaky-relu")
+# Its statement asks for float32 whenever autocast is on, also where an input has bfloat16.
+OWN_DTYPE = ("repair-autocast",)
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    for what, (rule, _) in SPOILED.items():
+        for name, exercise in FUNCTIONS.items():
+            kept = exercise.lesson[:2] in SAYS_WHERE and name not in SAVES_NOTHING
+            kept &= what != "tensors as arrays" or name not in SAVES_NO_FLOATS
+            if kept if rule == "tensor-on-ctx" else name not in OWN_DTYPE:
+                yield name, what
+
+
+@pytest.mark.parametrize("row", first_rows(rows(), lambda row: row[1]), ids=": ".join)
+def test_what_is_stated_of_every_answer_is_graded(row: tuple[str, str]) -> None:
+    exercise, what = row
+    rule, spoil = SPOILED[what]
+
+    result = grade(exercise, spoil(RIGHT[exercise]))
+
+    assert result.status == "wrong", str(result)
+    assert result.finding is not None, str(result)
+    assert result.finding.rule in {rule, *ALSO.get(what, ())}, str(result)
+
+
+# The other form: setup_context beside a forward without ctx
+
+
+class Noting:
+    """A ctx for a forward that is run only for what it says to its ctx."""
+
+    def __init__(self, ctx: Any = None) -> None:
+        vars(self).update(_ctx=ctx, saved=(), without_gradient=())
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *given: None) if self._ctx is None else getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._ctx is None:
+            vars(self)[name] = value
+        else:
+            setattr(self._ctx, name, value)
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        vars(self)["saved"] = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        vars(self)["without_gradient"] = tensors
+
+
+def in_two_parts(right: Answer) -> Answer:
+    """Return an answer with ``setup_context``, which runs the combined forward for its notes."""
+
+    class InTwoParts(Function):
+        @staticmethod
+        def forward(*inputs: Any) -> Any:
+            return right.forward(Noting(), *inputs)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            notes = Noting(ctx)
+            pairs = list(
+                zip(as_tuple(right.forward(notes, *inputs)), as_tuple(output), strict=True)
+            )
+
+            def real(tensor: Any) -> Any:
+                return next((out for twin, out in pairs if twin is tensor), tensor)
+
+            ctx.save_for_backward(*map(real, notes.saved))
+            ctx.mark_non_differentiable(*map(real, notes.without_gradient))
+
+        backward = staticmethod(right.backward)
+
+    return InTwoParts
+
+
+# In place, setup_context would be given an input that is overwritten already.
+COMBINED = [name for name in FUNCTIONS if takes_ctx(RIGHT[name]) and name != "leaky-relu-in-place"]
+
+
+@pytest.mark.parametrize("exercise", first_rows(COMBINED, lambda name: CATALOGUE[name].lesson))
+def test_a_right_answer_in_two_parts_is_not_blamed(exercise: str) -> None:
+    result = grade(exercise, in_two_parts(RIGHT[exercise]))
+
+    assert result.status == "passed", str(result)
