@@ -32,8 +32,8 @@ from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
 
 _STANDARD = (
-    "the contract, linearity in grad_output, values (differences in float64)",
-    "layouts, batches, frozen, empty and extreme inputs, float32",
+    "the autograd contract, linearity in grad_output, values (finite differences in float64)",
+    "memory layouts, batches, frozen, empty and extreme inputs, float32",
     "state, memory, second derivatives, jvp and vmap where defined",
 )
 EXAMINED: dict[Level, tuple[str, ...]] = {
@@ -147,4 +147,4 @@ def _own_faults_told() -> Iterator[None]:
         raise
     except Exception as error:
         told = f"{type(error).__name__}: {first_line(error)}"
-        raise DoctorError(f"the doctor itself failed: {told}") from error
+        raise DoctorError(f"diagnose itself failed: {told}") from error

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autograd_course.doctor import Finding
 from autograd_course.doctor.reports.card import as_html, as_text
-from autograd_course.doctor.reports.report import details, sentence
+from autograd_course.doctor.reports.report import details
+from autograd_course.doctor.words import sentence
 from autograd_course.grader.verdict import Status
 
 # Where the lesson treats what a rule finds; of other rules, the exercise says what to reread.

@@ -27,7 +27,7 @@ def constant_factor(m: Mismatch) -> str | None:
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
         return None  # any number is a multiple of any other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
-    times = f"{told} times the true one, everywhere"
+    times = f"{told} times the true gradient"
     return f"the gradient of {m.name} is {times}{origin}"
 
 
@@ -89,8 +89,8 @@ def _numbers_of_the_call(m: Mismatch) -> Iterator[tuple[float, str]]:
     for owner, shape in shapes.items():
         for axis, length in enumerate(shape):
             if length > 1:
-                yield float(length), f"the length of axis {axis} of {owner}"
-                root = f"the square root of the length of axis {axis} of {owner}"
+                yield float(length), f"the size of dim {axis} of {owner}"
+                root = f"the square root of the size of dim {axis} of {owner}"
                 yield math.sqrt(length), root
     for owner, shape in shapes.items():
         if shape.numel() > 1:

@@ -15,8 +15,9 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "values",
     "info",
     "differs only where the derivative does not exist",
-    hint="Both are legal; state in the docstring which side is taken (relu: 0 at 0; hardtanh: 0 at "
-    "its bounds; clamp: 1 up to PyTorch 2.13, 0 from 2.14 on).",
+    hint="State in the docstring which value backward returns there: both are valid. In PyTorch, "
+    "relu has 0 at 0, hardtanh has 0 at its bounds, and clamp has 1 at its bounds up to PyTorch "
+    "2.13 and 0 from 2.14 on.",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )
@@ -33,7 +34,7 @@ def kink_convention(evidence: Evidence) -> Seen | None:
             index = tuple(off.nonzero()[0].tolist())
             name = evidence.name(evidence.wanted[slot])
             return Seen(
-                f"the gradient of {name} differs from the reference only at a kink.",
+                f"the gradient of {name} differs from the reference only at a kink, where no derivative exists.",
                 {
                     "input": name,
                     "index": list(index),

@@ -13,7 +13,7 @@ from autograd_course.doctor import Diagnosis
 from autograd_course.doctor.comparing.numbers import number, told_apart
 from autograd_course.doctor.reports import card, heatmap
 from autograd_course.doctor.reports.both_jacobians import Axis, Jacobians, Matrix
-from autograd_course.doctor.reports.report import sentence
+from autograd_course.doctor.words import sentence
 from autograd_course.visualize.jacobian.condense import AGREES, UNKNOWN, WRONG, Shown, shown
 from autograd_course.visualize.jacobian.structure import looks
 

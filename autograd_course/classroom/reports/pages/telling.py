@@ -28,7 +28,7 @@ class Told:
     @property
     def is_code(self) -> bool:
         """Whether the text is to be read as code."""
-        return self.label in ("witness", "at", "call")
+        return self.label in ("example", "at", "call")
 
 
 def told(score: Score) -> tuple[Told, ...]:
