@@ -27,7 +27,9 @@ def rules_named(intentional: Any) -> tuple[str, ...]:
         if name not in RULES:
             close = difflib.get_close_matches(name, RULES, 1)
             meant = f" Did you mean {close[0]!r}?" if close else ""
-            raise DoctorError(f"intentional= got {name[:60]!r}, which is not the name of a rule.{meant}")
+            raise DoctorError(
+                f"intentional= got {name[:60]!r}, which is not the name of a rule.{meant}"
+            )
     return names
 
 

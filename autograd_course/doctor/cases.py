@@ -58,7 +58,9 @@ def _unfit(value: Tensor) -> str:
     if value.is_meta:
         return "on the meta device, where tensors have no numbers: pass one on the CPU"
     eight_bits = value.dtype.itemsize == 1
-    return f"of {value.dtype}, which diagnose does not support: pass x.float()" if eight_bits else ""
+    return (
+        f"of {value.dtype}, which diagnose does not support: pass x.float()" if eight_bits else ""
+    )
 
 
 def require_initialized(fn: Any) -> None:
@@ -81,8 +83,9 @@ def require_room(case: Sequence[Any]) -> None:
         needed, free = count * BYTES_FOR_ONE / 1e9, _free_memory(device) / 1e9
         if needed > free:
             raise DoctorError(
-                f"the inputs hold {count:,} numbers: diagnose needs about {needed:.0f} GB for them, "
-                f"and only {free:.0f} GB are free. Pass a smaller example of a few thousand numbers."
+                f"the inputs hold {count:,} numbers: diagnose needs about {needed:.0f} GB for "
+                f"them, and only {free:.0f} GB are free. Pass a smaller example of a few thousand "
+                "numbers."
             )
 
 

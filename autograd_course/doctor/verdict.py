@@ -77,7 +77,9 @@ def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
     """Return why nothing found says nothing: no gradient was there to be asked for."""
     if found or any(evidence.pulls for evidence in seen):
         return None
-    return DoctorError(f"no output of {seen[0].subject} is differentiable, so there is no gradient to check.")
+    return DoctorError(
+        f"no output of {seen[0].subject} is differentiable, so there is no gradient to check."
+    )
 
 
 def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:

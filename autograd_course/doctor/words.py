@@ -20,6 +20,7 @@ def paragraph(sentences: Iterable[str]) -> str:
 
 
 def plural(count: int, thing: str) -> str:
+    """Return a number with its noun: ``1 element``, ``2 elements``."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 

@@ -88,19 +88,27 @@ def _magnitudes(evidence: Evidence) -> Step:
         assert evidence.slopes is not None
         seen, _ = along_directions(evidence.slopes, pull)
         g = flat_cotangent(evidence, pull.grad_outputs)
-        what = f"gradient along {len(seen)} random directions"
+        what = f"gradient norm along {len(seen)} random directions"
         return told_magnitudes([what], [seen], [evidence.slopes.matrix.T @ g])
-    whats = [f"gradient of {evidence.name(i)}" for i in evidence.wanted]
+    whats = [f"gradient norm of {evidence.name(i)}" for i in evidence.wanted]
     return told_magnitudes(whats, pull.grads, [e.value for e in expected], _truth(evidence))
 
 
 def _element(evidence: Evidence) -> Step:
     if _settled(evidence):
-        return Step("one element", None, "skipped, because backward agrees with forward along every random direction")
+        return Step(
+            "one element",
+            None,
+            "skipped, because backward agrees with forward along every random direction",
+        )
     grads = evidence.pulls["random"].grads
     truths = [expected.value for expected in evidence.expected["random"]]
     if all(bool(torch.isnan(truth).all()) for truth in truths):
-        return Step("one element", None, "skipped, because finite differences find no derivative at any element")
+        return Step(
+            "one element",
+            None,
+            "skipped, because finite differences find no derivative at any element",
+        )
     slot, flat = furthest(grads, truths)
     position, index = evidence.wanted[slot], unraveled(flat, truths[slot].shape)
     grad, value = grads[slot], evidence.inputs[evidence.wanted[slot]]
@@ -112,7 +120,9 @@ def _element(evidence: Evidence) -> Step:
 
 def _gradcheck(evidence: Evidence) -> Step:
     if evidence.surrogate:
-        return Step("gradcheck", None, "skipped, because backward is declared to be a surrogate gradient")
+        return Step(
+            "gradcheck", None, "skipped, because backward is declared to be a surrogate gradient"
+        )
     return told_gradcheck(next(_mismatches(evidence), ""))
 
 

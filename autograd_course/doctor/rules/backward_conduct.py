@@ -31,9 +31,9 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     if failure is None or turned:
         return None
     # The family of cotangents stops at the first, if that fails.
-    some = " (for some values of grad_output only)" if len(evidence.pulls) > 1 else ""
+    some = "for some values of grad_output, " if len(evidence.pulls) > 1 else ""
     return Seen(
-        f"backward {what_was_raised(failure)}{some}",
+        f"{some}backward {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
         hint=_what_to_do(failure, evidence.backward_source),
     )
@@ -53,7 +53,8 @@ _TUPLE = "Unpack ctx.saved_tensors, a tuple even for a single tensor: (x,) = ctx
 
 # What Python and PyTorch say about common mistakes, and how to repair each.
 WHAT_TO_DO = {
-    "unpack (expected 1, got 0)": "Call ctx.save_for_backward in forward: ctx.saved_tensors is empty.",
+    "unpack (expected 1, got 0)": "Call ctx.save_for_backward in forward: ctx.saved_tensors "
+    "is empty.",
     "to unpack (expected": "Unpack exactly the tensors that forward saved, in the same order.",
     "only integer tensors of a single element": _TUPLE,
     "can't multiply sequence": _TUPLE,
@@ -105,7 +106,8 @@ def mutates_saved(evidence: Evidence) -> Seen | None:
     if not evidence.raw or not evidence.raw.changed_saved:
         return None
     return Seen(
-        f"backward changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in place.",
+        f"backward changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in "
+        "place.",
         {"saved": list(evidence.raw.changed_saved)},
     )
 
@@ -127,7 +129,7 @@ def none_grad_output(evidence: Evidence) -> Seen | None:
         used = ordinal(name)
         if pull.failure:
             return Seen(
-                f"backward {what_was_raised(pull.failure)} (when only the {used} output is used)",
+                f"when only the {used} output is used, backward {what_was_raised(pull.failure)}",
                 {"used": used, **raised(pull.failure)},
             )
         wrong = mismatches(evidence, name)

@@ -24,10 +24,15 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     if not lost:
         return None
     names, one = [captured.name for captured in lost], len(lost) == 1
-    does = ("tensor", "requires", "affects", "gets") if one else ("tensors", "require", "affect", "get")
+    does = (
+        ("tensor", "requires", "affects", "gets")
+        if one
+        else ("tensors", "require", "affect", "get")
+    )
     what, requires, affects, gets = does
     return Seen(
-        f"the {what} {listed(names)} {requires} grad and {affects} the output, but {gets} no gradient.",
+        f"the {what} {listed(names)} {requires} grad and {affects} the output, but {gets} no "
+        "gradient.",
         {
             "tensors": names,
             "witness": f"the output changes with {names[0]} at a rate of {number(lost[0].slope)}, "

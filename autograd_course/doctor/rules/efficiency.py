@@ -77,8 +77,8 @@ def oversaved(evidence: Evidence) -> Seen | None:
     "efficiency",
     "info",
     "plain autograd does the same",
-    hint="Use plain autograd, unless the Function is there to change the gradient, to save memory or "
-    "operations, to be more precise, or to wrap code that autograd cannot follow.",
+    hint="Use plain autograd, unless the Function is there to change the gradient, to save memory "
+    "or operations, to be more precise, or to wrap code that autograd cannot follow.",
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )

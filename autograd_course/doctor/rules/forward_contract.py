@@ -70,8 +70,8 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "forward reads ctx.saved_tensors",
-    hint="In forward, use the tensor itself. PyTorch fills ctx.saved_tensors only after forward has "
-    "returned.",
+    hint="In forward, use the tensor itself. PyTorch fills ctx.saved_tensors only after forward "
+    "has returned.",
     lesson="02_ctx_rules",
 )
 def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
@@ -123,7 +123,8 @@ def mutates_input(evidence: Evidence) -> Seen | None:
         message = f"forward changed {name} in place but did not mark it as dirty."
         return Seen(message, {"input": name})
     message = (
-        f"forward changed {name}, which does not require grad, in place but did not mark it as dirty."
+        f"forward changed {name} in place but did not mark it as dirty ({name} does not require "
+        "grad)."
     )
     return Seen(message, {"input": name}, "warning", _STATISTICS)
 
@@ -190,11 +191,9 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
             "NoneType": "Return the result from forward: a return statement seems to be missing.",
             "list": "Return several outputs as a tuple: return r, theta.",
         }.get(what, "")
-        kind = "a value" if len(forward.kinds) == 1 else "values"
-        needed = (
-            f"forward returned {kind} of type {what}, but it must return a tensor or a tuple of "
-            "tensors."
-        )
+        came = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
+        came = "None" if what == "NoneType" else came
+        needed = f"forward returned {came}, but it must return a tensor or a tuple of tensors."
         return Seen(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None
@@ -204,8 +203,8 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
         return Seen("no output requires grad, so autograd never calls backward.")
     if not forward.custom_node:
         return Seen(
-            "the outputs come from plain autograd: their graph contains no custom Function, so your "
-            "backward never runs."
+            "the outputs come from plain autograd: their graph contains no custom Function, so "
+            "your backward never runs."
         )
     return None
 
@@ -242,8 +241,8 @@ def returns_view(evidence: Evidence) -> Seen | None:
     "contract",
     "warning",
     "mark_non_differentiable does not match the outputs",
-    hint="Pass ctx.mark_non_differentiable exactly the outputs that carry no gradient, such as masks "
-    "and indices stored as floats.",
+    hint="Pass ctx.mark_non_differentiable exactly the outputs that carry no gradient, such as "
+    "masks and indices stored as floats.",
     lesson="02_ctx_rules",
 )
 def wrong_non_differentiable(evidence: Evidence) -> Seen | None:

@@ -29,15 +29,16 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
     got = evidence.forward.outputs
     if len(got) != len(wanted):
         return Seen(
-            f"forward returns {plural(len(got), 'tensor')}, but the reference returns {len(wanted)}."
+            f"forward returns {plural(len(got), 'tensor')}, but the reference returns "
+            f"{len(wanted)}."
         )
     for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
         which = "output" if len(got) == 1 else f"output {k}"
         named = "the output" if len(got) == 1 else which
         if mine.shape != reference.shape:
             return Seen(
-                f"{named} of forward has shape {tuple(mine.shape)}, but the reference returns shape "
-                f"{tuple(reference.shape)}.",
+                f"{named} of forward has shape {tuple(mine.shape)}, but the reference returns "
+                f"shape {tuple(reference.shape)}.",
                 {"expected": list(reference.shape), "actual": list(mine.shape)},
             )
         off = _far(mine, reference)

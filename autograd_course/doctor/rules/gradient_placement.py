@@ -112,7 +112,8 @@ def gradient_device(evidence: Evidence) -> Seen | None:
         for position, _, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"backward returns the gradient of {name} on the {got}, whatever the device of {name} is.",
+                f"backward returns the gradient of {name} on the {got}, whatever the device of "
+                f"{name} is.",
                 {"input": name, "actual": got},
             )
     return None

@@ -74,7 +74,8 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     if numbers:
         name = numbers[0]
         return (
-            f"backward returned a gradient for {name}, which is not a tensor. It must return None there."
+            f"backward returned a gradient for {name}, which is not a tensor. It must return None "
+            "there."
         )
     later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
     for name, kind in later:

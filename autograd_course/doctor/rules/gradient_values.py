@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -63,8 +63,8 @@ HYPOTHESES = (
         "undeclared-surrogate",
         "forward is piecewise constant, backward is not zero",
         h.undeclared_surrogate,
-        "Return zeros, the true gradient of a step function, or declare the surrogate gradient that "
-        "you intend.",
+        "Return zeros, the true gradient of a step function, or declare the surrogate gradient "
+        "that you intend.",
         "04_straight_through",
     ),
     Hypothesis(
@@ -138,8 +138,8 @@ HYPOTHESES = (
         "duplicate-index",
         "wrong where an index repeats",
         h.duplicate_index,
-        "Use index_add_ or scatter_add_ instead of an assignment: the gradients of repeated indices "
-        "add up.",
+        "Use index_add_ or scatter_add_ instead of an assignment: the gradients of repeated "
+        "indices add up.",
         "03_gradient_patterns",
     ),
     Hypothesis(
@@ -229,9 +229,18 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
 
 def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Seen:
     wrong = [m for m, _ in explained]
-    sentences = dict.fromkeys(sentence for _, sentence in explained)
+    sentences = _once(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
     return Seen(paragraph(sentences), seen)
+
+
+def _once(sentences: Iterable[str]) -> list[str]:
+    """Return the first sentence on each input; what follows them all, at the end and once."""
+    told = [sentence.partition(". ")[::2] for sentence in sentences]
+    (_, rest), *_ = told
+    if any(other != rest for _, other in told):
+        return list(sentences)
+    return [*(first for first, _ in told), *filter(None, [rest])]
 
 
 def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Seen | None:
@@ -244,8 +253,8 @@ def _turned(evidence: Evidence) -> Seen | None:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
             return Seen(
-                f"the gradient of {name} is the true gradient with its last two dims swapped, so it "
-                f"does not have the shape {tuple(evidence.inputs[position].shape)} of {name}.",
+                f"the gradient of {name} is the true gradient with its last two dims swapped, so "
+                f"it does not have the shape {tuple(evidence.inputs[position].shape)} of {name}.",
                 {"inputs": [name], "line": return_line(evidence.backward_source)},
             )
     return None

@@ -34,7 +34,8 @@ def kink_convention(evidence: Evidence) -> Seen | None:
             index = tuple(off.nonzero()[0].tolist())
             name = evidence.name(evidence.wanted[slot])
             return Seen(
-                f"the gradient of {name} differs from the reference only at a kink, where no derivative exists.",
+                f"the gradient of {name} differs from the reference only at a kink, where no "
+                "derivative exists.",
                 {
                     "input": name,
                     "index": list(index),

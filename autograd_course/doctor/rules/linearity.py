@@ -117,7 +117,8 @@ MULTIPLES = {
     "double": (2.0, "doubling grad_output does not double the gradient of {name}."),
     "far": (
         FAR,
-        f"multiplying grad_output by {FAR:g} does not multiply the gradient of {{name}} by {FAR:g}.",
+        f"multiplying grad_output by {FAR:g} does not multiply the gradient of {{name}} by "
+        f"{FAR:g}.",
     ),
 }
 
@@ -153,8 +154,8 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     "linearity",
     "error",
     "backward is right only for a constant grad_output",
-    hint="Use grad_output elementwise, not its mean, its sum or its first element: every element of "
-    "the output has its own upstream gradient.",
+    hint="Use grad_output elementwise, not its mean, its sum or its first element: every element "
+    "of the output has its own upstream gradient.",
     lesson="01_template",
     after=("contract", "linearity"),
 )

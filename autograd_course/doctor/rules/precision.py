@@ -45,7 +45,8 @@ def _cast(evidence: Evidence) -> Seen | None:
                     f"backward computes the gradient of {name} in "
                     f"{str(dtype).removeprefix('torch.')}, whatever the dtype of {name} is.",
                     {"input": name, "line": return_line(evidence.backward_source)},
-                    hint="Remove the cast from backward, or the tensor that it creates in a fixed dtype.",
+                    hint="Remove the cast from backward, or the tensor that it creates in a fixed "
+                    "dtype.",
                 )
     return None
 

@@ -69,7 +69,7 @@ def _instead(m: Mismatch) -> str | None:
         "its sign is flipped": -truth,
     }
     if len(gs) == 1 and gs[0].shape == m.truth.shape:
-        known_things["it is grad_output unchanged"] = gs[0][wrong]
+        known_things["it equals grad_output"] = gs[0][wrong]
     for name, value in known_things.items():
         if bool(within(actual, Expected(value, tolerance)).all()):
             return name

@@ -78,7 +78,9 @@ def _rounding(evidence: Evidence) -> Seen | None:
 def rng_not_restored(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "redrawn"):
         if place := furthest(twin):
-            name, witness = _witness(twin, place, "as it is, {} with forward's random numbers")
+            name, witness = _witness(
+                twin, place, "with new random numbers, {} with those of forward"
+            )
             return Seen(
                 f"backward draws new random numbers: {name} changes {twin.how}.",
                 {"witness": witness},

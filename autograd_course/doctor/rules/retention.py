@@ -26,8 +26,8 @@ def tensor_on_ctx(evidence: Evidence) -> Seen | None:
         stale = told(kept.edited) if kept.edited and not kept.edited.failure else None
         if stale:
             return Seen(
-                f"{_kept(evidence, kept)}. {sentence(stale.message.removesuffix('.'))}, and PyTorch "
-                "raises no error.",
+                f"{_kept(evidence, kept)}. {sentence(stale.message.removesuffix('.'))}, and "
+                "PyTorch raises no error.",
                 {**names, **stale.evidence},
                 severity="error",
             )
@@ -64,10 +64,10 @@ def _drawback(kept: OnCtx) -> str:
 def ctx_cycle(evidence: Evidence) -> Seen | None:
     if not evidence.outlived or any(kept.role == "output" for kept in evidence.on_ctx):
         return None
-    until = "" if "backward" in evidence.outlived else " if backward never runs"
+    when = "The" if "backward" in evidence.outlived else "If backward never runs, the"
     return Seen(
-        "ctx is part of a reference cycle, so the graph and its saved tensors stay in memory until "
-        f"the garbage collector runs{until}.",
+        f"ctx is part of a reference cycle. {when} graph and its saved tensors stay in memory "
+        "until the garbage collector runs.",
         {"after": list(evidence.outlived)},
     )
 
@@ -77,8 +77,8 @@ def ctx_cycle(evidence: Evidence) -> Seen | None:
     "state",
     "warning",
     "backward unpacks its saved tensors more than once",
-    hint="Unpack ctx.saved_tensors once and reuse the result: each access unpacks every tensor again, "
-    "and an offloading hook then copies every tensor again.",
+    hint="Unpack ctx.saved_tensors once and reuse the result: each access unpacks every tensor "
+    "again, and an offloading hook then copies every tensor again.",
     lesson="06_memory_patterns",
     after=("contract",),
 )
@@ -86,7 +86,7 @@ def saved_twice(evidence: Evidence) -> Seen | None:
     if evidence.unpacked < 2:
         return None
     return Seen(
-        f"backward reads ctx.saved_tensors {evidence.unpacked} times, which raises an error under a "
-        "non-reentrant torch.utils.checkpoint.",
+        f"backward reads ctx.saved_tensors {evidence.unpacked} times, which raises an error under "
+        "a non-reentrant torch.utils.checkpoint.",
         {"times": evidence.unpacked},
     )

@@ -25,8 +25,8 @@ ZERO_BY_INF = (
     "warning",
     "a second derivative is wrong, without an error",
     hint="Save only inputs and outputs, because only these carry a graph. Return an intermediate "
-    "result of forward as an extra output, or recompute it in backward. Do not use .detach(), .data "
-    "or .numpy() in backward.",
+    "result of forward as an extra output, or recompute it in backward. Do not use .detach(), "
+    ".data or .numpy() in backward.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -59,9 +59,9 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     if wrong is None:
         return None
     message = (
-        "@once_differentiable raises an error only in .backward(), and only if grad_output requires "
-        "grad. In all other cases PyTorch silently drops the second derivative through the gradient "
-        f"of {wrong.of}."
+        "@once_differentiable raises an error only in .backward(), and only if grad_output "
+        "requires grad. In all other cases PyTorch silently drops the second derivative through "
+        f"the gradient of {wrong.of}."
     )
     return _seen(evidence, message, wrong)
 
@@ -114,14 +114,15 @@ def _is_number(wrong: SecondDerivative) -> bool:
 def _lost(wrong: SecondDerivative) -> str:
     if not _is_number(wrong):
         return (
-            f"the gradient of {wrong.of} is finite and should have a finite derivative with respect "
-            f"to {wrong.by}, but differentiating its graph gives {number(wrong.came or 0.0)}."
+            f"the gradient of {wrong.of} is finite and should have a finite derivative with "
+            f"respect to {wrong.by}, but differentiating its graph gives "
+            f"{number(wrong.came or 0.0)}."
         )
     if wrong.came:
         return (
             f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}. Its "
-            f"graph contains only part of the dependence on {wrong.by}, or backward calls a Function "
-            "whose own backward is wrong."
+            f"graph contains only part of the dependence on {wrong.by}, or backward calls a "
+            "Function whose own backward is wrong."
         )
     return (
         f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not contain this "

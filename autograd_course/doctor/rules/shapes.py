@@ -16,8 +16,8 @@ _AFTER = ("contract", "linearity", "forward-mismatch", "values")
     "layout",
     "warning",
     "backward does not handle an empty batch",
-    hint="Handle an empty batch, which a filter or a short last shard can produce: each gradient has "
-    "the shape of its input, and the gradient of a shared input is zero.",
+    hint="Handle an empty batch, which a filter or a short last shard can produce: each gradient "
+    "has the shape of its input, and the gradient of a shared input is zero.",
     lesson="11_ship_it",
     after=_AFTER,
 )

@@ -17,8 +17,8 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
     "state",
     "error",
     "backward reads state that another call left behind",
-    hint="Store what backward needs on ctx, not on the class, on a module or in a global: each call "
-    "has its own ctx.",
+    hint="Store what backward needs on ctx, not on the class, on a module or in a global: each "
+    "call has its own ctx.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )
@@ -28,7 +28,7 @@ def shared_state(evidence: Evidence) -> Seen | None:
         return None
     if again.failure:
         return Seen(
-            f"backward {what_was_raised(again.failure)} (when forward runs again before backward)"
+            f"when forward runs again before backward, backward {what_was_raised(again.failure)}"
         )
     pairs = zip(evidence.wanted, evidence.pulls["random"].grads, again.grads, strict=False)
     for position, alone, between in pairs:
@@ -52,8 +52,8 @@ def shared_state(evidence: Evidence) -> Seen | None:
     "state",
     "error",
     "a second backward pass through a graph differs from the first",
-    hint="Do not change or delete in backward what ctx holds: with retain_graph=True, autograd calls "
-    "backward again with the same ctx.",
+    hint="Do not change or delete in backward what ctx holds: with retain_graph=True, autograd "
+    "calls backward again with the same ctx.",
     lesson="02_ctx_rules",
     after=("contract", "shared-state"),
 )

@@ -55,7 +55,7 @@ def wrong_jvp(evidence: Evidence) -> Seen | None:
 def _tangent_told(twin: Twin) -> Seen | None:
     seen = told(twin)
     return seen and replace(
-        seen, message=f"jvp changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
+        seen, message=f"the jvp method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
     )
 
 
@@ -82,9 +82,9 @@ def _jvp_told(twin: Twin) -> Seen | None:
     "warning",
     "the derivative of jvp's tangent is wrong, without an error",
     hint="Build the tangent from saved inputs and outputs, without .detach(), .data or .numpy(). "
-    "Reverse mode over forward mode (a gradient of torch.func.jvp, jacrev of jacfwd) differentiates "
-    "the operations of jvp, and treats an intermediate result that forward stored on ctx as a "
-    "constant.",
+    "Reverse mode over forward mode (a gradient of torch.func.jvp, jacrev of jacfwd) "
+    "differentiates the operations of jvp, and treats an intermediate result that forward stored "
+    "on ctx as a constant.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
@@ -103,8 +103,8 @@ def _graph_told(twin: Twin) -> Seen | None:
     one, other = (shown(value, place[1]) for value in (came, should))
     where = element(name, place[1])
     return Seen(
-        f"the tangent that jvp returns depends on {name}, but its graph {what} this dependence. The "
-        f"derivative of the tangent is silently {left}.",
+        f"the tangent that jvp returns depends on {name}, but its graph {what} this dependence. "
+        f"The derivative of the tangent is silently {left}.",
         {"witness": f"derivative of ⟨g, jvp(v)⟩ with respect to {where}: {one}, should be {other}"},
     )
 
@@ -177,8 +177,8 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     "transforms",
     "info",
     "torch.func transforms raise an error",
-    hint="Move everything that uses ctx into setup_context(ctx, inputs, output), and remove ctx from "
-    "forward. Return every intermediate result that backward needs as an extra output.",
+    hint="Move everything that uses ctx into setup_context(ctx, inputs, output), and remove ctx "
+    "from forward. Return every intermediate result that backward needs as an extra output.",
     lesson="09_beyond_eager",
     after=("contract",),
 )

@@ -19,13 +19,16 @@ REPAIR_FORWARD = (
 )
 KEEP_THE_CONTRACT = (
     "Return one value for each argument of forward: None, or a tensor of its shape and dtype. "
-    "Autograd silently sums or casts some wrong gradients, but a direct call of backward does not."
+    "Autograd silently sums or casts some wrong gradients, but other callers "
+    "of backward get them unchanged."
 )
 READ_THE_RATIO = (
     "Change the input. If the ratio stays the same, a constant is missing or doubled: 2, N, 1/N, a "
     "scale. If the ratio changes, a term or a whole region is wrong."
 )
-BY_HAND = "Insert these numbers into your formula, term by term, and find the term that does not fit."
+BY_HAND = (
+    "Insert these numbers into your formula, term by term, and find the term that does not fit."
+)
 READ_THE_ENTRIES = (
     "Compare the two matrices that gradcheck prints, and find where they differ: row j is input "
     "element j, and column i is output element i."
@@ -50,7 +53,9 @@ def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> S
 
 def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
     if mine.shape != reference.shape:
-        return f"{name} has shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
+        return (
+            f"{name} has shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
+        )
     size = float(reference.abs().max()) if reference.numel() else 0.0
     close = {"rtol": SAME, "atol": 1e-9 * size if math.isfinite(size) else 0.0, "equal_nan": True}
     off = ~torch.isclose(mine.to(reference.dtype), reference, **close)  # type: ignore[arg-type]
@@ -79,7 +84,7 @@ def told_contract(
     for i in wanted:
         if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
             return Step("contract", False, amiss, KEEP_THE_CONTRACT)
-    rest = f"; None for {', '.join(none)}, which means no effect on the output" if none else ""
+    rest = f"; None for {', '.join(none)}, as if without effect on the output" if none else ""
     return Step("contract", True, f"{count}, with matching shapes and dtypes, all finite{rest}")
 
 
@@ -99,8 +104,10 @@ def _misfit(name: str, value: object, grad: object) -> str:
     if grad.device != value.device:
         return f"the gradient of {name} is on {grad.device}, but {name} is on {value.device}"
     lost = int((~torch.isfinite(grad)).sum())
+    if not lost:
+        return ""
     count = f"{lost} of {_counted(grad.numel(), 'element')}"
-    return f"{count} of the gradient of {name} {'is' if lost == 1 else 'are'} not finite" * (lost > 0)
+    return f"{count} of the gradient of {name} {'is' if lost == 1 else 'are'} not finite"
 
 
 def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
@@ -111,7 +118,9 @@ def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
 
 def told_never_called() -> Step:
     """Say that the graph does not hold the Function; nothing further is taken."""
-    return Step("contract", False, "no output requires grad, so autograd never calls backward", stops=True)
+    return Step(
+        "contract", False, "no output requires grad, so autograd never calls backward", stops=True
+    )
 
 
 def told_untaken(title: str, stopped: Step) -> Step:
@@ -127,7 +136,8 @@ def told_magnitudes(
 ) -> Step:
     """Compare the norm of each gradient with the norm of the true one, where that is known.
 
-    ``whats`` says what each is, as in "gradient of x"; ``truth`` where the true one comes from.
+    ``whats`` says what each is, as in "gradient norm of x"; ``truth`` says where the true
+    one comes from.
     """
     told, fine = [], True
     for what, grad, right in zip(whats, grads, truths, strict=True):
@@ -137,7 +147,7 @@ def told_magnitudes(
         same = _agree(came, should)
         fine, how = fine and same, f"backward {_number(came)}, {truth} {_number(should)}"
         ratio = f", ratio {came / should:.4g}" if should else ""
-        told.append(f"norm of the {what}: {how}{ratio}")
+        told.append(f"{what}: {how}{ratio}")
     return Step("magnitudes", fine, "; ".join(told), "" if fine else READ_THE_RATIO)
 
 

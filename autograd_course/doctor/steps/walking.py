@@ -59,7 +59,7 @@ def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
     The gradient is that of ``L = Σ g·y`` with a random ``g``. 2n calls of forward for n elements.
     """
     call = Call(fn, inputs)
-    whats = [f"gradient of {call.names[i]}" for i in call.wanted]
+    whats = [f"gradient norm of {call.names[i]}" for i in call.wanted]
     return told_magnitudes(whats, call.gradients(), call.differences(eps))
 
 
