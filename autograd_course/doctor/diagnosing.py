@@ -32,7 +32,7 @@ from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.doctor.world.surroundings import Surroundings
 
 _STANDARD = (
-    "the autograd contract, linearity in grad_output, values (finite differences in float64)",
+    "the contract, linearity in grad_output, values (float64 finite differences)",
     "memory layouts, batches, frozen, empty and extreme inputs, float32",
     "state, memory, second derivatives, jvp and vmap where defined",
 )

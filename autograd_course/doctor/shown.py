@@ -30,4 +30,4 @@ def said(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of what an exception says."""
-    return (said(error).splitlines() or ["no message"])[0]
+    return (said(error).splitlines() or ["without a message"])[0]
