@@ -322,7 +322,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (Square, (X,), {"reference": lambda x: x @ x}, "the reference raised RuntimeError"),
         (Square, (X.to_sparse(),), {}, "an input is sparse, which diagnose does not support"),
         (saving(torch.argmax, lambda x, g: None), (X,), {}, "no output of Made is differentiable"),
-        (saving(Tensor.to_sparse, lambda x, g: g.to_dense()), (X,), {}, "fn returned a sparse tensor"),
+        (saving(Tensor.to_sparse, lambda x, g: g.to_dense()), (X,), {}, "forward returned a sparse tensor"),
         (saving(only_in_float32, lambda x, g: g), (X.float(),), {}, "not on the float64 copies"),
         (Square, (X.to("meta"),), {}, "an input is on the meta device"),
         (Square, (FakeTensorMode().from_tensor(X),), {}, "an input is a FakeTensor"),
@@ -441,7 +441,9 @@ def test_what_is_seen_of_a_large_input_is_some_times_its_size() -> None:
 
 
 def test_what_would_not_find_room_is_refused_before_it_is_tried() -> None:
-    with pytest.raises(DoctorError, match=r"hold 1,099,511,627,776 numbers: diagnose needs .* smaller example"):
+    with pytest.raises(
+        DoctorError, match=r"hold 1,099,511,627,776 numbers: diagnose needs .* smaller example"
+    ):
         diagnose(Square, torch.ones(1).expand(2**40))
 
 

@@ -121,7 +121,10 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
     assert ">       assert_gradients(Half, torch.ones(3))" in shown
     assert "E       autograd_course.WrongGradientError: ✗ Half · wrong\n" in shown
     assert "constant-factor: The gradient of x is 1/2 times the true gradient." in shown
-    assert "E       autograd_course.DoctorError: no input is a floating-point or complex tensor" in shown
+    assert (
+        "E       autograd_course.DoctorError: no input is a floating-point or complex tensor"
+        in shown
+    )
     assert not [name for name in INTERNALS if name in shown], shown
 
 

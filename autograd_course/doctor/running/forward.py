@@ -32,11 +32,12 @@ def forward_pass(session: Session) -> Forward:
     tensors = Run(leaves, args, returned).tensors
     if any(t.layout is not torch.strided for t in tensors):
         raise DoctorError(
-            "fn returned a sparse tensor, which diagnose does not support: return y.to_dense()."
+            "forward returned a sparse tensor, which diagnose does not support: return "
+            "y.to_dense()."
         )
     if any(t.is_meta for t in tensors):
         raise DoctorError(
-            "fn returned a tensor on the meta device: return it on the device of the inputs."
+            "forward returned a tensor on the meta device: return it on the device of the inputs."
         )
     dirty = _positions(log.dirty, args)
     return Forward(

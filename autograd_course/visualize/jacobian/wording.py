@@ -26,8 +26,9 @@ WORDS = {
 
 
 HOW = (
-    "Finite differences are found a column at a time: one input element is nudged. Backward is found a "
-    "row at a time: one call, with a grad_output that is 1 at one output element and 0 elsewhere."
+    "Finite differences are found a column at a time: one input element is nudged. Backward is "
+    "found a row at a time: one call, with a grad_output that is 1 at one output element and 0 "
+    "elsewhere."
 )
 HOW_DECLARED = (
     "Both are found a row at a time: one call of a backward, with a grad_output that is 1 at one "
