@@ -75,7 +75,8 @@ def over(page: Page, which: int, row: int, column: int, size: int = 54) -> dict[
 
 def test_the_view_opens_on_the_worst_entry(page: Page) -> None:
     expect(status(page)).to_have_text(
-        "∂output[0, 0] / ∂x[0, 1]finite differences 5backward 2difference -3✗ backward is wrong here"
+        "∂output[0, 0] / ∂x[0, 1]finite differences 5backward 2difference -3"
+        "✗ backward is wrong here"
     )
     expect(page.get_by_text("transposed-gradient", exact=True)).to_be_visible()
     expect(page.get_by_text("✗ 2 of 4 entries of backward are wrong.")).to_be_visible()

@@ -539,7 +539,7 @@ WRONG = [
         "subtracts in place",
         "no-double-backward",
         _repaired_by(subtracting_in_place),
-        "in place",
+        "in-place",
     ),
     Wrong(
         "repair-hessian",

@@ -229,12 +229,12 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
 
 def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Seen:
     wrong = [m for m, _ in explained]
-    sentences = _once(dict.fromkeys(sentence for _, sentence in explained))
+    sentences = once_said(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
     return Seen(paragraph(sentences), seen)
 
 
-def _once(sentences: Iterable[str]) -> list[str]:
+def once_said(sentences: Iterable[str]) -> list[str]:
     """Return the first sentence on each input; what follows them all, at the end and once."""
     told = [sentence.partition(". ")[::2] for sentence in sentences]
     (_, rest), *_ = told
