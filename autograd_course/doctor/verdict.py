@@ -27,7 +27,7 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     """Return one verdict of several, the first of which is on the caller's example.
 
     Of wrong values, random inputs hide less than an example. But where the example shows the same,
-    its own witness is the one that the caller knows, and only there causes beyond values are asked
+    its own element is the one that the caller knows, and only there causes beyond values are asked
     for.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]

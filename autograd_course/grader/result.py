@@ -92,7 +92,7 @@ class Result:
         return (SECTION | beyond).get(self.finding.rule, self.read)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
-        """Yield the doctor's witness, line and hint; what to reread, the exercise says itself."""
+        """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""
         if self.finding:
             yield from (
                 row for row in details(self.finding) if row[0] not in ("lesson", "if meant")
