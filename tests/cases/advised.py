@@ -171,7 +171,7 @@ ADVISED = [
     (
         "a result of vmap without a graph", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
         (x.detach().sin(), dims[0])), (X,), {}, "wrong-vmap",
-        "} End vmap with a call to the Function's own apply",
+        "} Return the result of the Function's own apply from vmap",
     ),
     (
         "a wrong result of vmap", split(sine, saved(times_cosine), vmap=lambda info, dims, x:

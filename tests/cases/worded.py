@@ -773,7 +773,7 @@ SAID = [
     (
         "jvp reads what was saved for backward only",
         split(sine, saved(times_cosine), setup=save_for_backward_only, jvp=saved(times_cosine)), (X,),
-        {"level": "full"}, "wrong-jvp", "Pass the tensors that jvp needs to ctx.save_for_forward",
+        {"level": "full"}, "wrong-jvp", "Call ctx.save_for_forward with the tensors that jvp needs",
     ),
     (
         "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},

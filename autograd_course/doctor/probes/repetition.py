@@ -39,7 +39,7 @@ def repetition(session: Session, evidence: Evidence) -> Evidence:
 
 REPEATED = "from one call to the next, with the same arguments and seeds"
 FILLED = "when torch.empty returns memory filled with nan"
-REDRAWN = "when the random generators are restored before backward runs"
+REDRAWN = "when backward uses the random numbers of forward"
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:

@@ -11,7 +11,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "autocast",
     "layout",
     "warning",
-    "fails or changes under autocast",
+    "the call fails or changes under autocast",
     hint="Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd, which "
     "fix the dtype in which both run. Without them, autocast computes the matrix products of "
     "forward in low precision, and the results differ in dtype from the saved tensors.",

@@ -14,7 +14,7 @@ from autograd_course.doctor.words import listed
     "state",
     "error",
     "a tensor that is not an argument gets no gradient",
-    hint="Pass the tensor to apply as an argument of its own. Autograd does not see tensors inside "
+    hint="Pass the tensor to F.apply as a separate argument. Autograd does not see tensors inside "
     "a list, a module or a closure.",
     lesson="02_ctx_rules",
     after=("contract",),

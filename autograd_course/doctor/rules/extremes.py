@@ -17,7 +17,7 @@ from autograd_course.doctor.truth.rounding import Values, representable
     "overflow",
     "layout",
     "error",
-    "inf or nan where the true result is finite",
+    "a result is inf or nan where the true result is finite",
     hint="Find the intermediate result that overflows (an exponential, a power, a product) or is "
     "undefined (inf - inf, 0 · inf). Shift, factor or mask its input first.",
     lesson="08_debugging_clinic",

@@ -44,7 +44,7 @@ def missing_staticmethod(evidence: Evidence) -> Seen | None:
     "non-tensor-saved",
     "contract",
     "error",
-    "save_for_backward gets something that is not a tensor",
+    "forward passes save_for_backward something that is not a tensor",
     hint="Pass only tensors (or None) to save_for_backward. Keep numbers, shapes and flags as "
     "attributes: ctx.name = value.",
     lesson="02_ctx_rules",
@@ -85,7 +85,7 @@ def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "mark_dirty does not match what forward did",
-    hint="Pass mark_dirty exactly the inputs that forward changes in place, and return those same "
+    hint="Mark exactly the inputs that forward changes in place as dirty, and return those same "
     "tensors from forward.",
     lesson="02_ctx_rules",
 )
@@ -241,8 +241,8 @@ def returns_view(evidence: Evidence) -> Seen | None:
     "contract",
     "warning",
     "mark_non_differentiable does not match the outputs",
-    hint="Pass ctx.mark_non_differentiable exactly the outputs that carry no gradient, such as "
-    "masks and indices stored as floats.",
+    hint="Pass exactly the outputs that carry no gradient (masks, indices stored as floats) to "
+    "ctx.mark_non_differentiable.",
     lesson="02_ctx_rules",
 )
 def wrong_non_differentiable(evidence: Evidence) -> Seen | None:

@@ -52,7 +52,7 @@ def _unexplained(m: Mismatch) -> str:
 HYPOTHESES = (
     Hypothesis(
         "dim-argument",
-        "right along one dim, wrong along another",
+        "the gradient is right along one dim and wrong along another",
         axes.wrong_dim,
         "Use the dim that the call names. Look in backward for a fixed dim (-1, 0, shape[-1], a "
         "transpose) and for code that does not handle negative dims.",
@@ -84,7 +84,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "extra-gradient",
-        "a gradient for an input that should get none",
+        "an input gets a gradient but should get none",
         h.extra_gradient,
         "Return None for an input that does not affect the output or that counts as a constant.",
         "01_template",
@@ -105,7 +105,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "constant-factor",
-        "off by a constant factor",
+        "the gradient is off by a constant factor",
         constant_factor,
         "Compare the constants of forward and backward (a power, a mean's 1/N, a scale, an inner "
         "derivative): one of them is missing from the derivative or occurs twice.",
@@ -113,7 +113,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "transposed-gradient",
-        "transposed",
+        "the gradient is transposed",
         h.transposed_gradient,
         "Check the order of the factors and the transposes: for Y = A B with grad_output G, the "
         "gradients are G Bᵀ for A and Aᵀ G for B.",
@@ -129,14 +129,14 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "missing-cross-terms",
-        "only the Jacobian's diagonal",
+        "backward uses only the diagonal of the Jacobian",
         h.missing_cross_terms,
         "Sum over all outputs that depend on an input: each of them adds a term to its gradient.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "duplicate-index",
-        "wrong where an index repeats",
+        "the gradient is wrong where an index repeats",
         h.duplicate_index,
         "Use index_add_ or scatter_add_ instead of an assignment: the gradients of repeated "
         "indices add up.",
@@ -144,7 +144,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "off-by-one",
-        "wrong at an edge",
+        "the gradient is wrong at an edge",
         h.off_by_one,
         "Compare the first and last index of every range, padding and window in backward with "
         "those in forward.",
@@ -152,7 +152,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "wrong-region",
-        "wrong on a region of inputs",
+        "the gradient is wrong for some input values",
         region,
         "Compare the masks and conditions in backward with the branches of forward, and check "
         "which branch this input takes.",
@@ -177,7 +177,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "permuted-gradient",
-        "right values, wrong places",
+        "the gradient has the right values at the wrong positions",
         h.permuted_gradient,
         "Undo the reordering of forward in backward: apply the inverse permutation, not the same "
         "permutation again.",
@@ -185,7 +185,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "gradient-mismatch",
-        "wrong, without a simple pattern",
+        "the gradient is wrong, without a simple pattern",
         _unexplained,
         "Check one element by hand: derive the formula, insert these numbers, and compare.",
         "08_debugging_clinic",

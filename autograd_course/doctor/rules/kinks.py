@@ -14,10 +14,10 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "kink-convention",
     "values",
     "info",
-    "differs only where the derivative does not exist",
-    hint="State in the docstring which value backward returns there: both are valid. In PyTorch, "
-    "relu has 0 at 0, hardtanh has 0 at its bounds, and clamp has 1 at its bounds up to PyTorch "
-    "2.13 and 0 from 2.14 on.",
+    "the gradient differs from the reference only where no derivative exists",
+    hint="State in the docstring which value backward returns at the kink: both are valid. In "
+    "PyTorch, the gradient of relu is 0 at 0, that of hardtanh is 0 at its bounds, and that of "
+    "clamp is 1 at its bounds up to PyTorch 2.13 and 0 from 2.14 on.",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )

@@ -13,7 +13,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "frozen-input",
     "layout",
     "error",
-    "fails or changes when an input is frozen",
+    "backward fails or changes when an input is frozen",
     hint="Compute each gradient under the ctx.needs_input_grad flag of its own input, and save "
     "everything that it needs under the same flag. Any combination of flags can occur.",
     lesson="02_ctx_rules",

@@ -22,7 +22,7 @@ OTHERWISE = 0.5  # of what a straight line gives
     "precision",
     "layout",
     "warning",
-    "far less precise than the dtype allows",
+    "a result is far less precise than its dtype allows",
     hint="Look for a difference of nearly equal numbers, or for a small number added to a large "
     "one. Use a formula that computes the small quantity directly.",
     lesson="08_debugging_clinic",

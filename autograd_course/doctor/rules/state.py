@@ -52,7 +52,7 @@ def shared_state(evidence: Evidence) -> Seen | None:
     "state",
     "error",
     "a second backward pass through a graph differs from the first",
-    hint="Do not change or delete in backward what ctx holds: with retain_graph=True, autograd "
+    hint="Do not change or delete attributes of ctx in backward: with retain_graph=True, autograd "
     "calls backward again with the same ctx.",
     lesson="02_ctx_rules",
     after=("contract", "shared-state"),

@@ -12,7 +12,7 @@ from autograd_course.doctor.rules.wording import raised
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 NOT_KEPT = (
-    "Pass the tensors that jvp needs to ctx.save_for_forward: in jvp, ctx.saved_tensors does not "
+    "Call ctx.save_for_forward with the tensors that jvp needs: in jvp, ctx.saved_tensors does not "
     "hold the tensors passed to ctx.save_for_backward."
 )
 SAVED_APART = (
@@ -31,8 +31,8 @@ FORMULA = (
 )
 NESTED = "Nested forward mode AD"
 NO_GRAPH = (
-    "End vmap with a call to the Function's own apply, with the batch dim first and without "
-    "changing grad mode: the result of the vmap method has no graph."
+    "Return the result of the Function's own apply from vmap, with the batch dim first and grad "
+    "mode unchanged: what vmap returns now has no graph."
 )
 USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code that it traces
 
@@ -115,7 +115,7 @@ def _graph_told(twin: Twin) -> Seen | None:
     "error",
     "torch.func.vmap and a loop give different results",
     hint="In vmap, move the batch dim of each tensor to the front: in_dims says where it is, and "
-    "None means that the tensor has none. Return in out_dims where it is in the outputs. With "
+    "None means that the tensor has none. Return its position in the outputs as out_dims. With "
     "generate_vmap_rule, use only PyTorch operations on tensors.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "layout"),
