@@ -332,6 +332,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
         (saving(lambda x: x.to("meta"), lambda x, g: g), (X,), {}, "a tensor on the meta device"),
         (Square, (X,), {"reference": 3}, "reference= must be a callable, not 3"),
         (Square, (X,), {"reference": sys.exit}, "the reference raised SystemExit"),
+        (Square, (X,), {"surrogate": sys.exit}, "the surrogate raised SystemExit"),
         (Square, (X,), {"reference": lambda x: (x * x).to_sparse()}, "return a dense"),
         (Square, (X,), {"reference": lambda x: x * x + 0j}, "complex128, but forward returned"),
         (Square, (X,), {"sampler": lambda rng: (X, X)}, "drew 2 inputs, but the example has 1"),

@@ -84,7 +84,9 @@ def told_contract(
     for i in wanted:
         if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
             return Step("contract", False, amiss, KEEP_THE_CONTRACT)
-    rest = f"; None for {', '.join(none)}, as if without effect on the output" if none else ""
+    without = "it" if len(none) == 1 else "them"
+    claim = f"which claims that the output does not depend on {without}"
+    rest = f"; None for {', '.join(none)}, {claim}" if none else ""
     return Step("contract", True, f"{count}, with matching shapes and dtypes, all finite{rest}")
 
 

@@ -23,17 +23,22 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls."""
+    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls.
 
-    def __init__(self, call: Reference, evidence: Evidence, seed: int) -> None:
-        self.call, self.evidence, self.seed = call, evidence, seed
+    ``role`` is the option by which the caller passed it: reference or surrogate.
+    """
+
+    def __init__(
+        self, call: Reference, evidence: Evidence, seed: int, role: str = "reference"
+    ) -> None:
+        self.call, self.evidence, self.seed, self.role = call, evidence, seed, role
         self.leaves, args = fresh(evidence.inputs, evidence.wanted)
         reseed(seed)
         try:
             self.outputs = [o for o in as_tuple(call(*args)) if isinstance(o, Tensor)]
         except USERS as error:
             raise DoctorError(
-                f"the reference raised {type(error).__name__} on these inputs: {first_line(error)}"
+                f"the {role} raised {type(error).__name__} on these inputs: {first_line(error)}"
             ) from error
         self._require_like(evidence.forward.outputs)
         self.floats = [out for out in self.outputs if is_float(out)]
@@ -41,11 +46,13 @@ class Declared:
     def _require_like(self, outputs: Sequence[Tensor]) -> None:
         """Refuse outputs that cannot be put beside forward's, number by number."""
         if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
-            raise DoctorError("the reference returned a sparse or meta tensor: return a dense one.")
+            raise DoctorError(
+                f"the {self.role} returned a sparse or meta tensor: return a dense one."
+            )
         for right, out in zip(self.outputs, outputs, strict=False):
             if right.is_complex() != out.is_complex():
                 kinds = f"{right.dtype}, but forward returned {out.dtype}"
-                raise DoctorError(f"the reference returned {kinds}: return the same kind.")
+                raise DoctorError(f"the {self.role} returned {kinds}: return the same kind.")
 
     def jacobian(self) -> tuple[Columns, ...]:
         """Differentiate the callable by differences: where is it smooth?"""
