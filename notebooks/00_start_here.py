@@ -101,7 +101,7 @@ class Square(Function):
 grade("square", Square)
 
 # %% [markdown]
-# The answer does not stop at "wrong". It names the *rule* that was broken, shows a *witness*, one
+# The answer does not stop at "wrong". It names the *rule* that was broken, shows an *example*, one
 # element with the value that came and the value expected, and says what to read. (More about a rule
 # says `explain("forward-mismatch")`, from `autograd_course`, or `autograd-course explain
 # forward-mismatch` in a terminal.) An exercise that you have not begun is *not attempted*:

@@ -1057,7 +1057,7 @@ print("offset.grad     ", offset.grad.tolist())
 #
 # `diagnose` takes the class and the inputs, and asks the questions that are missing: is backward
 # linear in $g$, are the raw shapes right, and if a value is wrong, *how* is it wrong? It answers
-# with the name of a rule and, where one element can show it, with that element as a witness. The
+# with the name of a rule and, where one element can show it, with that element as an example. The
 # forgetful twin first, on the very inputs on which `gradcheck` let it pass: `diagnose` takes them
 # for an example, and tries values beyond them too.
 

@@ -265,7 +265,7 @@ grade("to-polar", ToPolar)
 # `diagnose` examines a Function on an example call. Its report has
 #
 # - the **rule** that is broken, a name you can search for,
-# - mostly a **witness**: one element of a gradient, what it is and what it should be,
+# - usually an **example**: one element of a gradient, what it is and what it should be,
 # - a **hint** at what to look for.
 #
 # It names the fault. The repair is yours: derive from the broken class, so that its forward stays, and override `backward`.

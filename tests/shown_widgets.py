@@ -72,7 +72,7 @@ SHOWN = {
     ),
     "jacobian-view": Shown(
         "jacobian_view(HalfSoftmax, qkv[0, :3])",
-        ".ac-jac", "[role=application]", "ArrowRight", "] differences ",
+        ".ac-jac", "[role=application]", "ArrowRight", "] finite differences ",
     ),
     "memory-timeline": Shown(
         "memory_timeline(attend, torch.randn(64, 32), budget=8192)",

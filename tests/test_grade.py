@@ -82,11 +82,11 @@ def test_a_wrong_answer_reads_well() -> None:
 
     assert re.sub(r"-?\d+\.\d+", "#", text) == (
         "✗ Repair: multiply · wrong · 0 of 1 point\n"
-        "  swapped-gradients: The gradients of x and y are in each other's place.\n"
+        "  swapped-gradients: The gradients of x and y are swapped.\n"
         "  with     a 3×5 matrix\n"
-        "  witness  x[0, 3] = #, grad_output = #: gradient #, should be #\n"
+        "  example  x[0, 3] = #, grad_output = #: gradient #, should be #\n"
         "  at       return x * grad_output, y * grad_output\n"
-        "  hint     backward returns gradients in the order of forward's arguments.\n"
+        "  hint     Return the gradients in the order of forward's arguments.\n"
         '  read     lesson 01, "Several inputs, several outputs"\n'
         '  next     hint("repair-multiply") gives the next hint'
     )
@@ -258,7 +258,7 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         (forward(raises), "forward raised NameError: name 'undefined' is not defined"),
         (forward(raises), "raises: return x * undefined"),
         (forward(not_implemented_by_torch), "raised NotImplementedError: Cannot copy out of meta"),
-        (forward(raises_without_text), "forward raised TextlessError: without a message"),
+        (forward(raises_without_text), "forward raised TextlessError without a message"),
         (forward(exits), "exit()"),
     ],
 )

@@ -244,4 +244,4 @@ def test_a_gradient_for_what_the_reference_holds_fixed_is_extra() -> None:
     diagnosis = diagnose(Both, (x, target), reference=lambda x, target: x * target.detach())
 
     assert diagnosis.findings[0].rule == "extra-gradient"
-    assert "the input target gets a gradient" in diagnosis.findings[0].message
+    assert "backward returns a gradient for target" in diagnosis.findings[0].message

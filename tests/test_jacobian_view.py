@@ -122,7 +122,7 @@ def test_where_forward_is_not_differentiable_nothing_is_judged() -> None:
 
     assert view.views[0]["marks"] == (".?.", ".?.", ".?.")
     assert number(view, 0, 1, 1) == "–"
-    assert "in all 9 entries where differences find a derivative" in view.views[0]["verdict"]
+    assert "in all 9 entries where finite differences find a derivative" in view.views[0]["verdict"]
 
 
 def test_a_backward_that_returns_nan_is_wrong() -> None:
@@ -290,23 +290,23 @@ def test_the_account_tells_what_the_picture_shows() -> None:
     text = repr(jacobian_view(HalfSquare, torch.tensor([1.0, -2.0])))
 
     assert text.splitlines() == [
-        "constant-factor: The gradient of args[0] is 1/2 times the true one, everywhere (2 is the",
-        "length of axis 0 of args[0]).",
+        "constant-factor: The gradient of args[0] is 1/2 times the true gradient (2 is the size",
+        "of dim 0 of args[0]).",
         "The 2 × 2 Jacobian of the output with respect to args[0]",
         "  ✗ 2 of 4 entries of backward are wrong.",
-        "  differences of forward: the diagonal alone, up to ±4",
-        "  backward: the diagonal alone, up to ±2",
-        "  backward − differences: the diagonal alone, up to ±2",
-        "  differences of forward",
+        "  finite differences of forward: only the diagonal, up to ±4",
+        "  backward: only the diagonal, up to ±2",
+        "  backward − finite differences: only the diagonal, up to ±2",
+        "  finite differences of forward",
         "     2   0",
         "     0  -4",
         "  backward",
         "     1   0",
         "     0  -2",
-        "  backward − differences",
+        "  backward − finite differences",
         "    -1   0",
         "     0   2",
-        "  selected ∂output[1] / ∂args[0][1]: differences -4, backward -2, difference 2; "
+        "  selected ∂output[1] / ∂args[0][1]: finite differences -4, backward -2, difference 2; "
         "✗ backward is wrong here",
     ]
 
@@ -336,7 +336,7 @@ def test_the_same_state_gives_the_same_bytes_and_another_cell_others() -> None:
     other.cell = [0, 1]
 
     assert one.png != other.png
-    assert "selected ∂output[0] / ∂args[0][1]: differences 0" in repr(other)
+    assert "selected ∂output[0] / ∂args[0][1]: finite differences 0" in repr(other)
 
 
 @pytest.mark.colab
@@ -409,7 +409,7 @@ RaisesBackward = saving(lambda x: x * x, lambda x, g: 1 / 0)
 
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "a tensor": ((torch.ones(2),), {}, "write jacobian_view(fn, x) rather than"),
-    "no inputs": ((torch.sin,), {}, "pass at least one, as torch.randn(3, 4)"),
+    "no inputs": ((torch.sin,), {}, "pass at least one, for example torch.randn(3, 4)"),
     "integers": ((torch.sin, torch.tensor([1, 2])), {}, "no input is a floating"),
     "too large": ((torch.sin, torch.zeros(MOST + 1)), {}, "pass a smaller example"),
     "too large an output": (

@@ -75,7 +75,8 @@ def over(page: Page, which: int, row: int, column: int, size: int = 54) -> dict[
 
 def test_the_view_opens_on_the_worst_entry(page: Page) -> None:
     expect(status(page)).to_have_text(
-        "∂output[0, 0] / ∂x[0, 1]differences 5backward 2difference -3✗ backward is wrong here"
+        "∂output[0, 0] / ∂x[0, 1]finite differences 5backward 2difference -3"
+        "✗ backward is wrong here"
     )
     expect(page.get_by_text("transposed-gradient", exact=True)).to_be_visible()
     expect(page.get_by_text("✗ 2 of 4 entries of backward are wrong.")).to_be_visible()
@@ -110,7 +111,7 @@ def test_an_entry_is_told_when_it_is_reached(page: Page) -> None:
     page.keyboard.press("ArrowLeft")
 
     expect(status(page)).to_have_text(
-        "∂output[0, 0] / ∂x[0, 0]differences 1backward 1difference 0they agree"
+        "∂output[0, 0] / ∂x[0, 0]finite differences 1backward 1difference 0they agree"
     )
 
 
@@ -135,7 +136,7 @@ def test_buttons_lead_from_one_wrong_entry_to_the_next(page: Page) -> None:
 def test_pointing_shows_an_entry_and_leaving_returns(page: Page, which: int) -> None:
     at = over(page, which, 1, 1)
     page.mouse.move(at["x"], at["y"])
-    expect(status(page)).to_contain_text("∂output[0, 1] / ∂x[0, 1]differences 3")
+    expect(status(page)).to_contain_text("∂output[0, 1] / ∂x[0, 1]finite differences 3")
     assert cell(page) == [0, 1], "pointing selects nothing"
 
     page.mouse.move(5, 5)
@@ -148,7 +149,7 @@ def test_a_click_selects(page: Page) -> None:
     page.mouse.move(5, 5)
 
     assert cell(page) == [1, 0]
-    expect(status(page)).to_contain_text("∂output[0, 1] / ∂x[0, 0]differences 2backward 5")
+    expect(status(page)).to_contain_text("∂output[0, 1] / ∂x[0, 0]finite differences 2backward 5")
 
 
 def test_the_kernel_can_select(page: Page) -> None:
@@ -161,7 +162,7 @@ def test_another_input_is_chosen_from_a_list(page: Page) -> None:
     page.get_by_role("combobox").select_option("the output by w")
 
     expect(page.get_by_text("The 2 × 4 Jacobian of the output with respect to w")).to_be_visible()
-    expect(page.get_by_text("✓ Backward agrees with differences of forward")).to_be_visible()
+    expect(page.get_by_text("✓ Backward agrees with finite differences of forward")).to_be_visible()
     expect(page.get_by_role("button")).to_have_count(0)
     assert page.evaluate("[saved.at(-1).shown, saved.at(-1).cell]") == [1, [0, 0]]
 
@@ -238,4 +239,4 @@ def test_a_removed_view_hears_no_more(page: Page) -> None:
     page.evaluate("dispose()")
     page.evaluate("model.set('cell', [1, 1])")
 
-    expect(status(page)).to_contain_text("∂x[0, 1]differences 5")
+    expect(status(page)).to_contain_text("∂x[0, 1]finite differences 5")

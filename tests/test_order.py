@@ -45,7 +45,7 @@ def test_the_witness_says_which_second_derivative_is_missing() -> None:
     (finding,) = diagnose(half, (X, Y), intentional="wasted-gradient").findings
 
     assert finding.evidence["witness"].startswith(
-        "gradient of x, differentiated by y along a random direction: 0, should be "
+        "derivative of the gradient of x with respect to y, along a random direction: 0, should be "
     )
 
 

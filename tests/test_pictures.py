@@ -94,7 +94,7 @@ def test_the_words_beside_the_screenshot_are_the_grader_s(said: str) -> None:
 
     for words in (
         "missing-dependency",
-        "misses what comes back through sigmoid",
+        "does not include the path through sigmoid",
         "grad_output * s",
     ):
         assert words in alt

@@ -7,12 +7,17 @@ import re
 
 import pytest
 import torch
-from cases import LOOKALIKES, WITNESSES, Case
+from cases import LOOKALIKES, WITNESSES, Case, said
 from cases.advised import ADVISED
-from cases.making import X, saving
+from cases.making import X, raw, saving
+from cases.order import split
 from cases.worded import CLEAN, OF_LOOKALIKES, OF_WITNESSES, SAID
+from torch import Tensor
 
 from autograd_course import Finding, diagnose
+from autograd_course.doctor import RULES
+from autograd_course.doctor.rules.gradient_values import once_said
+from autograd_course.doctor.words import elements, listed, nth, paragraph
 from autograd_course.functions import LeakyReLUInPlace
 
 
@@ -21,6 +26,104 @@ def assert_says(found: Finding, words: str) -> None:
     evidence = json.dumps(found.to_dict()["evidence"], ensure_ascii=False)
     said = f"{found.severity}: {found.message} {evidence} {found.hint}"
     assert re.search(".*".join(map(re.escape, words.split("…"))), said, re.DOTALL), said
+
+
+# Words that a report does not use: the field has other ones, or they cost the reader time.
+UNUSED = re.compile(
+    r"\b(witness|axis|axes|cotangent|the engine|of yours|whoever|who calls|who writes|comes out|"
+    r"asks? for none|once more|anew|is told|held fixed|stands|is no|by one)\b"
+)
+SAID_BY_RULES = json.loads(said.FILE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_hint_says_in_plain_words_what_to_change(name: str) -> None:
+    hint = RULES[name].hint
+
+    assert re.match(r"[A-Z][a-z]+ .*\.$", hint)
+    assert "?" not in hint
+    assert not UNUSED.search(f"{hint} {RULES[name].title}")
+
+
+@pytest.mark.parametrize("name", SAID_BY_RULES)
+def test_a_message_is_in_plain_words(name: str) -> None:
+    message = SAID_BY_RULES[name]["message"]
+
+    assert not UNUSED.search(message)
+    assert len(re.findall(r"[:;] ", message.partition("raised")[0])) <= 1
+
+
+def returns_it(input: Tensor) -> Tensor:
+    return input.view_as(input)
+
+
+def shrinks_it(input: Tensor) -> Tensor:
+    return input.mul_(0.5)
+
+
+def passes(ctx, g: Tensor) -> Tensor:
+    return g
+
+
+def keeps_it(ctx, input: Tensor) -> Tensor:
+    ctx.kept = input
+    return input.square()
+
+
+@pytest.mark.parametrize(
+    ("fn", "rule"),
+    [
+        (
+            split(returns_it, lambda ctx, g: g, setup=lambda ctx, inputs, output: None),
+            "returns-view",
+        ),
+        (
+            split(shrinks_it, lambda ctx, g: g, setup=lambda ctx, inputs, output: None),
+            "mutates-input",
+        ),
+        (raw(keeps_it, lambda ctx, g: 2 * ctx.kept * g), "tensor-on-ctx"),
+        (raw(lambda ctx, input: 0 * input.detach() + 1, passes), "extra-gradient"),
+    ],
+)
+def test_an_argument_called_input_is_named_once(fn, rule: str) -> None:
+    found = diagnose(fn, (X,)).findings[0]
+
+    assert found.rule == rule
+    assert " input " in f"{found.message[:-1]} "
+    assert "input input" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (elements(3, 12), "3 of 12 elements"),
+        (elements(12, 12), "all 12 elements"),
+        (elements(1, 1), "its only element"),
+        (listed(["first"]), "first"),
+        (listed([nth(k) for k in range(3)]), "first, second and third"),
+        (listed(["a", "b", "c", "d"]), "a, b and 2 more"),
+        (nth(8), "9th"),
+        (paragraph(["the first"]), "the first."),
+        (
+            paragraph(["the first", "the second", "x is third"]),
+            "the first. The second. x is third.",
+        ),
+    ],
+)
+def test_words_fit_their_number(text: str, words: str) -> None:
+    assert text == words
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (["x is 1. So is w", "y is 2. So is w"], ["x is 1", "y is 2", "So is w"]),
+        (["x is 1. So is w", "y is 2"], ["x is 1. So is w", "y is 2"]),
+        (["x is 1", "y is 2"], ["x is 1", "y is 2"]),
+    ],
+)
+def test_what_follows_for_several_inputs_is_said_once(told: list[str], words: list[str]) -> None:
+    assert once_said(told) == words
 
 
 def only(name: str, cases: list[Case]) -> Case:

@@ -120,8 +120,11 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
 
     assert ">       assert_gradients(Half, torch.ones(3))" in shown
     assert "E       autograd_course.WrongGradientError: ✗ Half · wrong\n" in shown
-    assert "constant-factor: The gradient of x is 1/2 times the true one, everywhere." in shown
-    assert "E       autograd_course.DoctorError: no input is a floating or complex tensor" in shown
+    assert "constant-factor: The gradient of x is 1/2 times the true gradient." in shown
+    assert (
+        "E       autograd_course.DoctorError: no input is a floating-point or complex tensor"
+        in shown
+    )
     assert not [name for name in INTERNALS if name in shown], shown
 
 
@@ -129,5 +132,5 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
 def test_unittest_counts_a_wrong_gradient_as_a_failure(suite: Path) -> None:
     shown = shown_by(suite, "unittest", suite.stem)
 
-    assert "constant-factor: The gradient of x is 1/2 times the true one, everywhere." in shown
+    assert "constant-factor: The gradient of x is 1/2 times the true gradient." in shown
     assert "FAILED (failures=1)" in shown

@@ -1,4 +1,4 @@
-"""What a caller asks of ``diagnose``: refused in one sentence where it means nothing."""
+"""What a caller passes to ``diagnose``: bad values raise an error of one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def rules_named(intentional: Any) -> tuple[str, ...]:
         if name not in RULES:
             close = difflib.get_close_matches(name, RULES, 1)
             meant = f" Did you mean {close[0]!r}?" if close else ""
-            raise DoctorError(f"intentional= names no rule {name[:60]!r}.{meant}")
+            raise DoctorError(
+                f"intentional= got {name[:60]!r}, which is not the name of a rule.{meant}"
+            )
     return names
 
 
@@ -39,7 +41,9 @@ def _items(intentional: Any) -> tuple[Any, ...]:
 
 def _no_names(thing: Any) -> DoctorError:
     example = "intentional=('flipped-sign',)"
-    return DoctorError(f"intentional= holds names of rules, as {example}, not {_shown(thing)}.")
+    return DoctorError(
+        f"intentional= must hold names of rules, for example {example}, not {_shown(thing)}."
+    )
 
 
 def require_numbers() -> None:
@@ -53,29 +57,29 @@ def require_numbers() -> None:
         inside = "torch.device('meta')"
     else:
         return
-    raise DoctorError(f"inside {inside} there are no numbers to judge by: call diagnose outside.")
+    raise DoctorError(f"call diagnose outside {inside}: tensors hold no numbers to check there.")
 
 
 def require_callables(**given: Any) -> None:
     """Refuse what is given in the place of a callable."""
     for name, thing in given.items():
         if thing is not None and not callable(thing):
-            raise DoctorError(f"{name}= is a callable, not {_shown(thing)}.")
+            raise DoctorError(f"{name}= must be a callable, not {_shown(thing)}.")
 
 
 def require_settings(level: Any, seed: Any, time_limit: Any, double_backward: Any) -> None:
     """Refuse a level, a seed, a limit or a wish for second derivatives that is none."""
     if not (isinstance(level, str) and level in PROBES):
-        raise DoctorError(f"level= is one of {', '.join(map(repr, PROBES))}, not {_shown(level)}.")
+        raise DoctorError(f"level= must be {' or '.join(map(repr, PROBES))}, not {_shown(level)}.")
     if not (isinstance(seed, int) and 0 <= seed < 2**62):
-        raise DoctorError(f"seed= is a whole number from 0 to 2**62, not {_shown(seed)}.")
+        raise DoctorError(f"seed= must be an integer from 0 to 2**62, not {_shown(seed)}.")
     if not _is_time(time_limit):
         raise DoctorError(
-            f"time_limit= is a number of seconds, or 0 for no limit, not {_shown(time_limit)}."
+            f"time_limit= must be a number of seconds, or 0 for no limit, not {_shown(time_limit)}."
         )
     if not (double_backward is None or isinstance(double_backward, bool)):
         raise DoctorError(
-            f"double_backward= is True, False or None, not {_shown(double_backward)}."
+            f"double_backward= must be True, False or None, not {_shown(double_backward)}."
         )
 
 

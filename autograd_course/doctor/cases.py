@@ -30,7 +30,8 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise DoctorError(
-            "no input is a floating or complex tensor: pass at least one, as torch.randn(3, 4)."
+            "no input is a floating-point or complex tensor: pass at least one, for example "
+            "torch.randn(3, 4)."
         )
     asking = [i for i in floating if case[i].requires_grad]
     return tuple(asking or floating)
@@ -45,19 +46,21 @@ def require_dense(case: Sequence[Any]) -> None:
 
 def _unfit(value: Tensor) -> str:
     if is_lazy(value):
-        return "an uninitialized parameter: call its module once before"
+        return "an uninitialized parameter: call its module once first"
     if value.is_nested:
-        return "a nested tensor, which is not examined: pass tensors of one shape"
+        return "a nested tensor, which diagnose does not support: pass an ordinary tensor"
     if not is_float(value):
         return ""
     if isinstance(value, FakeTensor):
-        return "a FakeTensor, which has no numbers: pass one made outside FakeTensorMode"
+        return "a FakeTensor, which has no numbers: pass one created outside FakeTensorMode"
     if value.layout is not torch.strided:
-        return "sparse, which is not examined: pass x.to_dense()"
+        return "sparse, which diagnose does not support: pass x.to_dense()"
     if value.is_meta:
         return "on the meta device, where tensors have no numbers: pass one on the CPU"
     eight_bits = value.dtype.itemsize == 1
-    return f"of {value.dtype}, which is not examined: pass x.float()" if eight_bits else ""
+    return (
+        f"of {value.dtype}, which diagnose does not support: pass x.float()" if eight_bits else ""
+    )
 
 
 def require_initialized(fn: Any) -> None:
@@ -65,7 +68,7 @@ def require_initialized(fn: Any) -> None:
     held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
     if any(map(is_lazy, held)):
         name = type(fn).__name__
-        raise DoctorError(f"{name} has uninitialized parameters: call the module once before.")
+        raise DoctorError(f"{name} has uninitialized parameters: call the module once first.")
 
 
 def require_room(case: Sequence[Any]) -> None:
@@ -80,8 +83,9 @@ def require_room(case: Sequence[Any]) -> None:
         needed, free = count * BYTES_FOR_ONE / 1e9, _free_memory(device) / 1e9
         if needed > free:
             raise DoctorError(
-                f"the inputs hold {count:,} numbers, to examine which takes about {needed:.0f} GB, "
-                f"and {free:.0f} GB are free: pass a smaller example, of a few thousand numbers."
+                f"the inputs hold {count:,} numbers: diagnose needs about {needed:.0f} GB for "
+                f"them, and only {free:.0f} GB are free. Pass a smaller example of a few thousand "
+                "numbers."
             )
 
 

@@ -28,10 +28,10 @@ PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored
 _CONTRACT, _LINEARITY, _VALUES = (
     "the contract",
     "linearity in grad_output",
-    "values (by finite differences)",
+    "values (finite differences)",
 )
 _STANDARD = (
-    "layouts, batches, frozen, empty and extreme inputs, float32",
+    "memory layouts, batches, frozen, empty and extreme inputs, float32",
     "state, memory, second derivatives, jvp and vmap where defined",
 )
 _FULL = "autocast, torch.compile, torch.func, whether a Function is needed"

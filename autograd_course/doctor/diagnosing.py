@@ -153,4 +153,4 @@ def _own_faults_told() -> Iterator[None]:
         raise
     except Exception as error:
         told = f"{type(error).__name__}: {first_line(error)}"
-        raise DoctorError(f"the doctor itself failed: {told}") from error
+        raise DoctorError(f"diagnose itself failed: {told}") from error

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class DoctorError(Exception):
-    """The doctor could not examine the Function: bad arguments, or a fault of its own.
+    """``diagnose`` could not examine the Function: bad arguments, or a fault of its own.
 
-    Never a verdict on the Function.
+    It is never a verdict on the Function.
     """
 
     __module__ = "autograd_course"  # where it is imported from; a traceback shows it

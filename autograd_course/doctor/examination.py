@@ -67,8 +67,8 @@ def beside_kinks(evidence: Evidence) -> Iterator[str]:
         if len(kinks):
             total = evidence.inputs[position].numel()
             yield (
-                f"values of {evidence.name(position)}: at {len(kinks)} of {total} elements forward "
-                "is not differentiable; judged beside them"
+                f"{evidence.name(position)} near kinks: forward is not differentiable at "
+                f"{len(kinks)} of its {total} elements, so these were moved slightly"
             )
 
 
@@ -77,8 +77,8 @@ def hiding(evidence: Evidence) -> Iterator[str]:
     for position, value in enumerate(evidence.inputs):
         if type(value) is float and value in (0.0, 1.0):
             name = evidence.name(position)
-            what = f"a term with {name}" if value == 0 else f"a factor {name}"
-            yield f"{name} = {value:g} alone, where {what} that is forgotten does not show"
+            what = "term with" if value == 0 else "factor"
+            yield f"only {name} = {value:g}, which hides a missing {what} {name}"
 
 
 def on_example(
@@ -112,8 +112,8 @@ def _require_float64(subject: Subject, args: Sequence[Any], seed: int, failure: 
     if not isinstance(attempt(Session(subject, given, wanted(args), seed).run), Failure):
         why = ": ".join(filter(None, (failure.kind, failure.text)))
         raise DoctorError(
-            f"forward of {subject.name} runs on these inputs but not on float64 copies of them, on "
-            f"which it is examined ({why}): let it take the dtype of its inputs."
+            f"forward of {subject.name} runs on these inputs but not on the float64 copies that "
+            f"diagnose checks ({why}): make it follow the dtype of its inputs."
         )
 
 
@@ -162,7 +162,7 @@ def _drawn(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...
             f"the sampler raised {type(error).__name__}: {first_line(error)}"
         ) from error
     if len(case) != count:
-        raise DoctorError(f"the sampler drew {len(case)} inputs, the example has {count}.")
+        raise DoctorError(f"the sampler drew {len(case)} inputs, but the example has {count}.")
     require_dense(case)
     return case
 
@@ -201,7 +201,7 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
         if place := _nan_output(seen):
             raise DoctorError(
                 f"forward of {seen.subject} returned nan ({place}): pass inputs inside its "
-                "domain, or a reference= that says what is right there."
+                "domain, or pass a reference= that defines the right values there."
             )
 
 

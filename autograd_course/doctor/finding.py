@@ -14,8 +14,8 @@ class Finding:
     """One thing that is wrong, or worth knowing, with the evidence that shows it.
 
     ``rule`` is a name of the catalogue (``autograd-course explain RULE``). ``message`` says what
-    was seen. ``evidence`` holds the witness (input, index, expected, actual, line of code …) as
-    plain data. ``hint`` says what to look at without giving the repair away. ``lesson`` names the
+    was seen. ``evidence`` holds an example (input, index, expected, actual, line of code …) as
+    plain data. ``hint`` says what to change or where to look. ``lesson`` names the
     lesson that teaches it.
     """
 

@@ -27,7 +27,7 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     """Return one verdict of several, the first of which is on the caller's example.
 
     Of wrong values, random inputs hide less than an example. But where the example shows the same,
-    its own witness is the one that the caller knows, and only there causes beyond values are asked
+    its own element is the one that the caller knows, and only there causes beyond values are asked
     for.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
@@ -78,7 +78,9 @@ def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
     raw = seen[0].raw
     if found or any(evidence.pulls for evidence in seen) or (raw and raw.failure):
         return None
-    return DoctorError(f"no output of {seen[0].subject} can carry a gradient.")
+    return DoctorError(
+        f"no output of {seen[0].subject} is differentiable, so there is no gradient to check."
+    )
 
 
 def confirmed(found: Findings, again: Sequence[Findings]) -> Findings:

@@ -9,7 +9,8 @@ from html import escape
 
 from autograd_course.doctor import Finding
 from autograd_course.doctor.reports.card import as_html, as_text
-from autograd_course.doctor.reports.report import details, sentence
+from autograd_course.doctor.reports.report import details
+from autograd_course.doctor.words import sentence
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
 
@@ -118,7 +119,7 @@ class Result:
         return (SECTION | beyond).get(self.finding.rule, self.read)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
-        """Yield the doctor's witness, line and hint; what to reread, the exercise says itself."""
+        """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""
         if self.finding:
             yield from (
                 row for row in details(self.finding) if row[0] not in ("lesson", "if meant")

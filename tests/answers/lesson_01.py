@@ -409,7 +409,7 @@ WRONG = [
         "asks needs_input_grad for a bias that was left out",
         "backward-raises",
         LinearAskingTooFar,
-        "an entry for every argument that was passed",
+        "entries only for arguments that were passed",
     ),
     Wrong(
         "linear",

@@ -453,7 +453,7 @@ WRONG = [
         "goes through NumPy",
         "gradient-dtype",
         lambda ctx, x, g: torch.from_numpy(3 * np.asarray(x.detach().cpu()) ** 2).to(g) * g,
-        "NumPy knows no bfloat16",
+        "NumPy does not support bfloat16",
     ),
     Wrong("exp-twice", "saves a second exponential", "silent-double-backward", ExpOfACopy),
     Wrong("exp-twice", "saves the input", "oversaved", ExpOfInput),
@@ -545,7 +545,7 @@ WRONG = [
         "subtracts in place",
         "no-double-backward",
         _repaired_by(subtracting_in_place),
-        "in place",
+        "in-place",
     ),
     Wrong(
         "repair-hessian",

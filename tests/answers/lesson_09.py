@@ -486,14 +486,14 @@ WRONG = [
         "writes into a tangent",
         "wrong-jvp",
         maximum(jvp=jvp_in_place),
-        "Work on a new tensor",
+        "Compute a new tensor",
     ),
     Wrong(
         "jvp-smooth-maximum",
         "forward mode inside of jvp",
         "wrong-jvp",
         maximum(jvp=jvp_by_func),
-        "write down the derivative",
+        "Write the tangent as a formula",
     ),
     Wrong(
         "jvp-smooth-maximum",

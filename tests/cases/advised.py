@@ -99,7 +99,7 @@ ADVISED = [
     (
         "an entry of needs_input_grad for an argument that was left out",
         raw(saves_with_a_default, asks_for_the_default), (X,), {}, "backward-raises",
-        "} ctx.needs_input_grad has an entry for every argument that was passed: an optional one",
+        "} Check that the call passed the optional argument before you read its entry:",
     ),
     (
         "an entry of saved_tensors that is not there", raw(saves_with_a_default, lambda ctx, g:
@@ -107,19 +107,19 @@ ADVISED = [
     ),
     (
         "needs_input_grad, and another mistake", raw(saves_with_a_default, asks_and_multiplies_a_tuple),
-        (X,), {}, "backward-raises", "} ctx.saved_tensors is a tuple, also for a single tensor",
+        (X,), {}, "backward-raises", "} Unpack ctx.saved_tensors, a tuple even for a single tensor",
     ),
     (
         "an if on a tensor", saving(rectified, lambda x, g: g * (x > 0)), (X,), {}, "forward-raises",
-        "one answer",
+        "A Python if needs a single truth value",
     ),
     (
         "shapes that do not fit", saving(torch.matmul, lambda x, y, g: (g, g)), (X, Y), {},
-        "forward-raises", "} Run the forward alone on these inputs and repair it",
+        "forward-raises", "} Run forward alone on these inputs, and repair it",
     ),
     (
         "a list", saving(torch.mul, lambda x, y, g: [g * y, g * x]), (X, Y), {}, "wrong-arity",
-        "error: backward returned a list, which the engine takes for a single gradient. "
+        "error: backward returned a list, which autograd takes for a single gradient. "
         '{"returned": 1, "expected": 2} Return the gradients as a tuple: return grad_x, grad_y.',
     ),
     (
@@ -127,55 +127,65 @@ ADVISED = [
     ),
     (
         "a dtype that another line refuses", saving(torch.square, not_in_float32), (X,), {},
-        "gradient-dtype", "TypeError in float32: no such dtype {…} Make new tensors like the ones you",
+        "gradient-dtype", "TypeError in float32: no such dtype {…} Create new tensors with the "
+        "dtype of existing ones",
     ),
     (
         "an early return where few gradients are wanted", raw(lambda ctx, x, y: x + y, early),
-        (X, Y), {}, "frozen-input", "} Which return of backward runs then?",
+        (X, Y), {}, "frozen-input", "} Return one value for each argument of forward on every "
+        "path through backward:",
     ),
     (
         "0/0 is replaced by its limit, once", saving(lambda x: torch.sinc(x / torch.pi), sinc_gradient),
         (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED, "silent-double-backward",
-        "error: the gradient of args[0] is finite, and so is its derivative with respect to args[0], "
-        "but by its graph that comes out as nan. {…} The graph of backward multiplies 0 by inf: behind a root or a division of 0",
+        "error: the gradient of args[0] is finite and should have a finite derivative with "
+        "respect to args[0], but differentiating its graph gives nan. {…} Look for 0 · inf in the "
+        "graph of backward: behind a root or a division at 0",
     ),
     (
         "a detached factor", saving(torch.square, lambda x, g: 2 * x.detach() * g), (X,), ASKED,
-        "silent-double-backward", "} Only saved inputs and outputs carry a graph of their own.",
+        "silent-double-backward", "} Save only inputs and outputs, because only these carry a "
+        "graph.",
     ),
     (
         "once differentiable", once(torch.exp, lambda x, g: x.exp() * g), (X,), {},
-        "once-differentiable-leak", "} Build backward from differentiable operations and drop the",
+        "once-differentiable-leak", "} Build backward from differentiable operations, and remove "
+        "the",
     ),
     (
         "an operation in place in backward", saving(torch.exp, in_place), (X,), ASKED,
-        "no-double-backward", "} An operation in place (sub_, +=, an assignment to p[…]) in backward",
+        "no-double-backward", "} Compute into a new tensor when torch.is_grad_enabled() returns "
+        "True: an in-place operation in backward",
     ),
     (
         "no second derivative", saving(sine, refuse_twice), (X,), ASKED,
-        "no-double-backward", "} For second derivatives (a gradient penalty, a Hessian) backward must",
+        "no-double-backward", "} If you need second derivatives (a gradient penalty, a Hessian), "
+        "build backward",
     ),
     (
         "a tangent is changed in place", split(sine, saved(times_cosine), jvp=lambda ctx, t:
         t.mul_(ctx.saved_tensors[0].cos())), (X,), {}, "wrong-jvp",
-        "error: the tangent of x is changed in place by jvp. {…} Work on a new tensor (x_tangent * cos, not x_tangent *= cos): whatever else takes",
+        "error: the jvp method changes the tangent of x in place. {…} Compute a new tensor "
+        "(x_tangent * cos, not x_tangent *= cos): other operations",
     ),
     (
         "a result of vmap without a graph", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
         (x.detach().sin(), dims[0])), (X,), {}, "wrong-vmap",
-        "} The result of the vmap method has no graph: let it end in a call of the Function's own apply",
+        "} Return the result of the Function's own apply from vmap",
     ),
     (
         "a wrong result of vmap", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
-        (2 * x.sin(), dims[0])), (X,), {}, "wrong-vmap", "} A vmap method gets tensors with the batch",
+        (2 * x.sin(), dims[0])), (X,), {}, "wrong-vmap", "} In vmap, move the batch dim of each "
+        "tensor to the front:",
     ),
     (
         "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
         setup=setup_context), (X,), FULL, "compile-mismatch",
-        "} Pass scale, shift as well: traced, setup_context gets no defaults of forward.",
+        "} Pass scale, shift as well: when torch.compile traces setup_context, it leaves out "
+        "forward's defaults.",
     ),
     (
         "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
-        setup=take_none), (X,), FULL, "compile-mismatch", "} torch.compile traces forward and backward",
+        setup=take_none), (X,), FULL, "compile-mismatch", "} Avoid branches on values",
     ),
 ]  # fmt: skip

@@ -303,20 +303,21 @@ def all_five(a, b, c, d, e, g):
 SAID = [
     (
         "0/0 avoided by a hair", saving(lambda x: 2 * x, lambda x, g: 2 * g * x / (x + 1e-30)),
-        (FROM_ZERO,), {}, "wrong-region", "wrong where args[0] is 0 (it is zero there)",
+        (FROM_ZERO,), {}, "wrong-region", "wrong only where args[0] is 0 (it is zero there)",
     ),
     (
         "a mask without its bound", saving(lambda x: 2 * x, lambda x, g: 2 * g * (x > 0)),
-        (FROM_ZERO * SIGNS,), {}, "wrong-region", "wrong where args[0] <= 0 (it is zero there)",
+        (FROM_ZERO * SIGNS,), {}, "wrong-region", "wrong only where args[0] <= 0 (it is zero "
+        "there)",
     ),
     (
         "a cast to 16 bits", saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), (X, Y), {},
-        "undeclared-surrogate", "forward returns numbers of float16, which stand still",
+        "undeclared-surrogate", "forward rounds its result to float16",
     ),
     (
         "the norm of the whole, by NumPy, held fixed",
         saving(lambda x: x / numpy_norm(x), lambda x, g: g / numpy_norm(x)), (X,), {},
-        "missing-dependency", "in the whole tensor a multiple of",
+        "missing-dependency", "is a multiple of the output across the whole tensor",
     ),
     (
         "no gradient for the negative",
@@ -326,7 +327,7 @@ SAID = [
     (
         "no gradient for the first cotangent",
         none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
-        "gradient 0 for grad_output, -5.887 for the sum, should be -1.042",
+        "gradient 0 for grad_output, -5.887 for the sum of two, should be -1.042",
     ),
     (
         "nan where grad_output is negative",
@@ -337,9 +338,9 @@ SAID = [
     (
         "something is added",
         saving(square, lambda x, g: 2 * x * g + 1), (X,), {}, "ignores-grad-output",
-        "error: the gradient of args[0] is not zero when grad_output is zero: something is added to "
-        'it. {"input": "args[0]", "witness": "args[0][0, 0]: gradient 2.583 for grad_output, 1 for '
-        '0 · grad_output, should be 0"',
+        "error: the gradient of args[0] is not zero when grad_output is zero, so backward adds "
+        'something to it. {"input": "args[0]", "witness": "args[0][0, 0]: gradient 2.583 for '
+        'grad_output, 1 for 0 · grad_output, should be 0"',
     ),
     (
         "something endless is added",
@@ -354,70 +355,79 @@ SAID = [
     (
         "nan where grad_output is zero", saving(product, lambda x, y, g:
         (torch.where(x > 0, torch.inf, y) * g, g * x * g / g)), (X, Y), {},
-        "nonlinear-in-grad-output", "error: the gradient of args[1] is nan where grad_output is zero. "
-        "{…nan for 0 · grad_output, should be 0…} Where does backward divide by grad_output, or by",
+        "nonlinear-in-grad-output", "error: the gradient of args[1] is nan where grad_output is "
+        "zero. {…nan for 0 · grad_output, should be 0…} Do not divide by grad_output, or by",
     ),
     (
         "no gradient where two rows are alike", none_where(1), (X, Y), {}, "nonlinear-in-grad-output",
-        "for a sum of cotangents is not the sum of their gradients. {…, 0 for the sum, should be",
+        "for the sum of two grad_outputs is not the sum of the two gradients. {…, 0 for the sum "
+        "of two, should be",
     ),
     (
         "no gradient where two rows are not alike", none_where(-1), (X, Y), {},
-        "nonlinear-in-grad-output", "gradient 0.5178 for grad_output, 1.833 for the sum, should be 0.5178",
+        "nonlinear-in-grad-output", "gradient 0.5178 for grad_output, 1.833 for the sum of two, "
+        "should be 0.5178",
     ),
     (
         "no gradient for the first cotangent, in a sentence",
         none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
-        "error: the gradient of args[1] for a sum of cotangents is not the sum of their gradients. {",
+        "error: the gradient of args[1] for the sum of two grad_outputs is not the sum of the "
+        "two gradients. {",
     ),
     (
         "of the second input, where the first has none",
         saving(product, lambda x, y, g: (0 * g, 1 * x)), (X, Y), {}, "ignores-grad-output",
-        "error: the gradient of args[1] stays the same when grad_output doubles.",
+        "error: the gradient of args[1] does not change when grad_output doubles.",
     ),
     (
         "of the second input, the first is wrong otherwise",
         saving(product, lambda x, y, g: (-g * y, x * g.mean())), (X, Y), {}, "uniform-grad-output",
-        "the gradient of args[1] depends on grad_output only through one number, its mean",
+        "the gradient of args[1] depends on grad_output only through a single number, its mean",
     ),
     (
         "of the second input, the first is one number",
         saving(product, lambda a, y, g: (2 * (g * y).sum(), a * g.mean() * torch.ones_like(y))), (draw(), Y), {},
-        "uniform-grad-output", "the gradient of args[1] depends on grad_output only through one",
+        "uniform-grad-output", "the gradient of args[1] depends on grad_output only through a "
+        "single number",
     ),
     (
         "a sum in no fixed order", raw(in_another_order, lambda ctx, g: 2 * g), (X,), {},
-        "nondeterministic", "info: the output differs in its last digits from one call to the next: an "
-        "operation adds in no fixed order. {} torch.use_deterministic_algorithms(True) names such",
+        "nondeterministic", "info: the output differs in its last digits from one call to the "
+        "next, because an operation does not add in a fixed order. {} Call "
+        "torch.use_deterministic_algorithms(True) to find such",
     ),
     (
         "a gradient in no fixed order, beside an input that nothing depends on",
         raw(lambda ctx, y, x: 2 * x, none_and_another_order), (Y, X), {}, "nondeterministic",
-        "info: the gradient of x differs in its last digits from one call to the next: an operation",
+        "info: the gradient of x differs in its last digits from one call to the next, because "
+        "an operation",
     ),
     (
         "where backward does not come", raw(with_a_closure, calls_and_forgets), (X,), {},
-        "not-reentrant", "warning: TypeError in a second backward through the same graph: 'NoneType'",
+        "not-reentrant", "warning: in a second backward pass through the same graph, backward "
+        "raised TypeError: 'NoneType'",
     ),
     (
         "the other side of a kink", saving(torch.abs, lambda x, g: torch.where(x >= 0, g, -g)),
         (WITH_KINK,), {"reference": lambda x: torch.where(x > 0, x, -x)}, "kink-convention",
-        'info: the gradient of args[0] differs from the reference only at a kink. {"input": "args[0]", '
-        '"index": [0], "at": 0.0, "expected": -0.5135703845912293, "actual": 0.5135703845912293}',
+        "info: the gradient of args[0] differs from the reference only at a kink, where no "
+        'derivative exists. {"input": "args[0]", "index": [0], "at": 0.0, "expected": '
+        '-0.5135703845912293, "actual": 0.5135703845912293}',
     ),
     (
         "the other side of a kink, beside an input that nothing depends on",
         raw(lambda ctx, y, x: (ctx.save_for_backward(x), x.abs())[1], right_of_the_kink),
         (X, WITH_KINK), {"reference": lambda y, x: torch.where(x > 0, x, -x)}, "kink-convention",
-        "the gradient of x differs from the reference only at a kink.",
+        "the gradient of x differs from the reference only at a kink, where no derivative exists.",
     ),
     (
         "a message of two sentences", raw(saves, runs_once), (X,), {}, "not-reentrant",
-        "warning: RuntimeError in a second backward through the same graph: gone already {",
+        "warning: in a second backward pass through the same graph, backward raised "
+        "RuntimeError: gone already {",
     ),
     (
         "an exception when another call came between", Numbered, (X,), {}, "shared-state",
-        "error: backward fails when forward was called again before it: ValueError: too late {",
+        "error: when forward runs again before backward, backward raised ValueError: too late {",
     ),
     (
         "nan when another call came between, for the second input", Overwritten, (X, Y), {},
@@ -425,65 +435,74 @@ SAID = [
     ),
     (
         "no gradient when another call came between", Forgetful, (X, Y), {}, "shared-state",
-        "the gradient of y changes when forward is called once more, on other values, before backward "
-        'runs. {"input": "y", "witness": "y[0, 2]: gradient -4.845 alone, none after a second call"}',
+        "the gradient of y changes when forward runs again with other values before backward "
+        'runs. {"input": "y", "witness": "y[0, 2]: gradient -4.845 after one call, None after a '
+        'second call"}',
     ),
     (
         "an input, and a function that leads to ctx", raw(keeps_input_and_itself,
         lambda ctx, g: ctx.slope() * g), (X,), {}, "tensor-on-ctx",
-        "error: ctx.x keeps the input x as an attribute: the gradient of x changes",
+        "error: ctx.x stores the argument x as an attribute. The gradient of x changes",
     ),
     (
         "until backward comes", raw(with_a_closure, forgets_and_computes), (X,), {}, "ctx-cycle",
-        "stay in memory until the garbage collector runs, where backward never runs. {",
+        "If backward never runs, the graph and its saved tensors stay in memory until the "
+        "garbage collector runs. {",
     ),
     (
         "a tensor that moves little", raw(lambda ctx, x: 2 * x + 0.01 * GAIN, lambda ctx, g: 2 * g),
-        (X,), {}, "captured-tensor", "moving GAIN changes an output at a rate of 0.01639; its gradient",
+        (X,), {}, "captured-tensor", "the output changes with GAIN at a rate of 0.01639, but the "
+        "gradient",
     ),
     (
         "a change inside a callable", lambda x, m: Exp.apply(x) * m.add_(1),
         (X.clone().requires_grad_(), Y.clone()), {}, "mutates-input",
-        "warning: forward changed m in place, which asks for no gradient, and did not say so.",
+        "warning: forward changed m in place but did not mark it as dirty (m does not require "
+        "grad).",
     ),
     (
         "an axis more", saving(torch.add, lambda x, b, g: (g, g.sum(0, keepdim=True))), (X, X[0]), {},
-        "unreduced-broadcast", "the sum is right; who calls this backward directly gets another shape.",
+        "unreduced-broadcast", "the sum is right. The unreduced gradient has the wrong shape for "
+        "code that calls backward directly.",
     ),
     (
         "a gradient at -inf", saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,),
-        {"reference": by_rows}, "overflow", "error: the gradient of args[0] is nan where args[0][0, 0] "
-        'is -inf; it should be 0. {"witness": "args[0][0, 0] = -inf: nan, should be 0"}',
+        {"reference": by_rows}, "overflow", "error: the gradient of args[0] is nan when "
+        'args[0][0, 0] is -inf; it should be 0. {"witness": "args[0][0, 0] = -inf: nan, should be '
+        '0"}',
     ),
     (
         "a copy", split(lambda x: x.clone(), lambda ctx, g: g, setup=lambda ctx, inputs, output: None),
-        (X,), {"level": "full"}, "unneeded-function", "1 operation (the Function: 1).",
+        (X,), {"level": "full"}, "unneeded-function", "runs 1 operation (the Function runs 1).",
     ),
     (
         "two Functions", lambda x: Exp.apply(Tangent.apply(x)), (X,), {"level": "full"},
-        "func-incompatible", "info: ctx is an argument of forward in Tangent and Made: torch.func",
+        "func-incompatible", "info: forward takes ctx as an argument in Tangent and Made, so "
+        "torch.func",
     ),
     (
         "a batch that backward does not take", saving(lambda x: 2 * x, one_row_alone), (X[:1],), {},
-        "batch-dimension", "error: in a batch of 3, backward raised ValueError: no {",
+        "batch-dimension", "error: for a batch of 3, backward raised ValueError: no {",
     ),
     (
         "until backward", raw(with_a_closure, lambda ctx, g: ctx.__dict__.pop("slope")() * g), (X,),
-        {}, "not-reentrant", "warning: KeyError in a second backward through the same graph: 'slope' {",
+        {}, "not-reentrant", "warning: in a second backward pass through the same graph, "
+        "backward raised KeyError: 'slope' {",
     ),
     (
         "four gradients", saving(lambda a, b, c, d: a * b * c * d, lambda a, b, c, d, g:
         (g * b * c * d, g * a * c * d, g * a * b * d, g * a * b * c)), (X, Y, X + 1, Y + 1), {},
-        "wasted-gradient", "likewise that of args[1], args[2] and args[3]. {",
+        "wasted-gradient", "The same holds for args[1], args[2] and args[3]. {",
     ),
     (
         "two operations", saving(product, lambda b, x, g: ((g * x).sum(0), g * b)), (X[0], Y), {},
-        "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul, sum) even where "
-        "args[0] asks for none; likewise that of args[1]. {",
+        "wasted-gradient", "backward computes the gradient of args[0] (2 operations: mul, sum) "
+        "even when args[0] does not require grad. The same holds for args[1]. {",
     ),
     (
         "the second gradient alone", saving(product, lambda x, y, g: (g * y, g * x)),
-        (X.clone().requires_grad_(), Y), {}, "wasted-gradient", "even where args[1] asks for none. {",
+        (X.clone().requires_grad_(), Y), {}, "wasted-gradient", "even when args[1] does not "
+        "require grad. {",
     ),
     (
         "an exception that names an object", saving(lambda x: refuse_an_object(), lambda x, g: g),
@@ -492,7 +511,7 @@ SAID = [
     (
         "one entry, neither the mean nor the first",
         saving(square, lambda x, g: 2 * x * g[-1, -1]), (X,), {}, "uniform-grad-output",
-        "only through one number: it is right",
+        "only through a single number. It can be right",
     ),
     (
         "a huge element beside which the others are lost",
@@ -502,26 +521,29 @@ SAID = [
     (
         "a huge element of the first input, one number for the second",
         saving(lambda x, y: 1 / x + y.sin(), lambda x, y, g: (g / x**2, y.cos() * g.mean())),
-        (TINY_FIRST, draw(5)), {}, "uniform-grad-output", "the gradient of args[1] depends on grad_output only through one number",
+        (TINY_FIRST, draw(5)), {}, "uniform-grad-output", "the gradient of args[1] depends on "
+        "grad_output only through a single number",
     ),
     (
         "a gradient for an argument that was left out",
         raw(optional, lambda ctx, g: (g, g.sum())), (X,), {}, "wrong-arity",
-        "a gradient for scale, which this call left out: None belongs in its place then.",
+        "a gradient for scale, which this call did not pass. It must return None there.",
     ),
     (
         "one gradient too many", raw(lambda ctx, x: 2 * x, lambda ctx, g: (g, g)), (X,), {},
-        "wrong-arity", "backward returned 2 gradients; forward takes 1 argument (x).",
+        "wrong-arity", "backward returned 2 gradients, but forward takes 1 argument (x).",
     ),
     (
         "a Function inside, whose own call cannot be made again",
         lambda x, y: ONE_FOR_THREE.apply(x, y, Opaque()) * 1, (X, Y), {}, "wrong-arity",
-        'a backward returned 1 gradient where 3 were needed. {"returned": 1, "expected": 3}',
+        "the backward of an inner Function returned 1 gradient, but autograd expected 3. "
+        '{"returned": 1, "expected": 3}',
     ),
     (
         "a Function inside, whose own call cannot be made again",
         lambda x: OF_ANOTHER_SHAPE.apply(x, Opaque()) * 1, (X,), {}, "gradient-shape",
-        "a backward returned a gradient of shape [7] for an input of shape [3, 4].",
+        "the backward of an inner Function returned a gradient of shape [7] for an input of "
+        "shape [3, 4].",
     ),
     (
         "a Function inside, whose own call cannot be made again",
@@ -530,16 +552,16 @@ SAID = [
     ),
     (
         "the tuple itself", raw(saves, lambda ctx, g: 2 * g * ctx.saved_tensors), (X,), {},
-        "backward-raises", "ctx.saved_tensors is a tuple, also for a single tensor",
+        "backward-raises", "Unpack ctx.saved_tensors, a tuple even for a single tensor",
     ),
     (
         "autograd, where nothing is recorded",
         saving(square, lambda x, g: torch.autograd.grad(x * x, x, g)[0]), (X,), {},
-        "backward-raises", "Grad mode is off in backward, so nothing there is recorded",
+        "backward-raises", "Grad mode is off in backward, so PyTorch records no graph",
     ),
     (
         "a mask minus a number", saving(torch.relu, lambda x, g: g * ((x > 0) - 1)), (X,), {},
-        "backward-raises", "Count with numbers, not with a mask",
+        "backward-raises", "Convert the mask to numbers first",
     ),
     (
         "a call that fits no signature", saving(square, lambda x, g: g.movedim(None, 0)), (X,), {},
@@ -547,36 +569,36 @@ SAID = [
     ),
     (
         "what no hint is known of", saving(square, lambda x, g: g[99]), (X,), {},
-        "backward-raises", "Read the line that raised; print the shapes",
+        "backward-raises", "Read the line that raised, and print the shapes",
     ),
     (
         "the larger shape, and wrong", saving(torch.add, lambda x, b, g: (g, 2 * g)), (X, X[0]), {},
         "unreduced-broadcast", "error: backward returned a gradient of shape (3, 4) for args[1], "
-        "which has shape (4,): the engine sums it silently, and the sum is wrong.",
+        "which has shape (4,). Autograd silently sums it, and the sum is wrong.",
     ),
     (
         "both methods", BothOfInstances, (X,), {}, "missing-staticmethod",
-        "error: forward and backward are instance methods; a Function's methods are static.",
+        "error: forward and backward are instance methods, but they must be static methods.",
     ),
     (
         "an int", raw(saves_a_number, lambda ctx, g: 2 * g), (X,), {}, "non-tensor-saved",
-        "was given an int as argument 1 (counted from 0)",
+        "got an int as argument 1 (counting from 0)",
     ),
     (
         "an input, marked, and another tensor returned",
         raw(marks_the_other, lambda ctx, g: (g, g)), (X, Y), {}, "wrong-mark-dirty",
-        "an input was marked dirty, but forward does not return it.",
+        "forward marked an input as dirty but does not return it.",
     ),
     (
         "running statistics", raw(counts, lambda ctx, g: (2 * g, None)),
         (X.clone().requires_grad_(), X[0].clone()), {}, "mutates-input",
-        "warning: forward changed m in place, which asks for no gradient, and did not say so. "
-        '{"input": "m"} Running statistics may be updated so',
+        "warning: forward changed m in place but did not mark it as dirty (m does not require "
+        'grad). {"input": "m"} Ignore this for running statistics',
     ),
     (
         "no return", raw(lambda ctx, x: None, lambda ctx, g: g), (X,), {}, "backward-never-called",
-        "forward returned NoneType where a tensor or a tuple of tensors is needed. "
-        '{"returned": "NoneType"} Is the return statement of forward missing?',
+        'forward returned None, but it must return a tensor or a tuple of tensors. {"returned": '
+        '"NoneType"} Return the result from forward: a return statement seems to be missing.',
     ),
     (
         "a list", raw(lambda ctx, x: [x * 2, x * 3], lambda ctx, g, h: g), (X,), {},
@@ -585,17 +607,17 @@ SAID = [
     ),
     (
         "detached", lambda x: (2 * x).detach(), (X,), {}, "backward-never-called",
-        "error: no output requires grad: the result is cut off from the graph. {} Call F.apply(...)",
+        "error: no output requires grad, so autograd never calls backward. {} Call F.apply(...)",
     ),
     (
         "all outputs", raw(marks_both, lambda ctx, g, h: g), (X,), {}, "wrong-non-differentiable",
-        "warning: output 0 is marked non-differentiable but changes smoothly with the inputs: "
-        "no gradient comes back through any output.",
+        "warning: output 0 changes smoothly with the inputs but is marked as non-differentiable, "
+        "so no gradient flows back through any output.",
     ),
     (
         "the second output",
         raw(lambda ctx, x: (2 * x, x.view_as(x)), lambda ctx, g, h: 2 * g + h), (X,), {},
-        "returns-view", "output 1 shares memory with the input x.",
+        "returns-view", "output 1 shares memory with x.",
     ),
     (
         "a dtype that backward does not take", saving(square, not_in_float32), (X,), {},
@@ -604,72 +626,77 @@ SAID = [
     ),
     (
         "complex for a real", saving(square, lambda x, g: torch.complex(2 * x * g, g)), (X,), {},
-        "gradient-dtype", "error: backward returned a complex gradient for args[0], which is real; "
-        "the engine raises an error that does not say so. "
-        '{"input": "args[0]", "expected": "real", "actual": "complex"} A real input cannot move',
+        "gradient-dtype", "error: backward returned a complex gradient for args[0], which is "
+        'real. Autograd rejects it with an error that does not name the cause. {"input": '
+        '"args[0]", "expected": "real", "actual": "complex"} Return the real part: a real input '
+        "cannot move",
     ),
     (
         "another number of outputs than the reference's", saving(square, lambda x, g: 2 * x * g),
         (X,), {"reference": lambda x: (x * x, x)}, "forward-mismatch",
-        "forward returns 1 tensor, the reference 2.",
+        "forward returns 1 tensor, but the reference returns 2.",
     ),
     (
         "one output of two", saving(lambda x: (x * x, 2 * x), lambda x, g, h: 2 * x * g + 2 * h),
         (X,), {"reference": lambda x: (x * x, 3 * x)}, "forward-mismatch",
-        'output 1 of forward is wrong at 12 of 12 elements. {"input": "output 1", "index": [0, 0]',
+        'output 1 of forward differs from the reference at all 12 elements. {"input": "output '
+        '1", "index": [0, 0]',
     ),
     (
         "parallel to one number, as the true one is",
         saving(lambda x: x.sum().expand(4), lambda x, g: 2 * g.sum().expand(3, 4)), (X,), {},
-        "constant-factor", "2 times the true one, everywhere",
+        "constant-factor", "2 times the true gradient",
     ),
     (
         "held fixed by the reference", saving(product, lambda x, y, g: (g * y, g * x)),
         (X, Y), {"reference": lambda x, y: x * y.detach()}, "extra-gradient",
-        "the input args[1] gets a gradient, but the reference holds it fixed.",
+        "backward returns a gradient for args[1], but the reference treats args[1] as a constant.",
     ),
     (
         "not in the surrogate", saving(lambda x, y: x.round() * y, lambda x, y, g: (g, g)),
         (X, Y), {"surrogate": lambda x, y: 1 * x}, "extra-gradient",
-        "the input args[1] gets a gradient, but the declared surrogate does not depend on it.",
+        "backward returns a gradient for args[1], but the declared surrogate does not depend on "
+        "args[1].",
     ),
     (
         "zeros where the surrogate has a slope", saving(torch.round, lambda x, g: 0 * g),
         (X,), {"surrogate": lambda x: 1 * x}, "missing-gradient",
-        "is zero everywhere, but the declared surrogate depends on it.",
+        "is zero everywhere, but the declared surrogate depends on args[0].",
     ),
     (
         "infinite", saving(torch.sqrt, lambda x, g: g / torch.zeros_like(x)), (X.abs(),), {},
-        "non-finite", "the gradient of args[0] is inf where the true one is finite.",
+        "non-finite", "the gradient of args[0] is inf where the true gradient is finite.",
     ),
     (
         "a cumulative sum the same way round",
         saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), (X[0],), {},
-        "transposed-gradient", "forward's own linear map was applied, not its transpose.",
+        "transposed-gradient", "Backward applies the linear map of forward instead of its "
+        "transpose.",
     ),
     (
         "one output's part", saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp() + h),
-        (X,), {}, "gradient-mismatch", "only what comes back through the second output is wrong.",
+        (X,), {}, "gradient-mismatch", "The error comes only from the second output.",
     ),
     (
         "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {},
-        "tensor-on-ctx", "ctx.kept keeps an intermediate result as an attribute: it is not freed "
-        "after backward, and no saved-tensor hook sees it.",
+        "tensor-on-ctx", "ctx.kept stores an intermediate result as an attribute. PyTorch does "
+        "not free it after backward, and saved-tensor hooks do not see it.",
     ),
     (
         "the output", raw(keeps_the_output, lambda ctx, g: g * ctx.y), (X,), {}, "tensor-on-ctx",
-        "error: ctx.y keeps the output as an attribute, in a reference cycle: the gradient of x "
-        "changes when the output is changed in place after forward, and nothing raises.",
+        "error: ctx.y stores the output as an attribute, which creates a reference cycle. The "
+        "gradient of x changes when the output is changed in place after forward, and PyTorch "
+        "raises no error.",
     ),
     (
         "five gradients", saving(five, all_five), (X, Y, X + 1, Y + 1, X + Y), {}, "wasted-gradient",
-        "warning: the gradient of args[0] is computed (4 operations: mul 4 times) even where args[0] "
-        "asks for none; likewise that of args[1], args[2] and 2 more. {",
+        "warning: backward computes the gradient of args[0] (4 operations: mul 4 times) even "
+        "when args[0] does not require grad. The same holds for args[1], args[2] and 2 more. {",
     ),
     (
         "two tensors for nothing", Sum, (X, Y), {}, "oversaved",
-        "warning: x and y are saved for backward (192 bytes in float64), but no gradient depends on "
-        "their values. {",
+        "warning: forward saves x and y for backward (192 bytes in float64), but no gradient "
+        "depends on their values. {",
     ),
     (
         "it leaves", saving(square, lambda x, g: leave()), (X,), {}, "backward-raises",
@@ -677,7 +704,7 @@ SAID = [
     ),
     (
         "without a word", saving(square, lambda x, g: say_nothing()), (X,), {}, "backward-raises",
-        "error: backward raised ValueError: without a message {",
+        "error: backward raised ValueError without a message {",
     ),
     (
         "beside a number", saving(lambda x, c: refuse(), lambda x, c, g: g), (X, 2.5), {},
@@ -689,12 +716,13 @@ SAID = [
     ),
     (
         "no tensors at all", raw(lambda ctx, x: (None, None), lambda ctx, g, h: g), (X,), {},
-        "backward-never-called", "error: forward returned NoneType, NoneType where a tensor or a tuple "
-        'of tensors is needed. {"returned": "NoneType, NoneType"} Call F.apply(...)',
+        "backward-never-called", "error: forward returned values of type NoneType, NoneType, but "
+        'it must return a tensor or a tuple of tensors. {"returned": "NoneType, NoneType"} Call '
+        "F.apply(...)",
     ),
     (
         "of two elements", saving(torch.exp, lambda x, g: x.exp() * g.mean()), (draw(2),), {},
-        "uniform-grad-output", "depends on grad_output only through one number, its mean",
+        "uniform-grad-output", "depends on grad_output only through a single number, its mean",
     ),
     (
         "a wrong sign, and a wrong axis for another dim", raw(softmax_along, minus_along_the_last),
@@ -705,46 +733,47 @@ SAID = [
             lambda x: (x.exp(), (x * x).sum(-1, keepdim=True).squeeze(-1)),
             lambda x, g, h: g * x.exp() + 2 * x * h[:, None],
         ), (X,), {"level": "full"}, "returns-view",
-        "info: output 1 is a view of a tensor that forward made; whoever changes it in place, as "
-        "relu_() does, gets an error. {} Where that may come, make the shape at once (x.sum(-1), not "
-        "keepdim=True and squeeze), or return a copy.",
+        "info: output 1 is a view of a tensor that forward created, so changing it in place, for "
+        "example with relu_(), raises an error. {} If callers may change the output in place, "
+        "compute its final shape directly (x.sum(-1), not keepdim=True and then squeeze), or "
+        "return a copy.",
     ),
     (
         "in 16 bits", saving(square, lambda x, g: (2 * x.bfloat16() * g.bfloat16()).to(g.dtype)), (X,),
-        {}, "precision", "warning: backward computes the gradient of args[0] in bfloat16, whatever "
-        'the dtype of its input. {"input": "args[0]", "line": "return b(*args, *gs)"} Which line of '
-        "backward casts, or makes a tensor of a dtype of its own?",
+        {}, "precision", "warning: backward computes the gradient of args[0] in bfloat16, "
+        'whatever the dtype of args[0] is. {"input": "args[0]", "line": "return b(*args, *gs)"} '
+        "Remove the cast from backward, or the tensor that it creates in a fixed dtype.",
     ),
     (
         "a forward in 32 bits", saving(lambda x: (x.float() ** 2).to(x.dtype), lambda x, g: 2 * x * g),
-        (X,), {}, "precision", "warning: the output has fewer digits than float64: it moves in steps, "
-        'as a result of float32 does. {"witness": "output[0, 2] moves by 0 where all that goes in '
-        'moves by a billionth, should by -9.5e-09"} Which line casts (.float(), NumPy in float32)? To '
-        "compute 16 bits in float32 and leave float64 as it is, cast to torch.promote_types(x.dtype, "
-        "torch.float32). Where only float32 is to be had, give reference=: by differences of such a "
-        "forward a small error of backward is not seen.",
+        (X,), {}, "precision", "warning: the output is less precise than float64: it changes in "
+        'steps, as a float32 result does. {"witness": "output[0, 2] changes by 0 when every input '
+        'changes by a billionth, should change by -9.5e-09"} Find the line that casts (.float(), '
+        "NumPy in float32). To compute 16-bit inputs in float32 and keep float64, cast to "
+        "torch.promote_types(x.dtype, torch.float32). If you can compute only in float32, pass "
+        "reference=: finite differences of a float32 forward cannot show small errors of backward.",
     ),
     (
         "a sum of which a part is in 32 bits", saving(lambda x: 0.25 * x + (3 * x).float(), lambda x, g:
-        (3.25 * g).to(x.dtype)), (X,), {}, "precision", '{"witness": "output[0, 2] moves by 5.4e-10 where all that goes '
-        'in moves by a billionth, should by 7.1e-09"}',
+        (3.25 * g).to(x.dtype)), (X,), {}, "precision", '{"witness": "output[0, 2] changes by 5.4e-10 when '
+        'every input changes by a billionth, should change by 7.1e-09"}',
     ),
     (
         "beside a reference that is sound on the example",
         saving(lambda x: 1 - x.cos(), lambda x, g: x.sin() * g), (SMALL,),
         {"reference": lambda x: 2 * (x / 2).sin() ** 2}, "precision",
-        "warning: the output loses precision in float32 on the example itself: its error is about",
+        "warning: the output loses precision in float32 on your inputs: its error is about",
     ),
     (
         "a slope in 32 bits, of declared steps", saving(
             lambda x: (4 * x.sin()).round() / 4, lambda x, g: (g * x.float().cos()).to(g.dtype)
         ), (X,), {"surrogate": torch.sin}, "precision",
-        'float32 does. {"witness": "gradient of args[0][0, 2] moves by ',
+        'float32 result does. {"witness": "gradient of args[0][0, 2] changes by ',
     ),
     (
         "jvp reads what was saved for backward only",
         split(sine, saved(times_cosine), setup=save_for_backward_only, jvp=saved(times_cosine)), (X,),
-        {"level": "full"}, "wrong-jvp", "In jvp ctx.saved_tensors holds what ctx.save_for_forward was",
+        {"level": "full"}, "wrong-jvp", "Call ctx.save_for_forward with the tensors that jvp needs",
     ),
     (
         "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},
@@ -752,16 +781,17 @@ SAID = [
     ),
     (
         "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},
-        "wrong-jvp", "} jvp returns one tangent for each output:",
+        "wrong-jvp", "} Return one tangent for each output from jvp:",
     ),
     (
         "saved otherwise for both modes", split(
             sine, saved(times_cosine), setup=save_more_for_forward, generate_vmap_rule=True
-        ), (X,), {}, "wrong-vmap", "A generated rule keeps one list of batch axes for both: give",
+        ), (X,), {}, "wrong-vmap", "Pass ctx.save_for_forward the same tensors as "
+        "ctx.save_for_backward, in the same order:",
     ),
     (
         "vmap raises", split(sine, saved(times_cosine), vmap=lambda info, dims, x: refuse()), (X,), {},
-        "wrong-vmap", "} A vmap method gets tensors with the batch dimension still in them",
+        "wrong-vmap", "} In vmap, move the batch dim of each tensor to the front:",
     ),
     (
         "vmap sums", split(
@@ -771,8 +801,8 @@ SAID = [
     ),
     (
         "three gradients", saving(lambda x, y, w: x * y * w, all_three), (X, Y, X + Y), {},
-        "wasted-gradient", "the gradient of args[0] is computed (2 operations: mul twice) even "
-        "where args[0] asks for none; likewise that of args[1] and args[2].",
+        "wasted-gradient", "backward computes the gradient of args[0] (2 operations: mul twice) "
+        "even when args[0] does not require grad. The same holds for args[1] and args[2].",
     ),
 ]  # fmt: skip
 
@@ -783,30 +813,33 @@ OF_WITNESSES = {
     "input-layout: a view that forward cannot make":
         "warning: when args[0] is transposed in memory, forward raised RuntimeError: view size",
     "batch-dimension: a weight that is right for a batch of 1":
-        "error: the gradient of args[1] in a batch of 3 is not what its slices give one by one. "
-        '{"witness": "the gradient of args[1][1, 1]: 0.678, should be 3.048"}',
+        "error: the gradient of args[1] for a batch of 3 differs from the one computed slice by "
+        'slice. {"witness": "the gradient of args[1][1, 1]: 0.678, should be 3.048"}',
     "batch-dimension: squeeze drops a batch of 1":
-        "error: when the slices of axis 0 go through one by one, backward raised IndexError: too",
+        "error: when the slices along dim 0 are passed one at a time, backward raised "
+        "IndexError: too",
     "overflow: log-sum-exp of a row that is masked wholly":
-        "error: the output is nan where args[0][0] is all -inf; it should be -inf. "
+        "error: the output is nan when every element of args[0][0] is -inf; it should be -inf. "
         '{"witness": "output[0]: nan, should be -inf"}',
     "tensor-on-ctx: an input, in a callable":
-        "warning: ctx.x of Made keeps an input as an attribute: PyTorch does not check it for "
-        "changes in place, and no saved-tensor hook sees it.",
+        "warning: ctx.x in Made stores an input as an attribute. PyTorch does not check it for "
+        "in-place changes, and saved-tensor hooks do not see it.",
     "constant-factor: a factor near 1 beside a forward in float32":
-        "error: the gradient of args[0] is about 1.003 times the true one, everywhere. {",
+        "error: the gradient of args[0] is about 1.003 times the true gradient. {",
     "constant-factor: a factor beside a forward in float32":
-        "error: the gradient of args[0] is about 1.1 times the true one, everywhere. {",
+        "error: the gradient of args[0] is about 1.1 times the true gradient. {",
     "constant-factor: a mean in float32, divided by half of N":
-        "error: the gradient of args[0] is about 2 times the true one, everywhere. {",
+        "error: the gradient of args[0] is about 2 times the true gradient. {",
     "compile-mismatch: another formula under torch.compile":
         'warning: the output changes under torch.compile. {"witness": "output[0, 2]: -0.455, should',
     "returns-view: a view of a sum that forward made":
-        "info: its output is a view of a tensor that forward made;",
+        "info: the output is a view of a tensor that forward created, so",
     "missing-dependency: the norms of filters held fixed":
-        "in each slice of axis 0 a multiple of the output. Something that was reduced there (a mean,",
+        "is a multiple of the output within each slice along dim 0. Backward probably treats a "
+        "reduction over these elements (a mean,",
     "oversaved: a product that is never unpacked":
-        "warning: the output is saved for backward (96 bytes in float64), but never unpacked there.",
+        "warning: forward saves the output for backward (96 bytes in float64), but backward "
+        "never unpacks it.",
 }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def _compared(
     pieces = _in_pieces(session, plain, sliced, cuts)
     if pieces is None:
         return None
-    how = "when the slices of axis 0 go through one by one"
+    how = "when the slices along dim 0 are passed one at a time"
     return twin(evidence, "batch", how, pieces, plain.done, tolerance=TOLERANCE)
 
 
@@ -99,7 +99,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
     pieces = _in_pieces(session, grown, sliced, range(GROWN + 1))
     if pieces is None or pieces.failure:
         return None
-    how = f"in a batch of {GROWN}"
+    how = f"for a batch of {GROWN}"
     return twin(evidence, "grown", how, grown.done, pieces, tolerance=TOLERANCE)
 
 
@@ -113,7 +113,7 @@ def _emptied(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced)
         g if g is None else g[:0] if i in sliced else torch.zeros_like(g) for i, g in grads
     )
     should = Pass(grads=nothing)
-    how = "when axis 0 has length 0"
+    how = "for an empty batch (dim 0 has size 0)"
     yield twin(evidence, "zero-size", how, replace(came, outputs=()), should, tolerance=TOLERANCE)
 
 

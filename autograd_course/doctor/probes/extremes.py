@@ -83,8 +83,8 @@ def _masked(
         # Outside the domain, as of a logarithm, both are nan.
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
-        every = "all " if len(place) < tensor.dim() else ""
-        how = f"where {element(name, place)} is {every}-inf"
+        every = "every element of " if len(place) < tensor.dim() else ""
+        how = f"when {every}{element(name, place)} is -inf"
         yield replace(call.extreme(evidence, how, inputs, (), double), masked=position)
 
 

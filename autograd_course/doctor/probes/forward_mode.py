@@ -18,6 +18,7 @@ from autograd_course.doctor.running.calls import attempt
 from autograd_course.doctor.running.passes import both_ways, drawn
 from autograd_course.doctor.running.session import Arrange, Session
 from autograd_course.doctor.truth.differences import flat
+from autograd_course.doctor.words import listed
 from autograd_course.doctor.world.randomness import Stream, generator
 
 ROUNDING = 1e-6  # of what is added up: a step in float32 inside forward is no mistake
@@ -78,7 +79,7 @@ def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByP
     for name, position in zip(names, tangents, strict=True):
         yield f"with a tangent of {name}{alone}", {position: tangents[position]}
     if alone:
-        yield f"with tangents of {', '.join(names)}", tangents
+        yield f"with tangents of {listed(names, len(names))}", tangents
 
 
 def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:

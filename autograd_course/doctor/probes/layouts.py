@@ -15,6 +15,7 @@ from autograd_course.doctor.probes.twins import twin
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.running.passes import Pass, both_ways
 from autograd_course.doctor.running.session import Session
+from autograd_course.doctor.words import listed
 
 Lay = Callable[[Tensor], Tensor]
 
@@ -36,13 +37,13 @@ def strided(tensor: Tensor) -> Tensor:
 
 LAYOUTS: dict[str, Lay] = {
     "transposed in memory": transposed,
-    "strided, with gaps in memory": strided,
+    "a strided view with gaps in memory": strided,
 }
 
 # One number for all is what ``y.sum()`` sends back, one row for all ``y.sum(0)``.
 EXPANDED: dict[str, Lay] = {
     "one number expanded to the output's shape": lambda g: g.flatten()[0].expand_as(g),
-    "one row expanded along axis 0": lambda g: g[:1].expand_as(g) if g.dim() > 1 else g,
+    "one row expanded along dim 0": lambda g: g[:1].expand_as(g) if g.dim() > 1 else g,
 }
 
 
@@ -106,6 +107,6 @@ def _passed(
 
     done = both_ways(session, plain.grad_outputs, inputs=plain.inputs, arrange=arrange)
     if done.stage == "forward" or len(done.outputs) == len(plain.done.outputs):
-        names = ", ".join(evidence.name(i) for i in places)
+        names = listed([evidence.name(i) for i in places], len(places))
         how = f"when {names} {'is' if len(places) == 1 else 'are'} {how}"
         yield twin(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)

@@ -107,13 +107,14 @@ def _neighbors(
     """Yield them by size: the smaller first."""
     wanted = evidence.wanted
     one = len(wanted) == 1
-    them, their = (evidence.name(wanted[0]), "its") if one else ("the inputs", "their")
+    are, their = (f"{evidence.name(wanted[0])} is", "its") if one else ("the inputs are", "their")
     for fraction in fractions:
-        yield _Neighbor(f"with {them} times {fraction:g}", _changed(wanted, torch.mul, fraction))
-    yield _Neighbor("on the example itself", lambda inputs: inputs)
+        how = f"when {are} multiplied by {fraction:g}"
+        yield _Neighbor(how, _changed(wanted, torch.mul, fraction))
+    yield _Neighbor("on your inputs", lambda inputs: inputs)
     data = _data(evidence, example)
     shift = SHIFT * max(_spread(example[i]) for i in data)
-    how = f"with {them} shifted by {SHIFT:g} times {their} spread"
+    how = f"when {are} shifted by {SHIFT:g} times {their} spread"
     yield _Neighbor(how, _changed(data, torch.add, shift), SHIFT)
 
 

@@ -37,9 +37,9 @@ def repetition(session: Session, evidence: Evidence) -> Evidence:
     return replace(evidence, twins=evidence.twins + found)
 
 
-REPEATED = "from one call to the next, with the same arguments and the same seeds"
-FILLED = "when memory that torch.empty hands out is filled with nan"
-REDRAWN = "when the random generators are set back before backward runs"
+REPEATED = "from one call to the next, with the same arguments and seeds"
+FILLED = "when torch.empty returns memory filled with nan"
+REDRAWN = "when backward uses the random numbers of forward"
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
@@ -56,7 +56,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
 
 def _backward_twin(evidence: Evidence, came: Pass) -> Twin:
     should = replace(_first_time(evidence), outputs=())
-    how = "in a second backward through the same graph"
+    how = "in a second backward pass through the same graph"
     return twin(evidence, "second backward", how, replace(came, outputs=()), should)
 
 

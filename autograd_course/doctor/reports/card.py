@@ -32,7 +32,7 @@ _INK = {
     "warning": "yellow",
     "info": "cyan",
 }
-_CODE = ("witness", "at", "call")
+_CODE = ("example", "at", "call")
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
 

@@ -17,6 +17,7 @@ from autograd_course.doctor.reports import card
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.steps.step import TITLES, Step, Steps
 from autograd_course.doctor.steps.telling import (
+    DIFFERENCES,
     furthest,
     told_contract,
     told_element,
@@ -87,19 +88,27 @@ def _magnitudes(evidence: Evidence) -> Step:
         assert evidence.slopes is not None
         seen, _ = along_directions(evidence.slopes, pull)
         g = flat_cotangent(evidence, pull.grad_outputs)
-        what = f"gradient along {len(seen)} random directions"
+        what = f"gradient norm along {len(seen)} random directions"
         return told_magnitudes([what], [seen], [evidence.slopes.matrix.T @ g])
-    whats = [f"gradient of {evidence.name(i)}" for i in evidence.wanted]
+    whats = [f"gradient norm of {evidence.name(i)}" for i in evidence.wanted]
     return told_magnitudes(whats, pull.grads, [e.value for e in expected], _truth(evidence))
 
 
 def _element(evidence: Evidence) -> Step:
     if _settled(evidence):
-        return Step("one element", None, "none stands out: every random direction agrees")
+        return Step(
+            "one element",
+            None,
+            "skipped, because backward agrees with forward along every random direction",
+        )
     grads = evidence.pulls["random"].grads
     truths = [expected.value for expected in evidence.expected["random"]]
     if all(bool(torch.isnan(truth).all()) for truth in truths):
-        return Step("one element", None, "differences find no derivative at any")
+        return Step(
+            "one element",
+            None,
+            "skipped, because finite differences find no derivative at any element",
+        )
     slot, flat = furthest(grads, truths)
     position, index = evidence.wanted[slot], unraveled(flat, truths[slot].shape)
     grad, value = grads[slot], evidence.inputs[evidence.wanted[slot]]
@@ -111,12 +120,14 @@ def _element(evidence: Evidence) -> Step:
 
 def _gradcheck(evidence: Evidence) -> Step:
     if evidence.surrogate:
-        return Step("gradcheck", None, "not taken: backward is declared to be another derivative")
+        return Step(
+            "gradcheck", None, "skipped, because backward is declared to be a surrogate gradient"
+        )
     return told_gradcheck(next(_mismatches(evidence), ""))
 
 
 def _mismatches(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence of gradcheck's for each pair of output and input that it would object to."""
+    """Yield a sentence of gradcheck for each pair of output and input that it would object to."""
     rows, start = evidence.rows, 0
     for k, out in enumerate(filter(is_float, evidence.forward.outputs)):
         end = start + as_real(out).numel()
@@ -140,7 +151,7 @@ def _settled(evidence: Evidence) -> bool:
 def _truth(evidence: Evidence) -> str:
     if evidence.surrogate:
         return "surrogate"
-    return "differences" if evidence.reference_outputs is None else "reference"
+    return DIFFERENCES if evidence.reference_outputs is None else "reference"
 
 
 def _raised(title: str, stage: str, failure: Failure) -> Step:

@@ -17,7 +17,7 @@ from html import escape
 from autograd_course.doctor.comparing.numbers import number
 from autograd_course.doctor.reports.both_jacobians import Jacobians, Matrix
 
-TITLES = ("differences of forward", "backward", "backward − differences")
+TITLES = ("finite differences of forward", "backward", "backward − finite differences")
 SHADES = 8  # of each sign
 UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivative
 NEGATIVE, POSITIVE = (0, 92, 171), (196, 78, 0)  # blue and orange: told apart by everybody
@@ -100,7 +100,7 @@ def largest_of(matrix: Matrix) -> float:
 def heading(pair: Jacobians) -> str:
     """Say which Jacobian this is, and which part of it."""
     rows, columns = len(pair.off), len(pair.off[0])
-    part = "" if (rows, columns) == pair.whole else f", the first {rows} × {columns}"
+    part = "" if (rows, columns) == pair.whole else f" (the first {rows} × {columns} entries)"
     height, width = pair.whole
     return f"The {height} × {width} Jacobian of {pair.output} with respect to {pair.input}{part}"
 
@@ -130,14 +130,14 @@ def filling(matrix: Matrix) -> str:
         "some infinite" if any(map(math.isinf, entries.values())) else f"up to ±{number(largest)}"
     )
     if len(filled) > 1 and all(i == j for i, j in filled):
-        return f"the diagonal alone, {size}"
+        return f"only the diagonal, {size}"
     return f"{len(filled)} of {len(entries)} entries, {size}"
 
 
 def _legend(pair: Jacobians) -> str:
     meanings = [(NEGATIVE, "negative"), (ZERO, "zero"), (POSITIVE, "positive")]
     if any(math.isnan(v) for row in pair.off for v in row):
-        meanings.append((GRAY, "not differentiable there"))
+        meanings.append((GRAY, "not differentiable"))
     square = f"display: inline-block; width: 0.8em; height: 0.8em; {_BORDER}"
     return "".join(
         f'<span style="margin-right: 1.5em"><span style="{square}; background: rgb{color}"></span>'

@@ -9,31 +9,36 @@ from typing import TYPE_CHECKING, Any
 from autograd_course.doctor.comparing.numbers import element, number, told_apart
 from autograd_course.doctor.finding import Finding
 from autograd_course.doctor.reports import card, heatmap
+from autograd_course.doctor.words import sentence
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from autograd_course.doctor.diagnosis import Diagnosis
 
-# How what is meant to be so is declared; for an exercise's learner this is no way out.
+# How to declare what is wrong by design; a learner in an exercise does not see it.
 BY_DESIGN = {
-    "extra-gradient": "a straight-through estimator is declared by what it stands for: "
-    "surrogate=differentiable_stand_in",
-    "flipped-sign": "a gradient reversal is declared with intentional='flipped-sign'",
-    "nonlinear-in-grad-output": "a clipped or guided backward is declared with "
+    "extra-gradient": "for a straight-through estimator, pass surrogate=f, where f is the "
+    "differentiable function whose gradient backward returns",
+    "flipped-sign": "for a gradient reversal, pass intentional='flipped-sign'",
+    "nonlinear-in-grad-output": "for a clipped or guided backward, pass "
     "intentional='nonlinear-in-grad-output'",
-    "undeclared-surrogate": "declare what backward stands for: surrogate=differentiable_stand_in",
+    "undeclared-surrogate": "for a straight-through estimator, pass surrogate=f, where f is the "
+    "differentiable function whose gradient backward returns",
 }
-HELD_FIXED = "what is held fixed, as an embedding's padding is, is declared by reference=stand_in"
-SCALED = (
-    "a gradient reversed or scaled by design is declared by what it stands for, as in "
-    "surrogate=lambda x, strength: -strength * x"
+HELD_FIXED = (
+    "for elements that get no gradient by design, such as the padding of an embedding, pass "
+    "reference=f, where f is a differentiable function that treats them as constants"
 )
-DATA = "where {} is data, call requires_grad_() on the inputs to differentiate, and on no others"
+SCALED = (
+    "for a gradient that you reverse or scale by design, pass the function that has this gradient, "
+    "for example surrogate=lambda x, strength: -strength * x"
+)
+DATA = "if {} is data, call requires_grad_() only on the inputs that you want to differentiate"
 
 
 def as_text(diagnosis: Diagnosis) -> str:
-    """Return the report as plain text: the verdict, then each finding with its witness."""
+    """Return the report as plain text: the verdict, then each finding with its example."""
     return card.as_text(_headline(diagnosis), *_sections(diagnosis))
 
 
@@ -83,12 +88,12 @@ def rows(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def details(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Yield the labeled parts below a finding's message: witness, line of code, hint, lesson."""
+    """Yield the labeled parts below a finding's message: example, line of code, hint, lesson."""
     evidence = finding.evidence
     if "expected" in evidence and "actual" in evidence and "index" in evidence:
-        yield "witness", witness_text(evidence)
+        yield "example", example_text(evidence)
     elif evidence.get("witness"):
-        yield "witness", str(evidence["witness"])
+        yield "example", str(evidence["witness"])
     if evidence.get("line"):
         yield "at", str(evidence["line"])
     if evidence.get("call"):
@@ -107,8 +112,8 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "lesson", finding.lesson
 
 
-def witness_text(evidence: Mapping[str, Any]) -> str:
-    """Return the witness as one phrase: where, with what numbers, what came and what should."""
+def example_text(evidence: Mapping[str, Any]) -> str:
+    """Return the example as one phrase: where, with what numbers, what came and what should."""
     where = element(evidence["input"], evidence["index"])
     what = ""
     if "at" in evidence:
@@ -119,11 +124,3 @@ def witness_text(evidence: Mapping[str, Any]) -> str:
         where += f", grad_output = {number(evidence['grad_output'])}"
     actual, expected = told_apart(evidence["actual"], evidence["expected"])
     return f"{where}: {what}{actual}, should be {expected}"
-
-
-def sentence(text: str) -> str:
-    """Start a message with a capital, unless it starts with a name from the user's code."""
-    word = text.split(" ")[0].rstrip(",.")
-    sounds = len(word) > 2 or word in ("an", "at", "in", "it", "no")  # x and dx are names
-    ordinary = word.isalpha() and word.islower() and sounds and word != "ctx"
-    return text[:1].upper() + text[1:] if ordinary else text

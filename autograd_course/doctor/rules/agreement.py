@@ -84,7 +84,7 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
 def shown(tensor: Tensor | None, index: tuple[int, ...]) -> str:
     """Return one element in four digits, or what there is in its place."""
     if tensor is None:
-        return "none"
+        return "None"
     return (
         number(plain(tensor[index]))
         if tensor.dim() == len(index)

@@ -11,10 +11,10 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "autocast",
     "layout",
     "warning",
-    "mixed precision breaks it",
-    hint="Autocast computes matrix products in forward in low precision, so that its results and "
-    "what was saved differ in dtype. torch.amp has two decorators that say in which dtype "
-    "a Function's forward and backward run.",
+    "the call fails or changes under autocast",
+    hint="Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd, which "
+    "fix the dtype in which both run. Without them, autocast computes the matrix products of "
+    "forward in low precision, and the results differ in dtype from the saved tensors.",
     lesson="09_beyond_eager",
     after=("contract", "linearity", "values", "layout"),
 )

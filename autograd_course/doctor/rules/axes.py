@@ -1,4 +1,4 @@
-"""Axes that a backward confuses: the batch, and the one that an argument names."""
+"""Dims that a backward confuses: the batch, and the one that an argument names."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from autograd_course.doctor.rules.registry import Seen
 
 
 def wrong_dim(m: Mismatch) -> str | None:
-    """Wrong for the axis that the call names, right for another."""
+    """Wrong for the dim that the call names, right for another."""
     how = _right_when(m, "dim-argument")
-    return how and f"the gradient of {m.name} is wrong as called, and right {how}"
+    return how and f"the gradient of {m.name} is wrong for this call, but right {how}"
 
 
 def wrong_batch(m: Mismatch) -> str | None:
-    """Right for every slice of axis 0 alone, wrong for all of them at once."""
+    """Right for every slice along dim 0 alone, wrong for all of them at once."""
     how = _right_when(m, "batch")
-    return how and f"the gradient of {m.name} is wrong for the whole batch, and right {how}"
+    return how and f"the gradient of {m.name} is wrong for the whole batch, but right {how}"
 
 
 def _right_when(m: Mismatch, kind: str) -> str | None:
@@ -37,7 +37,7 @@ def _right_when(m: Mismatch, kind: str) -> str | None:
 
 
 def other_dim(evidence: Evidence) -> Seen | None:
-    """The example is right, the same call along another axis is not."""
+    """The example is right, the same call along another dim is not."""
     return None if mismatches(evidence) else disagreement(evidence, "dim-argument")
 
 
@@ -57,4 +57,4 @@ def _grown(evidence: Evidence) -> Seen | None:
     if twin is None or seen is None or place is None:
         return seen
     name = twin.names[place[0]]
-    return replace(seen, message=f"{name} {twin.how} is not what its slices give one by one.")
+    return replace(seen, message=f"{name} {twin.how} differs from the one computed slice by slice.")

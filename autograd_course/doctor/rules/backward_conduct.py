@@ -20,7 +20,7 @@ from autograd_course.doctor.rules.wording import (
     "contract",
     "error",
     "backward raised an exception",
-    hint="Read the line that raised; print the shapes of grad_output and of the saved tensors "
+    hint="Read the line that raised, and print the shapes of grad_output and of the saved tensors "
     "there.",
     lesson="08_debugging_clinic",
     after=("contract",),
@@ -31,9 +31,9 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     if failure is None or turned:
         return None
     # The family of cotangents stops at the first, if that fails.
-    some = " (for some grad_outputs, not for all)" if len(evidence.pulls) > 1 else ""
+    some = "for some values of grad_output, " if len(evidence.pulls) > 1 else ""
     return Seen(
-        f"backward {what_was_raised(failure)}{some}",
+        f"{some}backward {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
         hint=_what_to_do(failure, evidence.backward_source),
     )
@@ -46,30 +46,31 @@ def _what_to_do(failure: Failure, source: str) -> str:
 
 
 _NEEDS = (
-    "ctx.needs_input_grad has an entry for every argument that was passed: an optional one that "
-    "the call left out has none. Ask first whether it was given."
+    "Check that the call passed the optional argument before you read its entry: "
+    "ctx.needs_input_grad has entries only for arguments that were passed."
 )
-_TUPLE = "ctx.saved_tensors is a tuple, also for a single tensor: (x,) = ctx.saved_tensors."
+_TUPLE = "Unpack ctx.saved_tensors, a tuple even for a single tensor: (x,) = ctx.saved_tensors."
 
-# What Python and PyTorch say of common mistakes, and what is to be done about each.
+# What Python and PyTorch say about common mistakes, and how to repair each.
 WHAT_TO_DO = {
-    "unpack (expected 1, got 0)": "ctx.saved_tensors is empty: has forward saved anything?",
-    "to unpack (expected": "ctx.saved_tensors holds what forward saved, in that order.",
+    "unpack (expected 1, got 0)": "Call ctx.save_for_backward in forward: ctx.saved_tensors "
+    "is empty.",
+    "to unpack (expected": "Unpack exactly the tensors that forward saved, in the same order.",
     "only integer tensors of a single element": _TUPLE,
     "can't multiply sequence": _TUPLE,
     "'tuple' and": _TUPLE,
     "must be Tensor, not tuple": _TUPLE,
-    "value of Tensor with more than one value": "Python's if wants one answer, a tensor has one "
-    "for each element: torch.where, or a product with the mask.",
-    "positional argument": "backward receives ctx, then one gradient for each output of forward.",
+    "value of Tensor with more than one value": "Use torch.where or multiply by the mask: "
+    "a Python if needs a single truth value, and this tensor has many elements.",
+    "positional argument": "Give backward ctx and one parameter for each output of forward.",
     "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
-    "expected Variable or None": "Every gradient is a tensor, or None.",
-    "does not require grad and does not have a grad_fn": "Grad mode is off in backward, so nothing "
-    "there is recorded to differentiate: write the formula down, or compute under "
-    "torch.enable_grad() from x.detach().requires_grad_().",
-    "with a bool tensor is not supported": "Count with numbers, not with a mask: "
+    "expected Variable or None": "Return a tensor or None for each argument.",
+    "does not require grad and does not have a grad_fn": "Write the derivative as a formula, or "
+    "compute it under torch.enable_grad() from x.detach().requires_grad_(). Grad mode is off in "
+    "backward, so PyTorch records no graph there.",
+    "with a bool tensor is not supported": "Convert the mask to numbers first: "
     "mask.to(grad_output.dtype).",
-    "'_fwd_used_autocast'": "custom_bwd needs custom_fwd on forward.",
+    "'_fwd_used_autocast'": "Decorate forward with custom_fwd: custom_bwd needs it.",
 }
 
 
@@ -78,16 +79,16 @@ WHAT_TO_DO = {
     "contract",
     "error",
     "backward changes grad_output in place",
-    hint="Work on a new tensor (grad_output * mask, grad_output.clone()): other branches of the "
-    "graph may hold the same memory.",
+    hint="Compute a new tensor (grad_output * mask) or change a copy (grad_output.clone()): other "
+    "branches of the graph may use the same memory.",
     lesson="02_ctx_rules",
 )
 def mutates_grad_output(evidence: Evidence) -> Seen | None:
     if not evidence.raw or not evidence.raw.changed_grad_outputs:
         return None
     return Seen(
-        "backward changes grad_output in place; a sibling branch that shares it gets a wrong "
-        "gradient.",
+        "backward changes grad_output in place, so another branch of the graph that shares it gets "
+        "a wrong gradient.",
         {"outputs": list(evidence.raw.changed_grad_outputs)},
     )
 
@@ -97,15 +98,16 @@ def mutates_grad_output(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "backward changes a saved tensor in place",
-    hint="Clone before changing: a saved tensor is the caller's input or output itself, and a "
-    "second backward reads it again.",
+    hint="Clone a saved tensor before you change it. It is the caller's own input or output, and a "
+    "second backward pass reads it again.",
     lesson="02_ctx_rules",
 )
 def mutates_saved(evidence: Evidence) -> Seen | None:
     if not evidence.raw or not evidence.raw.changed_saved:
         return None
     return Seen(
-        f"backward changes saved tensor {evidence.raw.changed_saved[0]} (counted from 0) in place.",
+        f"backward changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in "
+        "place.",
         {"saved": list(evidence.raw.changed_saved)},
     )
 
@@ -114,9 +116,9 @@ def mutates_saved(evidence: Evidence) -> Seen | None:
     "none-grad-output",
     "contract",
     "error",
-    "backward fails when an output goes unused",
-    hint="An unused output's gradient arrives as zeros, or as None after "
-    "set_materialize_grads(False): handle that case.",
+    "backward fails when an output is unused",
+    hint="Handle unused outputs: backward gets zeros for their grad_output, or None after "
+    "ctx.set_materialize_grads(False).",
     lesson="02_ctx_rules",
     after=("contract",),
 )
@@ -129,14 +131,14 @@ def none_grad_output(evidence: Evidence) -> Seen | None:
             continue
         if pull.failure:
             return Seen(
-                f"backward {what_was_raised(pull.failure)} (when only the {used} output is used)",
+                f"when only the {used} output is used, backward {what_was_raised(pull.failure)}",
                 {"used": used, **raised(pull.failure)},
             )
         wrong = mismatches(evidence, name)
         if wrong and not mismatches(evidence):
             return Seen(
-                "the gradient is right when every output is used, and wrong when only the "
-                f"{used} output is.",
+                "the gradient is right when every output is used, but wrong when only the "
+                f"{used} output is used.",
                 {"used": used, **witness(wrong[0])},
             )
     return None

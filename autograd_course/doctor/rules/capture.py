@@ -1,4 +1,4 @@
-"""Rules of what lies around a Function: captured tensors, and modules that it runs."""
+"""Rules of what a Function uses besides its arguments: captured tensors, modules that it runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from autograd_course.doctor.comparing.numbers import element, number
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.agreement import furthest, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import listed
+from autograd_course.doctor.words import listed
 
 
 @rule(
     "captured-tensor",
     "state",
     "error",
-    "a tensor taken from around the call gets no gradient",
-    hint="apply sees the tensors among its own arguments, and none inside of a list, a module or a "
-    "closure: how would the engine know of this one?",
+    "a tensor that is not an argument gets no gradient",
+    hint="Pass the tensor to F.apply as a separate argument. Autograd does not see tensors inside "
+    "a list, a module or a closure.",
     lesson="02_ctx_rules",
     after=("contract",),
 )
@@ -24,11 +24,20 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     if not lost:
         return None
     names, one = [captured.name for captured in lost], len(lost) == 1
-    verbs = ("requires grad, moves", "gets") if one else ("require grad, move", "get")
-    rate = f"moving {names[0]} changes an output at a rate of {number(lost[0].slope)}"
+    does = (
+        ("tensor", "requires", "affects", "gets")
+        if one
+        else ("tensors", "require", "affect", "get")
+    )
+    what, requires, affects, gets = does
     return Seen(
-        f"{listed(names)} {verbs[0]} the output, and {verbs[1]} no gradient.",
-        {"tensors": names, "witness": f"{rate}; its gradient stays None"},
+        f"the {what} {listed(names)} {requires} grad and {affects} the output, but {gets} no "
+        "gradient.",
+        {
+            "tensors": names,
+            "witness": f"the output changes with {names[0]} at a rate of {number(lost[0].slope)}, "
+            f"but the gradient of {names[0]} is None",
+        },
     )
 
 
@@ -36,9 +45,9 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     "recompute-side-effect",
     "state",
     "error",
-    "backward advances a module's state a second time",
-    hint="A recomputation runs the whole forward again, with all that it does besides: running "
-    "statistics, counters. What must not happen twice?",
+    "backward updates a module's state a second time",
+    hint="Switch off such updates while backward recomputes: a recomputation repeats everything "
+    "that forward does, including updates of running statistics and counters.",
     lesson="06_memory_patterns",
     after=("contract",),
 )
@@ -50,7 +59,7 @@ def recompute_side_effect(evidence: Evidence) -> Seen | None:
     k, index = place
     forth, back = shown(twin.should[k], index), shown(twin.came[k], index)
     return Seen(
-        f"backward changes the buffer {twin.names[k]} a second time, after forward has.",
+        f"forward updates the buffer {twin.names[k]}, and backward updates it again.",
         {
             "buffers": list(twin.names),
             "witness": f"{element(twin.names[k], index)}: {forth} after forward, {back} after "

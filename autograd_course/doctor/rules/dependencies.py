@@ -14,7 +14,6 @@ from autograd_course.doctor.rules.wording import ordinal
 from autograd_course.doctor.running.calls import is_float
 
 FEWEST = 6  # elements of a tensor that is a single slice: fewer are met by chance
-_ONE = "a term is missing or has a wrong factor"
 
 
 def missing_dependency(m: Mismatch) -> str | None:
@@ -22,17 +21,17 @@ def missing_dependency(m: Mismatch) -> str | None:
     term = lacking_term(m)
     for cut, grads in m.evidence.held_fixed.items():
         if m.fits(grads[m.slot]):
-            named = f" The missing term is {term}" if term else ""
+            named = f". The missing term is {term}" if term else ""
             return (
-                f"the gradient of {m.name} misses what comes back through {cut}: it is right only "
-                f"if the result there did not depend on {m.name}.{named}".rstrip(".")
+                f"the gradient of {m.name} does not include the path through {cut}: backward "
+                f"treats that result as a constant{named}"
             )
     if path := _output_path(m):
         return path
     if term:
         return (
-            f"the gradient of {m.name} lacks the term {term}: a factor of forward that depends on "
-            f"{m.name} was held fixed"
+            f"the gradient of {m.name} lacks the term {term}: backward treats a factor of forward "
+            "as a constant"
         )
     return _row_term(m)
 
@@ -44,7 +43,7 @@ def _output_path(m: Mismatch) -> str | None:
             grad, truth = pull.grads[m.slot], m.evidence.expected[name][m.slot].value
             if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
                 return (
-                    f"the gradient of {m.name} misses the part that comes back through the "
+                    f"the gradient of {m.name} does not include the path through the "
                     f"{ordinal(name)} output"
                 )
     return None
@@ -61,34 +60,30 @@ def _row_term(m: Mismatch) -> str | None:
         if length < 3 or (len(axes) == residual.dim() > 1 and length < FEWEST):
             continue
         if _spanned(m, residual, [constant], axes):
-            return _reduced(m, f"{_ONE}, {where} the same for every element")
+            return _reduced(m, f"constant {where}")
         for name, tensor in _at_hand(m):
             if _spanned(m, residual, [tensor], axes):
-                return _reduced(m, f"{_ONE}, {where} a multiple of {name}")
+                return _reduced(m, f"a multiple of {name} {where}")
             if length > 3 and _spanned(m, residual, [constant, tensor], axes):
-                return _reduced(
-                    m,
-                    f"two terms are missing or have a wrong factor, {where} one the same for every "
-                    f"element, the other a multiple of {name}",
-                )
+                return _reduced(m, f"a constant plus a multiple of {name} {where}")
     return None
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the axes over which forward may have reduced: all, all but the first, each."""
+    """Yield the dims over which forward may have reduced: all, all but the first, each."""
     every = tuple(range(residual.dim()))
     if len(every) > 1:
-        yield "in the whole tensor", every
+        yield "across the whole tensor", every
     if len(every) > 2:
-        yield "in each slice of axis 0", every[1:]
-    yield from ((f"along axis {axis}", (axis,)) for axis in reversed(every))
+        yield "within each slice along dim 0", every[1:]
+    yield from ((f"along dim {axis}", (axis,)) for axis in reversed(every))
 
 
 def _reduced(m: Mismatch, what: str) -> str:
-    reduced = "reduced over that axis" if "along axis" in what else "reduced there"
     return (
-        f"the gradient of {m.name} is incomplete: {what}. Something that was {reduced} (a mean, a "
-        "norm, a variance) was held fixed, or differentiated with a wrong factor"
+        f"the error in the gradient of {m.name} is {what}. Backward probably treats a reduction "
+        "over these elements (a mean, a norm, a variance) as a constant, or differentiates it with "
+        "a wrong factor"
     )
 
 
@@ -103,7 +98,7 @@ def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether every slice of the residual over some axes is a combination of the basis' slices."""
+    """Whether every slice of the residual over some dims is a combination of the basis' slices."""
     last = tuple(range(-len(axes), 0))
 
     def rows(tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from autograd_course.doctor.evidence import Evidence, Twin
 from autograd_course.doctor.probes.plain import KIND
 from autograd_course.doctor.rules.agreement import furthest, twins
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import listed, plural
+from autograd_course.doctor.words import listed, plural
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the caller's dtype
@@ -19,9 +19,9 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     "wasted-gradient",
     "efficiency",
     "warning",
-    "a gradient is computed though nobody asks for it",
-    hint="ctx.needs_input_grad says, argument by argument, whether a gradient is asked for. Which "
-    "operations can be left out where it says no?",
+    "backward computes a gradient that the call does not need",
+    hint="Check ctx.needs_input_grad, which says for each argument whether its gradient is needed, "
+    "and skip the operations for the other gradients.",
     lesson="02_ctx_rules",
     after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
@@ -31,10 +31,10 @@ def wasted_gradient(evidence: Evidence) -> Seen | None:
     names = [evidence.name(seen.position) for seen in evidence.unasked]
     operations = [seen.operations for seen in evidence.unasked]
     first = (
-        f"the gradient of {names[0]} is computed ({_counted(operations[0])}) even where {names[0]} "
-        "asks for none"
+        f"backward computes the gradient of {names[0]} ({_counted(operations[0])}) even when "
+        f"{names[0]} does not require grad"
     )
-    others = f"; likewise that of {listed(names[1:])}" if names[1:] else ""
+    others = f". The same holds for {listed(names[1:])}" if names[1:] else ""
     return Seen(
         f"{first}{others}.", {"operations": dict(zip(names, map(list, operations), strict=True))}
     )
@@ -51,9 +51,9 @@ def _counted(operations: Sequence[str]) -> str:
     "oversaved",
     "efficiency",
     "warning",
-    "a tensor is saved whose values backward does not need",
-    hint="A saved tensor stays in memory until backward has run. Which tensors does the formula of "
-    "the derivative contain? A shape or a number can be kept as an attribute of ctx.",
+    "forward saves a tensor that backward does not need",
+    hint="Save only the tensors in the formula of the derivative: a saved tensor stays in memory "
+    "until backward has run. Keep a shape or a number as an attribute of ctx.",
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
@@ -63,11 +63,11 @@ def oversaved(evidence: Evidence) -> Seen | None:
         return None
     names = [" and ".join(kept.names) for kept in idle]
     size = sum(kept.size for kept in idle)
-    are, its = ("are", "their") if len(names) > 1 else ("is", "its")
+    its, it = ("their", "them") if len(names) > 1 else ("its", "it")
     unpacked = any(kept.unpacked for kept in idle)
-    why_not = f"no gradient depends on {its} values" if unpacked else "never unpacked there"
+    why_not = f"no gradient depends on {its} values" if unpacked else f"backward never unpacks {it}"
     return Seen(
-        f"{listed(names)} {are} saved for backward ({size} bytes {IN_FLOAT64}), but {why_not}.",
+        f"forward saves {listed(names)} for backward ({size} bytes {IN_FLOAT64}), but {why_not}.",
         {"saved": names, "bytes": size},
     )
 
@@ -77,8 +77,8 @@ def oversaved(evidence: Evidence) -> Seen | None:
     "efficiency",
     "info",
     "plain autograd does the same",
-    hint="A Function earns its place by a gradient of its own, by less memory, fewer operations or "
-    "better numbers than autograd's, or by code that autograd cannot follow.",
+    hint="Use plain autograd, unless the Function is there to change the gradient, to save memory "
+    "or operations, to be more precise, or to wrap code that autograd cannot follow.",
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
@@ -94,9 +94,9 @@ def unneeded_function(evidence: Evidence) -> Seen | None:
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}
     operations = {"plain": ordinary.operations, "function": function.operations}
     return Seen(
-        "plain autograd on the same forward gives the same gradients at no greater cost: "
-        f"{sizes['plain']} bytes kept {IN_FLOAT64} (the Function: {sizes['function']}), "
-        f"{plural(ordinary.operations, 'operation')} (the Function: {function.operations}).",
+        "plain autograd on the same forward gives the same gradients at no greater cost. It saves "
+        f"{sizes['plain']} bytes {IN_FLOAT64} (the Function saves {sizes['function']}) and runs "
+        f"{plural(ordinary.operations, 'operation')} (the Function runs {function.operations}).",
         {"bytes": sizes, "operations": operations},
     )
 

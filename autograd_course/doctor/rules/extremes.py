@@ -17,9 +17,9 @@ from autograd_course.doctor.truth.rounding import Values, representable
     "overflow",
     "layout",
     "error",
-    "inf or nan where the result is an ordinary number",
-    hint="Which intermediate leaves the range of its dtype (an exponential, a power, a product) or "
-    "is undefined (inf - inf, 0 · inf) although the result is not? Shift, factor or mask it first.",
+    "a result is inf or nan where the true result is finite",
+    hint="Find the intermediate result that overflows (an exponential, a power, a product) or is "
+    "undefined (inf - inf, 0 · inf). Shift, factor or mask its input first.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )

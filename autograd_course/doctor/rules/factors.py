@@ -29,7 +29,7 @@ def constant_factor(m: Mismatch) -> str | None:
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
         return None  # any number is a multiple of any other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
-    times = f"{told} times the true one, everywhere"
+    times = f"{told} times the true gradient"
     return f"the gradient of {m.name} is {times}{origin}"
 
 
@@ -121,7 +121,7 @@ def _numbers(
     for owner, lengths in owners.items():
         for axis, n in enumerate(lengths):
             if n > 1:
-                told = f"the length of axis {axis} of {owner}"
+                told = f"the size of dim {axis} of {owner}"
                 yield ("length", owner, axis), float(n), told
                 yield ("root", owner, axis), math.sqrt(n), f"the square root of {told}"
     for owner, lengths in owners.items():

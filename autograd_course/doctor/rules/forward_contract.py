@@ -23,8 +23,8 @@ from autograd_course.doctor.truth.differences import as_real
     "contract",
     "error",
     "forward or backward is an instance method",
-    hint="PyTorch calls forward and backward on the class, with ctx first: decorate both with "
-    "@staticmethod and drop self.",
+    hint="Decorate forward and backward with @staticmethod and remove self: PyTorch calls them on "
+    "the class, with ctx as the first argument.",
     lesson="01_template",
 )
 def missing_staticmethod(evidence: Evidence) -> Seen | None:
@@ -32,16 +32,20 @@ def missing_staticmethod(evidence: Evidence) -> Seen | None:
     if not names:
         return None
     methods = " and ".join(names)
-    verb = "is an instance method" if len(names) == 1 else "are instance methods"
-    return Seen(f"{methods} {verb}; a Function's methods are static.", {"methods": list(names)})
+    verb = (
+        "is an instance method, but it must be a static method"
+        if len(names) == 1
+        else "are instance methods, but they must be static methods"
+    )
+    return Seen(f"{methods} {verb}.", {"methods": list(names)})
 
 
 @rule(
     "non-tensor-saved",
     "contract",
     "error",
-    "a non-tensor was given to save_for_backward",
-    hint="save_for_backward takes tensors (or None) only; keep numbers, shapes and flags as "
+    "forward passes save_for_backward something that is not a tensor",
+    hint="Pass only tensors (or None) to save_for_backward. Keep numbers, shapes and flags as "
     "attributes: ctx.name = value.",
     lesson="02_ctx_rules",
 )
@@ -55,8 +59,8 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
         return None
     place, kind = int(found[1]), found[2]
     return Seen(
-        f"save_for_backward was given {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
-        f"{place} (counted from 0); it can save only tensors.",
+        f"save_for_backward got {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
+        f"{place} (counting from 0), but it can save only tensors.",
         {"argument": place, "type": kind},
     )
 
@@ -66,8 +70,8 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "forward reads ctx.saved_tensors",
-    hint="In forward, use the tensor itself; ctx.saved_tensors is filled only after forward has "
-    "returned, and is an empty tuple until then.",
+    hint="In forward, use the tensor itself. PyTorch fills ctx.saved_tensors only after forward "
+    "has returned.",
     lesson="02_ctx_rules",
 )
 def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
@@ -81,18 +85,18 @@ def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "mark_dirty does not match what forward did",
-    hint="mark_dirty names exactly the inputs that forward changes in place, and forward returns "
-    "those same tensors.",
+    hint="Mark exactly the inputs that forward changes in place as dirty, and return those same "
+    "tensors from forward.",
     lesson="02_ctx_rules",
 )
 def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
     forward = evidence.forward
     if forward.failure and "marked as dirty" in forward.failure.text:
-        return Seen("an input was marked dirty, but forward does not return it.")
+        return Seen("forward marked an input as dirty but does not return it.")
     unchanged = set(forward.dirty) - set(forward.changed) - set(forward.written)
     if unchanged:
         return Seen(
-            f"{evidence.name(min(unchanged))} was marked dirty, but forward did not change it."
+            f"forward marked {evidence.name(min(unchanged))} as dirty but did not change it."
         )
     return None
 
@@ -102,8 +106,7 @@ def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "forward changes an input in place without mark_dirty",
-    hint="Compute into a new tensor, or declare the change: ctx.mark_dirty(x), and return x "
-    "itself.",
+    hint="Compute into a new tensor, or call ctx.mark_dirty(x) and return x itself.",
     lesson="02_ctx_rules",
 )
 def mutates_input(evidence: Evidence) -> Seen | None:
@@ -117,15 +120,18 @@ def mutates_input(evidence: Evidence) -> Seen | None:
     harmful = [i for i in hidden if not _may_be_statistics(evidence, i)]
     name = evidence.name((harmful or hidden)[0])
     if harmful:
-        message = f"forward changed its input {name} in place and did not say so."
+        message = f"forward changed {name} in place but did not mark it as dirty."
         return Seen(message, {"input": name})
-    message = f"forward changed {name} in place, which asks for no gradient, and did not say so."
+    message = (
+        f"forward changed {name} in place but did not mark it as dirty ({name} does not require "
+        "grad)."
+    )
     return Seen(message, {"input": name}, "warning", _STATISTICS)
 
 
 _STATISTICS = (
-    "Running statistics may be updated so, as batch normalization's are; anything else is the "
-    "caller's: compute into a new tensor, or declare the change by ctx.mark_dirty."
+    "Ignore this for running statistics, such as those of batch normalization. Otherwise compute "
+    "into a new tensor, or call ctx.mark_dirty: the tensor belongs to the caller."
 )
 
 
@@ -142,7 +148,7 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     "contract",
     "error",
     "forward raised an exception",
-    hint="Run the forward alone on these inputs and repair it before looking at any gradient.",
+    hint="Run forward alone on these inputs, and repair it before you look at any gradient.",
     lesson="08_debugging_clinic",
     after=("contract",),
 )
@@ -159,8 +165,9 @@ def forward_raises(evidence: Evidence) -> Seen | None:
 
 
 _ONE_ANSWER = (
-    "Python's if wants one answer, a tensor has one for each element. Whether an argument was "
-    "given, `bias is not None` says; a choice for each element is torch.where."
+    "To test whether an argument was passed, write `bias is not None`. To choose a value for each "
+    "element, use torch.where. A Python if needs a single truth value, and this tensor has many "
+    "elements."
 )
 
 
@@ -168,9 +175,9 @@ _ONE_ANSWER = (
     "backward-never-called",
     "contract",
     "error",
-    "the outputs do not lead to this Function's backward",
-    hint="Call F.apply(...), return the tensor that apply returned, and do not detach it; an "
-    "nn.Module has no backward of its own.",
+    "the outputs are not connected to this Function's backward",
+    hint="Call F.apply(...), return the tensor that apply returned, and do not detach it. Autograd "
+    "never calls a backward that you define on an nn.Module.",
     lesson="01_template",
     after=("contract",),
 )
@@ -181,21 +188,23 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     if not forward.outputs:
         what = ", ".join(forward.kinds)
         hint = {
-            "NoneType": "Is the return statement of forward missing?",
+            "NoneType": "Return the result from forward: a return statement seems to be missing.",
             "list": "Return several outputs as a tuple: return r, theta.",
         }.get(what, "")
-        needed = f"forward returned {what} where a tensor or a tuple of tensors is needed."
+        came = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
+        came = "None" if what == "NoneType" else came
+        needed = f"forward returned {came}, but it must return a tensor or a tuple of tensors."
         return Seen(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None
     if not any(is_float(output) for output in forward.outputs):
         return None
     if not any(forward.requires_grad):
-        return Seen("no output requires grad: the result is cut off from the graph.")
+        return Seen("no output requires grad, so autograd never calls backward.")
     if not forward.custom_node:
         return Seen(
-            "the outputs were built by plain autograd; no custom Function stands in their graph, "
-            "so no backward of yours runs."
+            "the outputs come from plain autograd: their graph contains no custom Function, so "
+            "your backward never runs."
         )
     return None
 
@@ -205,24 +214,24 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     "contract",
     "warning",
     "an output is an input, or a view of one",
-    hint="Return a new tensor (x.clone()); a view out of a Function cannot be changed in place, "
-    "and its gradient may bypass your backward.",
+    hint="Return a new tensor, for example x.clone(). PyTorch does not allow a caller to change a "
+    "view from a Function in place, and the gradient of such a view may bypass your backward.",
     lesson="02_ctx_rules",
     after=("mutates-input",),
 )
 def returns_view(evidence: Evidence) -> Seen | None:
     alone = len(evidence.forward.outputs) == 1
     for output, source in evidence.forward.views:
-        which = "its output" if alone else f"output {output}"
-        return Seen(f"{which} shares memory with the input {evidence.name(source)}.")
+        which = "the output" if alone else f"output {output}"
+        return Seen(f"{which} shares memory with {evidence.name(source)}.")
     for output in evidence.own_views:
-        which = "its output" if alone else f"output {output}"
+        which = "the output" if alone else f"output {output}"
         return Seen(
-            f"{which} is a view of a tensor that forward made; whoever changes it in place, as "
-            "relu_() does, gets an error.",
+            f"{which} is a view of a tensor that forward created, so changing it in place, for "
+            "example with relu_(), raises an error.",
             severity="info",
-            hint="Where that may come, make the shape at once (x.sum(-1), not keepdim=True and "
-            "squeeze), or return a copy.",
+            hint="If callers may change the output in place, compute its final shape directly "
+            "(x.sum(-1), not keepdim=True and then squeeze), or return a copy.",
         )
     return None
 
@@ -232,8 +241,8 @@ def returns_view(evidence: Evidence) -> Seen | None:
     "contract",
     "warning",
     "mark_non_differentiable does not match the outputs",
-    hint="Mark outputs that carry no gradient (masks, indices kept as floats) with "
-    "ctx.mark_non_differentiable, and no others.",
+    hint="Pass exactly the outputs that carry no gradient (masks, indices stored as floats) to "
+    "ctx.mark_non_differentiable.",
     lesson="02_ctx_rules",
 )
 def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
@@ -248,14 +257,15 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
             # Worth knowing, no more: running statistics are marked as well, and rightly.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Seen(
-                f"output {place} is marked non-differentiable but changes smoothly with the "
-                f"inputs: no gradient comes back through {'it' if others else 'any output'}.",
+                f"output {place} changes smoothly with the inputs but is marked as "
+                "non-differentiable, so no gradient flows back through "
+                f"{'it' if others else 'any output'}.",
                 {"output": place},
                 "info" if others else "warning",
             )
         if not marked and not depends and any(varies) and _stepped(values):
             return Seen(
-                f"output {place} is piecewise constant (a mask or an index) yet requires grad.",
+                f"output {place} is piecewise constant (a mask or an index) but requires grad.",
                 {"output": place},
             )
     return None

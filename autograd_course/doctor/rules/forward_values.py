@@ -9,7 +9,7 @@ from autograd_course.doctor.comparing.closeness import size
 from autograd_course.doctor.comparing.numbers import plain
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import plural
+from autograd_course.doctor.words import elements, plural
 
 
 @rule(
@@ -17,7 +17,7 @@ from autograd_course.doctor.rules.wording import plural
     "values",
     "error",
     "forward differs from the reference",
-    hint="Repair forward first: a gradient can only be right for the function that forward "
+    hint="Repair forward first: a gradient can be right only for the function that forward "
     "computes.",
     lesson="01_template",
     after=("contract",),
@@ -29,20 +29,25 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
         return None
     got = evidence.forward.outputs
     if len(got) != len(wanted):
-        return Seen(f"forward returns {plural(len(got), 'tensor')}, the reference {len(wanted)}.")
+        return Seen(
+            f"forward returns {plural(len(got), 'tensor')}, but the reference returns "
+            f"{len(wanted)}."
+        )
     for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
         which = "output" if len(got) == 1 else f"output {k}"
+        named = "the output" if len(got) == 1 else which
         if mine.shape != reference.shape:
             return Seen(
-                f"the {which} of forward has shape {tuple(mine.shape)} where "
-                f"{tuple(reference.shape)} is right.",
+                f"{named} of forward has shape {tuple(mine.shape)}, but the reference returns "
+                f"shape {tuple(reference.shape)}.",
                 {"expected": list(reference.shape), "actual": list(mine.shape)},
             )
         off = _far(mine, reference)
         if bool(off.any()):
             index = tuple(off.nonzero()[0].tolist())
             return Seen(
-                f"the {which} of forward is wrong at {int(off.sum())} of {off.numel()} elements.",
+                f"{named} of forward differs from the reference at "
+                f"{elements(int(off.sum()), off.numel())}.",
                 {
                     "input": which,
                     "index": list(index),

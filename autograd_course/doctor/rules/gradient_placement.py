@@ -22,9 +22,10 @@ UNSUPPORTED = (
     "gradient-dtype",
     "contract",
     "warning",
-    "a gradient's dtype is not its input's",
-    hint="Make new tensors like the ones you have (torch.zeros_like, x.new_zeros, "
-    "grad_output.dtype), and convert masks with .to(grad_output.dtype), not with .float().",
+    "a gradient does not have the dtype of its input",
+    hint="Create new tensors with the dtype of existing ones (torch.zeros_like(x), "
+    "x.new_zeros(shape), dtype=grad_output.dtype), and convert masks with "
+    ".to(grad_output.dtype), not with .float().",
     lesson="03_gradient_patterns",
 )
 def gradient_dtype(evidence: Evidence) -> Seen | None:
@@ -47,16 +48,16 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
         for position, want, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"for {want} inputs, backward returned a {got} gradient for {name}; the engine "
-                "converts it silently.",
+                f"for {want} inputs, backward returned a {got} gradient for {name}, which autograd "
+                "converts silently.",
                 {"input": name, "expected": want, "actual": got},
             )
     return None
 
 
 _NUMPY = (
-    "NumPy knows no bfloat16, and nothing of a graph: write the formula in PyTorch's operations. "
-    "Where NumPy must stay, go through .float() first."
+    "Write the formula in PyTorch operations: NumPy does not support bfloat16, and it records no "
+    "graph. If you must use NumPy, call .float() first."
 )
 
 
@@ -65,18 +66,18 @@ def _unsupported(text: str) -> bool:
 
 
 def _complex_for_a_real(evidence: Evidence) -> Seen | None:
-    """Say which real input got a complex gradient, which the engine refuses without naming it."""
+    """Say which real input got a complex gradient, which autograd rejects without naming it."""
     grads = evidence.raw.grads if evidence.raw else ()
     for position in evidence.wanted:
         grad = grads[position] if position < len(grads) else None
         if grad is not None and grad.is_complex() and not evidence.inputs[position].is_complex():
             name = evidence.name(position)
             return Seen(
-                f"backward returned a complex gradient for {name}, which is real; the engine "
-                "raises an error that does not say so.",
+                f"backward returned a complex gradient for {name}, which is real. Autograd "
+                "rejects it with an error that does not name the cause.",
                 {"input": name, "expected": "real", "actual": "complex"},
                 "error",
-                "A real input cannot move in the imaginary direction: return the real part.",
+                "Return the real part: a real input cannot move in the imaginary direction.",
             )
     return None
 
@@ -92,9 +93,9 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     "gradient-device",
     "contract",
     "error",
-    "backward makes tensors on a fixed device",
-    hint="Make new tensors where the old ones are: torch.zeros_like(x), x.new_zeros(shape), "
-    "device=grad_output.device.",
+    "backward creates tensors on a fixed device",
+    hint="Create new tensors on the device of existing ones: torch.zeros_like(x), "
+    "x.new_zeros(shape), device=grad_output.device.",
     lesson="03_gradient_patterns",
     after=("gradient-shape", "wrong-arity", "gradient-dtype"),
 )
@@ -111,7 +112,8 @@ def gradient_device(evidence: Evidence) -> Seen | None:
         for position, _, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"backward puts the gradient of {name} on the {got}, wherever {name} is.",
+                f"backward returns the gradient of {name} on the {got}, whatever the device of "
+                f"{name} is.",
                 {"input": name, "actual": got},
             )
     return None

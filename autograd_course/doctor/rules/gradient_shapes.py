@@ -11,10 +11,10 @@ from autograd_course.doctor.evidence import Evidence, Raw
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import (
     backward_failure,
-    plural,
     raw_transpose,
     shape,
 )
+from autograd_course.doctor.words import plural
 
 
 @rule(
@@ -22,7 +22,7 @@ from autograd_course.doctor.rules.wording import (
     "contract",
     "error",
     "backward returns the wrong number of gradients",
-    hint="backward returns one value for each argument of forward after ctx, in the same order: "
+    hint="Return one value for each argument of forward after ctx, in the same order: "
     "a gradient for a tensor, None for everything else.",
     lesson="01_template",
 )
@@ -36,13 +36,13 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
             return None
         if raw.kinds == ("list",):
             return Seen(
-                "backward returned a list, which the engine takes for a single gradient.",
+                "backward returned a list, which autograd takes for a single gradient.",
                 {"returned": 1, "expected": arguments},
                 hint="Return the gradients as a tuple: return grad_x, grad_y.",
             )
         names = ", ".join(evidence.parameters)
         return Seen(
-            f"backward returned {plural(raw.count, 'gradient')}; forward takes "
+            f"backward returned {plural(raw.count, 'gradient')}, but forward takes "
             f"{plural(arguments, 'argument')} ({names}).",
             {
                 "returned": raw.count,
@@ -57,7 +57,8 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
     if not found:
         return None
     return Seen(
-        f"a backward returned {plural(int(found[2]), 'gradient')} where {found[1]} were needed.",
+        f"the backward of an inner Function returned {plural(int(found[2]), 'gradient')}, but "
+        f"autograd expected {found[1]}.",
         {"returned": int(found[2]), "expected": int(found[1])},
     )
 
@@ -72,13 +73,16 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     ]
     if numbers:
         name = numbers[0]
-        return f"backward returned a gradient for {name}, which is no tensor: None belongs there."
+        return (
+            f"backward returned a gradient for {name}, which is not a tensor. It must return None "
+            "there."
+        )
     later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
     for name, kind in later:
         if kind != "NoneType":
             return (
-                f"backward returned a gradient for {name}, which this call left out: None belongs "
-                "in its place then."
+                f"backward returned a gradient for {name}, which this call did not pass. It must "
+                "return None there."
             )
     return ""
 
@@ -87,9 +91,9 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     "gradient-shape",
     "contract",
     "error",
-    "a gradient's shape does not fit its input",
-    hint="Each gradient has exactly the shape of its input: follow the shapes of the formula, "
-    "and sum over what forward broadcast or expanded.",
+    "a gradient does not have the shape of its input",
+    hint="Return each gradient in exactly the shape of its input: follow the shapes through the "
+    "formula, and sum over every dim that forward broadcast or expanded.",
     lesson="03_gradient_patterns",
     after=("wrong-arity",),
 )
@@ -113,7 +117,8 @@ def gradient_shape(evidence: Evidence) -> Seen | None:
     )
     if found and not (evidence.raw and evidence.raw.grads):
         return Seen(
-            f"a backward returned a gradient of shape {found[1]} for an input of shape {found[2]}."
+            f"the backward of an inner Function returned a gradient of shape {found[1]} for an "
+            f"input of shape {found[2]}."
         )
     return None
 
@@ -129,7 +134,7 @@ def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
 
 
 def _sums_to(got: torch.Size, want: torch.Size) -> bool:
-    """Whether the engine would sum a gradient down to the input's shape without a word."""
+    """Whether autograd would silently sum a gradient down to the input's shape."""
     if len(got) < len(want):
         return False
     trailing = got[len(got) - len(want) :]
@@ -141,8 +146,8 @@ def _sums_to(got: torch.Size, want: torch.Size) -> bool:
     "contract",
     "error",
     "a gradient is larger than its input",
-    hint="Sum the gradient over the axes that forward broadcast, keeping axes of length 1 "
-    "(grad.sum_to_size(x.shape)).",
+    hint="Sum the gradient over the dims that forward broadcast, and keep dims of size 1: "
+    "grad.sum_to_size(x.shape).",
     lesson="03_gradient_patterns",
 )
 def unreduced_broadcast(evidence: Evidence) -> Seen | None:
@@ -151,16 +156,16 @@ def unreduced_broadcast(evidence: Evidence) -> Seen | None:
         if got != want and _sums_to(got, want):
             right = not any(m.name == name for m in mismatches(evidence))
             larger = got.numel() > want.numel()
-            until = "until then it takes the memory of the larger shape, and " if larger else ""
+            until = "needs the memory of the larger shape, and it " if larger else ""
             mended = (
-                f"the engine sums it silently, and the sum is right; {until}who calls this "
-                "backward directly gets another shape"
+                "the sum is right. The unreduced gradient "
+                f"{until}has the wrong shape for code that calls backward directly"
                 if right
-                else "the engine sums it silently, and the sum is wrong"
+                else "the sum is wrong"
             )
             return Seen(
                 f"backward returned a gradient of shape {shape(got)} for {name}, which has shape "
-                f"{shape(want)}: {mended}.",
+                f"{shape(want)}. Autograd silently sums it, and {mended}.",
                 {"input": name, "expected": list(want), "actual": list(got)},
                 "warning" if right else "error",
             )

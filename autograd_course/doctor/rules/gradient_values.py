@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from autograd_course.doctor.rules.meant import perhaps_meant
 from autograd_course.doctor.rules.regions import region
 from autograd_course.doctor.rules.registry import Decide, Seen, rule
 from autograd_course.doctor.rules.wording import ordinal, raw_transpose
+from autograd_course.doctor.words import elements, listed, paragraph
 
 
 @dataclass(frozen=True)
@@ -35,25 +36,26 @@ class Hypothesis:
 
 
 def _unexplained(m: Mismatch) -> str:
-    counts = f"{int(m.wrong.sum())} of {int(m.known.sum())}"
-    off = f"the gradient of {m.name} is wrong at {counts} elements"
+    where = elements(int(m.wrong.sum()), int(m.known.sum()))
+    sample = "" if bool(m.known.all()) else " that were checked"
+    off = f"the gradient of {m.name} is wrong at {where}{sample}"
     names = [name for name in m.evidence.pulls if name.startswith("only")]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
-        return f"{off}; too few digits are known to say how"
+        return f"{off}. The expected gradient is not precise enough to say why"
     if not wrong or wrong == names:
         return off
-    through = " and ".join(ordinal(name) for name in wrong)
-    return f"{off}: only what comes back through the {through} output is wrong"
+    through, output = listed([*map(ordinal, wrong)], len(wrong)), "output" + "s" * (len(wrong) > 1)
+    return f"{off}. The error comes only from the {through} {output}"
 
 
 HYPOTHESES = (
     Hypothesis(
         "dim-argument",
-        "right along one axis, wrong along another",
+        "the gradient is right along one dim and wrong along another",
         axes.wrong_dim,
-        "Where is an axis written as a number (-1, 0, shape[-1], a transpose) that should be the "
-        "one the call names, counted from the front or from the back?",
+        "Use the dim that the call names. Look in backward for a fixed dim (-1, 0, shape[-1], a "
+        "transpose) and for code that does not handle negative dims.",
         "03_gradient_patterns",
         axes.other_dim,
     ),
@@ -61,29 +63,30 @@ HYPOTHESES = (
         "undeclared-surrogate",
         "forward is piecewise constant, backward is not zero",
         h.undeclared_surrogate,
-        "The true gradient of a step is zero. Is a straight-through estimator meant?",
+        "Return zeros, the true gradient of a step function, or declare the surrogate gradient "
+        "that you intend.",
         "04_straight_through",
     ),
     Hypothesis(
         "swapped-gradients",
-        "two gradients are in each other's place",
+        "two gradients are swapped",
         h.swapped_gradients,
-        "backward returns gradients in the order of forward's arguments.",
+        "Return the gradients in the order of forward's arguments.",
         "01_template",
     ),
     Hypothesis(
         "missing-gradient",
         "a gradient is missing",
         h.missing_gradient,
-        "Which formula of backward belongs to this argument, and which factor of it is always 0? "
-        "None says that an input gets no gradient.",
+        "Find the formula for this argument in backward, and look for a factor that is always 0. "
+        "Return None only for an input that needs no gradient.",
         "01_template",
     ),
     Hypothesis(
         "extra-gradient",
-        "a gradient where there is none",
+        "an input gets a gradient but should get none",
         h.extra_gradient,
-        "An input that does not change the output, or is to be held fixed, gets None.",
+        "Return None for an input that does not affect the output or that counts as a constant.",
         "01_template",
     ),
     Hypothesis(
@@ -97,91 +100,94 @@ HYPOTHESES = (
         "flipped-sign",
         "the sign is flipped",
         h.flipped_sign,
-        "Derive the sign again, with one number by hand.",
+        "Derive the sign again by hand, for a single number.",
         "01_template",
     ),
     Hypothesis(
         "constant-factor",
-        "off by a constant factor",
+        "the gradient is off by a constant factor",
         constant_factor,
-        "Which constant of forward is missing from the derivative, or is there twice: a power, a "
-        "mean's 1/N, a scale, an inner derivative?",
+        "Compare the constants of forward and backward (a power, a mean's 1/N, a scale, an inner "
+        "derivative): one of them is missing from the derivative or occurs twice.",
         "01_template",
     ),
     Hypothesis(
         "transposed-gradient",
-        "transposed",
+        "the gradient is transposed",
         h.transposed_gradient,
-        "For y = A B the shapes force dA = g Bᵀ and dB = Aᵀ g: check the order and the transposes.",
+        "Check the order of the factors and the transposes: for Y = A B with grad_output G, the "
+        "gradients are G Bᵀ for A and Aᵀ G for B.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "missing-conjugate",
         "the complex conjugate is missing",
         h.missing_conjugate,
-        "PyTorch's gradient of a holomorphic f is grad_output times the conjugate of f'.",
+        "Conjugate the local derivative: for a holomorphic f, PyTorch's gradient is grad_output "
+        "times the conjugate of f'.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "missing-cross-terms",
-        "only the Jacobian's diagonal",
+        "backward uses only the diagonal of the Jacobian",
         h.missing_cross_terms,
-        "Every output that depends on an input sends a term to it: sum over all of them.",
+        "Sum over all outputs that depend on an input: each of them adds a term to its gradient.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "duplicate-index",
-        "wrong where an index repeats",
+        "the gradient is wrong where an index repeats",
         h.duplicate_index,
-        "Repeated indices add up: index_add_ or scatter_add_, not an assignment.",
+        "Use index_add_ or scatter_add_ instead of an assignment: the gradients of repeated "
+        "indices add up.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "off-by-one",
-        "wrong at an edge",
+        "the gradient is wrong at an edge",
         h.off_by_one,
-        "Check the first and last index of every range, padding and window of backward against "
-        "forward's.",
+        "Compare the first and last index of every range, padding and window in backward with "
+        "those in forward.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "wrong-region",
-        "wrong on a region of inputs",
+        "the gradient is wrong for some input values",
         region,
-        "Compare the mask or condition of backward with the branches of forward: which branch is "
-        "this input on?",
+        "Compare the masks and conditions in backward with the branches of forward, and check "
+        "which branch this input takes.",
         "01_template",
     ),
     Hypothesis(
         "batch-dimension",
-        "a batch is not what its slices are",
+        "a batch and its slices give different gradients",
         axes.wrong_batch,
-        "Each slice of axis 0 gets its own gradient, what the slices share gets the sum: over "
-        "which axes does backward sum, average, index or squeeze?",
+        "Check every sum, mean, index and squeeze in backward: each slice along dim 0 gets its own "
+        "gradient, and an input that the slices share gets the sum.",
         "03_gradient_patterns",
         axes.other_batch,
     ),
     Hypothesis(
         "missing-dependency",
-        "a dependency was held fixed",
+        "backward treats a dependency as a constant",
         missing_dependency,
-        "Write forward as a chain of steps and count every path from this input to the output: "
-        "each path is one term of the gradient.",
+        "Write forward as a chain of steps, and find every path from this input to the output: "
+        "each path adds one term to the gradient.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "permuted-gradient",
-        "right values, wrong places",
+        "the gradient has the right values at the wrong positions",
         h.permuted_gradient,
-        "Whatever forward reorders, backward must put back: the inverse permutation, not the "
-        "same one.",
+        "Undo the reordering of forward in backward: apply the inverse permutation, not the same "
+        "permutation again.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "gradient-mismatch",
-        "wrong, in no simple way",
+        "the gradient is wrong, without a simple pattern",
         _unexplained,
-        "Check one element by hand: derive the formula, put in these numbers, compare.",
+        "Check one element by hand: derive the formula, insert these numbers, and compare.",
         "08_debugging_clinic",
     ),
 )
@@ -223,9 +229,18 @@ def _explained(evidence: Evidence) -> dict[str, Seen]:
 
 def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Seen:
     wrong = [m for m, _ in explained]
-    sentences = dict.fromkeys(sentence for _, sentence in explained)
+    sentences = once_said(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
-    return Seen("; ".join(sentences) + ".", seen)
+    return Seen(paragraph(sentences), seen)
+
+
+def once_said(sentences: Iterable[str]) -> list[str]:
+    """Return the first sentence on each input; what follows them all, at the end and once."""
+    told = [sentence.partition(". ")[::2] for sentence in sentences]
+    (_, rest), *_ = told
+    if any(other != rest for _, other in told):
+        return list(sentences)
+    return [*(first for first, _ in told), *filter(None, [rest])]
 
 
 def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Seen | None:
@@ -238,8 +253,8 @@ def _turned(evidence: Evidence) -> Seen | None:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
             return Seen(
-                f"the gradient of {name} is the true one with its last two axes exchanged, so its "
-                f"shape does not fit {tuple(evidence.inputs[position].shape)}.",
+                f"the gradient of {name} is the true gradient with its last two dims swapped, so "
+                f"it does not have the shape {tuple(evidence.inputs[position].shape)} of {name}.",
                 {"inputs": [name], "line": return_line(evidence.backward_source)},
             )
     return None

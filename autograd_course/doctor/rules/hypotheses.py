@@ -33,12 +33,12 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
         return None  # a constant function is no quantizer
     if dtype := _short(values):
         return (
-            f"forward returns numbers of {dtype}, which stand still while {m.name} moves a "
-            "little: differences see no slope, and backward returns one"
+            f"forward rounds its result to {dtype}, so a small change of {m.name} does not change "
+            "the output. Finite differences give a slope of zero, but backward does not"
         )
     return (
         f"forward is piecewise constant, so the true gradient of {m.name} is zero, but backward "
-        "returns something else: it looks like a straight-through estimator"
+        "returns a nonzero gradient. It looks like a straight-through estimator"
     )
 
 
@@ -58,7 +58,7 @@ def swapped_gradients(m: Mismatch) -> str | None:
     for other in mismatches(m.evidence):
         if m.fits(other.truth) and other.fits(m.truth):
             first, second = sorted((m, other), key=lambda one: one.slot)
-            return f"the gradients of {first.name} and {second.name} are in each other's place"
+            return f"the gradients of {first.name} and {second.name} are swapped"
     return None
 
 
@@ -68,11 +68,11 @@ def missing_gradient(m: Mismatch) -> str | None:
     if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
-        return f"backward returned None, but {depends} {m.name}; a return may be missing"
+        return f"backward returned None, but {depends} {m.name}. A return statement may be missing"
     if not m.returned:
-        return f"no gradient arrives at {m.name}, but {depends} it"
+        return f"no gradient reaches {m.name}, but {depends} {m.name}"
     if not bool(m.actual.any()):
-        return f"the gradient of {m.name} is zero everywhere, but {depends} it"
+        return f"the gradient of {m.name} is zero everywhere, but {depends} {m.name}"
     return None
 
 
@@ -83,12 +83,19 @@ def extra_gradient(m: Mismatch) -> str | None:
         return None
     if e.surrogate:
         return (
-            f"the input {m.name} gets a gradient, but the declared surrogate does not depend on it"
+            f"backward returns a gradient for {m.name}, but the declared surrogate does not depend "
+            f"on {m.name}"
         )
     # No Jacobian was needed where forward's slopes confirm what backward returns.
     if not e.jacobian or bool(e.jacobian[m.slot].matrix.any()):
-        return f"the input {m.name} gets a gradient, but the reference holds it fixed"
-    return f"the input {m.name} gets a gradient, but no small change of it moves the output"
+        return (
+            f"backward returns a gradient for {m.name}, but the reference treats {m.name} as a "
+            "constant"
+        )
+    return (
+        f"backward returns a gradient for {m.name}, but a small change of {m.name} does not change "
+        "the output"
+    )
 
 
 def non_finite(m: Mismatch) -> str | None:
@@ -97,7 +104,7 @@ def non_finite(m: Mismatch) -> str | None:
     if not bool(bad.any()):
         return None
     value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
-    return f"the gradient of {m.name} is {value} where the true one is finite"
+    return f"the gradient of {m.name} is {value} where the true gradient is finite"
 
 
 def flipped_sign(m: Mismatch) -> str | None:
@@ -106,14 +113,14 @@ def flipped_sign(m: Mismatch) -> str | None:
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """The truth with its last two axes exchanged, or the Jacobian where its transpose belongs."""
+    """The truth with its last two dims swapped, or the Jacobian where its transpose belongs."""
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
-        return f"the gradient of {m.name} is the true one with its last two axes exchanged"
+        return f"the gradient of {m.name} is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
     if told is None and m.fits(jacobians.untransposed(m)):
         return (
-            f"the gradient of {m.name} is the Jacobian times grad_output: forward's own linear map "
-            "was applied, not its transpose"
+            f"the gradient of {m.name} is the Jacobian times grad_output. Backward applies the "
+            "linear map of forward instead of its transpose"
         )
     return None
 
@@ -126,8 +133,8 @@ def missing_conjugate(m: Mismatch) -> str | None:
     if not any(m.fits(candidate) for candidate in candidates):
         return None
     return (
-        f"the gradient of {m.name} is right for real values only: the local derivative is not "
-        "conjugated"
+        f"the gradient of {m.name} is right only for real values, because backward does not "
+        "conjugate the local derivative"
     )
 
 
@@ -159,7 +166,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     if not m.fits(candidate):
         return None
     return (
-        f"the gradient of {m.name} uses only the diagonal of the Jacobian: each output also "
+        f"the gradient of {m.name} uses only the diagonal of the Jacobian. Each output also "
         "depends on other elements, and those terms are missing"
     )
 
@@ -171,18 +178,18 @@ def duplicate_index(m: Mismatch) -> str | None:
     again, index = jacobians.wrong_where_used_again(m), _repeating(m)
     if again and index:
         return (
-            f"the gradient of {m.name} is right where {index} picks an element once, and wrong "
-            "where an index repeats"
+            f"the gradient of {m.name} is right where {index} selects an element once, but wrong "
+            "where it selects an element more than once"
         )
     if again and jacobians.one_term_kept(m):
         return (
-            f"the gradient of {m.name} is right where one output uses an element; where several "
-            "do, it keeps one of their terms instead of the sum"
+            f"the gradient of {m.name} is right for elements that one output uses. For elements "
+            "that several outputs use, backward keeps one of the terms instead of their sum"
         )
     if index and jacobians.wrong_where_shared(m):
         return (
-            f"the gradient of {m.name} is right where an element is alone in its place, and wrong "
-            f"where several have the same {index}"
+            f"the gradient of {m.name} is right for elements whose value in {index} is unique, but "
+            f"wrong for elements that share the same value in {index}"
         )
     return None
 
@@ -197,11 +204,11 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """Right inside, wrong at one edge of an axis; not one that an argument names and that is 0."""
+    """Right inside, wrong at one edge of a dim; not one that an argument names and that is 0."""
     if labeled(m) and not bool(m.actual[m.wrong].any()):
         return None
     where = edge(m.wrong, m.known)
-    return f"the gradient of {m.name} is right inside and wrong at {where}" if where else None
+    return f"the gradient of {m.name} is wrong only at {where}" if where else None
 
 
 def permuted_gradient(m: Mismatch) -> str | None:
@@ -211,4 +218,4 @@ def permuted_gradient(m: Mismatch) -> str | None:
     ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
     if not bool(within(m.actual.flatten().sort().values, ordered).all()):
         return None
-    return f"the gradient of {m.name} holds the right values in the wrong places"
+    return f"the gradient of {m.name} has the right values at the wrong positions"

@@ -14,9 +14,10 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "kink-convention",
     "values",
     "info",
-    "differs only where the derivative does not exist",
-    hint="Both are legal; state in the docstring which side is taken (relu: 0 at 0; hardtanh: 0 at "
-    "its bounds; clamp: 1 up to PyTorch 2.13, 0 from 2.14 on).",
+    "the gradient differs from the reference only where no derivative exists",
+    hint="State in the docstring which value backward returns at the kink: both are valid. In "
+    "PyTorch, the gradient of relu is 0 at 0, that of hardtanh is 0 at its bounds, and that of "
+    "clamp is 1 at its bounds up to PyTorch 2.13 and 0 from 2.14 on.",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )
@@ -33,7 +34,8 @@ def kink_convention(evidence: Evidence) -> Seen | None:
             index = tuple(off.nonzero()[0].tolist())
             name = evidence.name(evidence.wanted[slot])
             return Seen(
-                f"the gradient of {name} differs from the reference only at a kink.",
+                f"the gradient of {name} differs from the reference only at a kink, where no "
+                "derivative exists.",
                 {
                     "input": name,
                     "index": list(index),

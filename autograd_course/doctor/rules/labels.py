@@ -1,4 +1,4 @@
-"""Regions that are told by a label: a mask, a class, the index that an argument names."""
+"""Regions that a label marks: a mask, a class, the index that an argument names."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
 
 
 def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
-    """Yield the slices of each axis whose index is an argument of the call."""
+    """Yield the slices along each dim whose index is an argument of the call."""
     for axis, length in enumerate(like.shape):
         if length > 2 and -length <= value < length:
             holds = torch.zeros_like(like, dtype=torch.bool)
             holds.select(axis, value).fill_(True)
-            yield f"the index of axis {axis} is {name}, {value}", holds
+            yield f"the index along dim {axis} is {value}, the value of {name}", holds

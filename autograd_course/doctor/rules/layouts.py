@@ -1,4 +1,4 @@
-"""Rules of layout: how a tensor lies in memory is no part of its value."""
+"""Rules of layout: how a tensor lies in memory is not part of its value."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "layout",
     "error",
     "backward depends on grad_output's memory layout",
-    hint="Who writes backward cannot choose how grad_output lies in memory: after a sum it is one "
-    "number expanded. Where does backward rely on strides: view, as_strided, a raw pointer?",
+    hint="Do not assume a memory layout of grad_output: after a sum, for example, it is one number "
+    "expanded. Call reshape instead of view, and .contiguous() before as_strided or a raw pointer.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity"),
 )
@@ -28,8 +28,9 @@ def grad_output_layout(evidence: Evidence) -> Seen | None:
     "layout",
     "error",
     "the result depends on an input's memory layout",
-    hint="A transpose or a slice is a view with other strides: what does forward or backward take "
-    "for granted about them (view, as_strided, a raw pointer, a buffer of its own)?",
+    hint="Do not assume contiguous inputs: a transpose or a slice has other strides. Check every "
+    "view, as_strided, raw pointer and buffer in forward and backward, or call .contiguous() "
+    "first.",
     lesson="10_external_code",
     after=("contract", "linearity"),
 )

@@ -43,8 +43,7 @@ def _seen(
     "linearity",
     "error",
     "backward does not multiply by grad_output",
-    hint="What backward returns is the upstream gradient times the local one: is grad_output in "
-    "the formula of every gradient?",
+    hint="Multiply the local derivative by grad_output in every gradient that backward returns.",
     lesson="01_template",
     after=("contract",),
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),
@@ -57,12 +56,12 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
         if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
             continue
         if same(once, twice) and same(once, other):
-            law = "the gradient of {name} stays the same when grad_output doubles."
+            law = "the gradient of {name} does not change when grad_output doubles."
             return _seen(evidence, slot, law, "2 · grad_output", (once, twice, 2 * once))
         if zero is not None and bool(zero.any()) and not bool(torch.isnan(zero).any()):
             law = (
-                "the gradient of {name} is not zero when grad_output is zero: something is added "
-                "to it."
+                "the gradient of {name} is not zero when grad_output is zero, so backward adds "
+                "something to it."
             )
             return _seen(evidence, slot, law, "0 · grad_output", (once, zero, None))
     return None
@@ -73,8 +72,8 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     "linearity",
     "error",
     "backward is not linear in grad_output",
-    hint="A vector-Jacobian product is linear: no clamp, sign, abs, relu, square or comparison "
-    "of grad_output.",
+    hint="Do not apply clamp, sign, abs, relu, square or a comparison to grad_output: a "
+    "vector-Jacobian product is linear in it.",
     lesson="01_template",
     after=("contract", "ignores-grad-output"),
 )
@@ -92,9 +91,10 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
         wanted = _plus(once, other)
         if not _agree(evidence, "sum", _where_finite(got, wanted), wanted):
             law = (
-                "the gradient of {name} for a sum of cotangents is not the sum of their gradients."
+                "the gradient of {name} for the sum of two grad_outputs is not the sum of the two "
+                "gradients."
             )
-            return _seen(evidence, slot, law, "the sum", (once, got, wanted))
+            return _seen(evidence, slot, law, "the sum of two", (once, got, wanted))
     return _lost_at_zero(evidence)
 
 
@@ -111,14 +111,15 @@ def _lost_at_zero(evidence: Evidence) -> Seen | None:
     return None
 
 
-_DIVIDES = "Where does backward divide by grad_output, or by what is zero where that is?"
+_DIVIDES = "Do not divide by grad_output, or by a value that is zero where grad_output is zero."
 
 MULTIPLES = {
-    "negative": (-1.0, "turning the sign of grad_output does not turn that of {name}'s gradient."),
+    "negative": (-1.0, "negating grad_output does not negate the gradient of {name}."),
     "double": (2.0, "doubling grad_output does not double the gradient of {name}."),
     "far": (
         FAR,
-        f"{FAR:g} times the grad_output does not give {FAR:g} times the gradient of {{name}}.",
+        f"multiplying grad_output by {FAR:g} does not multiply the gradient of {{name}} by "
+        f"{FAR:g}.",
     ),
 }
 
@@ -154,8 +155,8 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     "linearity",
     "error",
     "backward is right only for a constant grad_output",
-    hint="Every element of the output has its own upstream gradient: use grad_output element by "
-    "element, not its mean, its sum or its first entry.",
+    hint="Use grad_output elementwise, not its mean, its sum or its first element: every element "
+    "of the output has its own upstream gradient.",
     lesson="01_template",
     after=("contract", "linearity"),
 )
@@ -180,8 +181,8 @@ def uniform_grad_output(evidence: Evidence) -> Seen | None:
             continue  # one huge element, and the others lost beside it
         statistic = _statistic(outputs[0], c)
         return Seen(
-            f"the gradient of {wrong.name} depends on grad_output only through one number"
-            f"{statistic}: it is right, at best, when all its entries are equal.",
+            f"the gradient of {wrong.name} depends on grad_output only through a single number"
+            f"{statistic}. It can be right only when all elements of grad_output are equal.",
             {
                 "input": wrong.name,
                 "factor": plain(c),
@@ -210,7 +211,7 @@ def _parallel_truth(truth: Tensor, of: Tensor) -> bool:
 
 
 def _statistic(g: Tensor, c: float) -> str:
-    for name, value in {"its mean": g.mean(), "its first entry": g.reshape(-1)[0]}.items():
+    for name, value in {"its mean": g.mean(), "its first element": g.reshape(-1)[0]}.items():
         if abs(float(value) - c) <= 1e-9 * max(1.0, abs(c)):
             return f", {name}"
     return ""

@@ -1,4 +1,4 @@
-"""Rules of requires_grad: which inputs want a gradient is the caller's choice."""
+"""Rules of requires_grad: the caller chooses which inputs get a gradient."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "frozen-input",
     "layout",
     "error",
-    "the call needs gradients for inputs that may be frozen",
-    hint="ctx.needs_input_grad tells which gradients are wanted, in any combination: does each of "
-    "them find in ctx what it needs, and only under the flag of its own input?",
+    "backward fails or changes when an input is frozen",
+    hint="Compute each gradient under the ctx.needs_input_grad flag of its own input, and save "
+    "everything that it needs under the same flag. Any combination of flags can occur.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )
@@ -27,6 +27,6 @@ def frozen_input(evidence: Evidence) -> Seen | None:
 
 
 _ONE_FOR_EACH = (
-    "Which return of backward runs then? Also where few gradients are wanted, or none, it returns "
-    "one value for each argument: None in the other places."
+    "Return one value for each argument of forward on every path through backward: None for each "
+    "gradient that is not needed."
 )

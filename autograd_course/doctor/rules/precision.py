@@ -15,16 +15,16 @@ from autograd_course.doctor.truth.rounding import EXCESSIVE, excess
 
 MOVING = 1e-5  # of its size, where the long move is ten times that: rounding stays far below
 JUMPING = 0.1  # of its size: a thousand times the long move, so that it turned over, say
-OTHERWISE = 0.5  # of what a straight line tells
+OTHERWISE = 0.5  # of what a straight line gives
 
 
 @rule(
     "precision",
     "layout",
     "warning",
-    "far less precise than the dtype allows",
-    hint="Where do two nearly equal numbers cancel, or is a small one added to a large one? Look "
-    "for a formula in which the small quantity is computed on its own.",
+    "a result is far less precise than its dtype allows",
+    hint="Look for a difference of nearly equal numbers, or for a small number added to a large "
+    "one. Use a formula that computes the small quantity directly.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )
@@ -43,9 +43,10 @@ def _cast(evidence: Evidence) -> Seen | None:
                 name = evidence.name(position)
                 return Seen(
                     f"backward computes the gradient of {name} in "
-                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of its input.",
+                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of {name} is.",
                     {"input": name, "line": return_line(evidence.backward_source)},
-                    hint="Which line of backward casts, or makes a tensor of a dtype of its own?",
+                    hint="Remove the cast from backward, or the tensor that it creates in a fixed "
+                    "dtype.",
                 )
     return None
 
@@ -68,13 +69,14 @@ def _stairs(evidence: Evidence) -> Seen | None:
         told = None if _is_short(evidence, k - outputs) else _uneven(found, k)
         if told is not None:
             return Seen(
-                f"{found.names[k]} has fewer digits than float64: it moves in steps, as a result "
-                "of float32 does.",
+                f"{found.names[k]} is less precise than float64: it changes in steps, as a float32 "
+                "result does.",
                 {"witness": told},
-                hint="Which line casts (.float(), NumPy in float32)? To compute 16 bits in float32 "
-                "and leave float64 as it is, cast to torch.promote_types(x.dtype, torch.float32). "
-                "Where only float32 is to be had, give reference=: by differences of such a "
-                "forward a small error of backward is not seen.",
+                hint="Find the line that casts (.float(), NumPy in float32). To compute 16-bit "
+                "inputs in float32 and keep float64, cast to "
+                "torch.promote_types(x.dtype, torch.float32). If you can compute only in float32, "
+                "pass reference=: finite differences of a float32 forward cannot show small errors "
+                "of backward.",
             )
     return None
 
@@ -88,7 +90,7 @@ def _is_short(evidence: Evidence, slot: int) -> bool:
 
 
 def _uneven(found: Stairs, k: int) -> str | None:
-    """Return an element that moves otherwise than its long move tells, if most elements do.
+    """Return an element that changes otherwise than its long move tells, if most elements do.
 
     What hardly depends on the numbers (a mask, a level), or is what rounding leaves of zero, tells
     nothing.
@@ -107,8 +109,8 @@ def _uneven(found: Stairs, k: int) -> str | None:
     index = unraveled(int(torch.where(off, should.abs(), -1.0).argmax()), here.shape)
     place = element(found.names[k].removeprefix("the "), index)
     return (
-        f"{place} moves by {number(float(came[index]), 2)} where all that goes in moves by a "
-        f"billionth, should by {number(float(should[index]), 2)}"
+        f"{place} changes by {number(float(came[index]), 2)} when every input changes by a "
+        f"billionth, should change by {number(float(should[index]), 2)}"
     )
 
 

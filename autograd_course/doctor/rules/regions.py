@@ -1,4 +1,4 @@
-"""Describe where a gradient is wrong: at the edge of an axis, or for a range of input values."""
+"""Describe where a gradient is wrong: at the edge of a dim, or for a range of input values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.doctor.running.calls import is_float
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
-    """Return the edge of an axis that holds every wrong element, or ``None``."""
+    """Return the edge of a dim that holds every wrong element, or ``None``."""
     for axis in reversed(range(wrong.dim())):
         length = wrong.shape[axis]
         if length < 4 or wrong.numel() == length:  # one wrong element is as likely chance as edge
@@ -31,23 +31,23 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
         whole = all(bool(wrong.select(axis, p)[known.select(axis, p)].all()) for p in places)
         all_seen = len(slices_with(known, axis)) == length
         if name and whole and all_seen:
-            return f"{name} of axis {axis}"
+            return f"{name} of dim {axis}"
     return None
 
 
 def slices_with(mask: Tensor, axis: int) -> set[int]:
-    """Return the indices along an axis whose slice holds a marked element."""
+    """Return the indices along a dim whose slice holds a marked element."""
     return set(mask.nonzero()[:, axis].tolist())
 
 
 def region(m: Mismatch) -> str | None:
-    """Say for which input values the gradient is wrong, and what stands there instead."""
+    """Say for which input values the gradient is wrong, and what it is instead."""
     right = m.known & ~m.wrong
     if m.actual.is_complex() or not bool(right.any()):
         return None
     instead = _instead(m)
     what = f" ({instead} there)" if instead else ""
-    told = f"the gradient of {m.name} is right elsewhere and wrong where "
+    told = f"the gradient of {m.name} is wrong only where "
     for where, chance in _thresholds(m, right):
         # Where few digits are known, small elements pass for right: no bound but 0 is sure then.
         if where.endswith(" 0") and instead if m.coarse else instead or chance < 0.01:
@@ -56,7 +56,7 @@ def region(m: Mismatch) -> str | None:
         return None
     if label := labeled(m):
         return f"{told}{label}{what}"
-    return f"{told}several elements tie" if _ties(m, right) else None
+    return f"{told}several elements have the same value" if _ties(m, right) else None
 
 
 def _instead(m: Mismatch) -> str | None:
@@ -69,14 +69,14 @@ def _instead(m: Mismatch) -> str | None:
         "its sign is flipped": -truth,
     }
     if len(gs) == 1 and gs[0].shape == m.truth.shape:
-        known_things["grad_output passes unchanged"] = gs[0][wrong]
+        known_things["it equals grad_output"] = gs[0][wrong]
     for name, value in known_things.items():
         if bool(within(actual, Expected(value, tolerance)).all()):
             return name
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
         if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()) and not 0.99 < ratio[0] < 1.01:
-            return f"it is {float(ratio[0]):.4g} times the true one"
+            return f"it is {float(ratio[0]):.4g} times the true gradient"
     return None
 
 

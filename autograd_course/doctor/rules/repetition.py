@@ -18,8 +18,8 @@ COMPARISONS = (
     "state",
     "error",
     "two runs of the same call differ",
-    hint="Where does a value come from that is neither an argument nor drawn from a seeded "
-    "generator: memory that nothing was written to, a counter, the time, a generator of its own?",
+    hint="Find the value that is neither an argument nor drawn from PyTorch's seeded generators, "
+    "such as uninitialized memory, a counter, the time or a generator of its own.",
     lesson="08_debugging_clinic",
     after=("contract",),
     explains=(*COMPARISONS, "rng-not-restored"),
@@ -45,8 +45,8 @@ def _unwritten(evidence: Evidence) -> Seen | None:
             if came is not None and came.dim() == len(index) and bool(came[index].isnan()):
                 name = twin.names[k]
                 return Seen(
-                    f"{name} holds memory that nothing was written to.",
-                    {"witness": f"{element(name, index)}: what torch.empty happened to find"},
+                    f"{name} contains uninitialized memory.",
+                    {"witness": f"{element(name, index)}: an uninitialized value from torch.empty"},
                 )
     return None
 
@@ -57,10 +57,10 @@ def _rounding(evidence: Evidence) -> Seen | None:
             off = distance(came, should)
             if off is not None and bool(off.any()):
                 return Seen(
-                    f"{name} differs in its last digits from one call to the next: an operation "
-                    "adds in no fixed order.",
+                    f"{name} differs in its last digits from one call to the next, because an "
+                    "operation does not add in a fixed order.",
                     severity="info",
-                    hint="torch.use_deterministic_algorithms(True) names such operations.",
+                    hint="Call torch.use_deterministic_algorithms(True) to find such operations.",
                 )
     return None
 
@@ -69,9 +69,9 @@ def _rounding(evidence: Evidence) -> Seen | None:
     "rng-not-restored",
     "state",
     "error",
-    "backward draws random numbers anew",
-    hint="Does backward see the numbers that forward drew? They must be saved, or drawn again from "
-    "the state that the generator was in.",
+    "backward draws new random numbers",
+    hint="Save the random numbers that forward drew, or restore the generator's state before "
+    "backward draws them again.",
     lesson="06_memory_patterns",
     after=("contract",),
     explains=COMPARISONS,
@@ -80,9 +80,11 @@ def _rounding(evidence: Evidence) -> Seen | None:
 def rng_not_restored(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "redrawn"):
         if place := furthest(twin):
-            name, witness = _witness(twin, place, "as it is, {} with forward's draws")
+            name, witness = _witness(
+                twin, place, "with new random numbers, {} with those of forward"
+            )
             return Seen(
-                f"backward draws random numbers of its own: {name} changes {twin.how}.",
+                f"backward draws new random numbers: {name} changes {twin.how}.",
                 {"witness": witness},
             )
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autograd_course.doctor.evidence import Evidence, OnCtx
 from autograd_course.doctor.rules.agreement import told
 from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.words import sentence
 
 
 @rule(
@@ -12,8 +13,8 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "state",
     "warning",
     "a tensor is kept as an attribute of ctx",
-    hint="Which tensors does the engine have to know of, to check them for changes and to let them "
-    "go? Attributes of ctx are for numbers, shapes and flags.",
+    hint="Save tensors with ctx.save_for_backward, so that autograd can check them for in-place "
+    "changes and free them. Use attributes of ctx for numbers, shapes and flags.",
     lesson="02_ctx_rules",
     after=("contract",),
 )
@@ -25,7 +26,8 @@ def tensor_on_ctx(evidence: Evidence) -> Seen | None:
         stale = told(kept.edited) if kept.edited and not kept.edited.failure else None
         if stale:
             return Seen(
-                f"{_kept(evidence, kept)}: {stale.message.removesuffix('.')}, and nothing raises.",
+                f"{_kept(evidence, kept)}. {sentence(stale.message.removesuffix('.'))}, and "
+                "PyTorch raises no error.",
                 {**names, **stale.evidence},
                 severity="error",
             )
@@ -34,37 +36,38 @@ def tensor_on_ctx(evidence: Evidence) -> Seen | None:
 
 
 def _kept(evidence: Evidence, kept: OnCtx) -> str:
-    whose = {"input": f"the input {kept.owner}", "output": kept.owner}.get(kept.role, "")
+    whose = {"input": f"the argument {kept.owner}", "output": kept.owner}.get(kept.role, "")
     what = whose if kept.owner else f"an {kept.role or 'intermediate result'}"
-    inside = "" if evidence.is_function else f" of {kept.function}"
-    cycle = ", in a reference cycle" if kept.role == "output" and evidence.outlived else ""
-    return f"{kept.name}{inside} keeps {what} as an attribute{cycle}"
+    inside = "" if evidence.is_function else f" in {kept.function}"
+    is_cycle = kept.role == "output" and evidence.outlived
+    cycle = ", which creates a reference cycle" if is_cycle else ""
+    return f"{kept.name}{inside} stores {what} as an attribute{cycle}"
 
 
 def _drawback(kept: OnCtx) -> str:
-    unseen = "no saved-tensor hook sees it"
+    unseen = "saved-tensor hooks do not see it"
     if kept.role:
-        return f": PyTorch does not check it for changes in place, and {unseen}."
-    return f": it is not freed after backward, and {unseen}."
+        return f". PyTorch does not check it for in-place changes, and {unseen}."
+    return f". PyTorch does not free it after backward, and {unseen}."
 
 
 @rule(
     "ctx-cycle",
     "state",
     "warning",
-    "ctx holds itself",
-    hint="What that ctx holds leads back to ctx: a function that uses it, an object that was given "
-    "it? Let that hold the numbers it needs, not ctx.",
+    "ctx is part of a reference cycle",
+    hint="Look for something on ctx that refers back to ctx, such as a function that uses it or an "
+    "object that stores it. Have that object store the values it needs instead of ctx.",
     lesson="02_ctx_rules",
     after=("contract", "tensor-on-ctx"),
 )
 def ctx_cycle(evidence: Evidence) -> Seen | None:
     if not evidence.outlived or any(kept.role == "output" for kept in evidence.on_ctx):
         return None
-    until = "" if "backward" in evidence.outlived else ", where backward never runs"
+    when = "The" if "backward" in evidence.outlived else "If backward never runs, the"
     return Seen(
-        "a reference cycle holds ctx: the graph and all that it saved stay in memory until the "
-        f"garbage collector runs{until}.",
+        f"ctx is part of a reference cycle. {when} graph and its saved tensors stay in memory "
+        "until the garbage collector runs.",
         {"after": list(evidence.outlived)},
     )
 
@@ -74,8 +77,8 @@ def ctx_cycle(evidence: Evidence) -> Seen | None:
     "state",
     "warning",
     "backward unpacks its saved tensors more than once",
-    hint="Each reading of ctx.saved_tensors unpacks all of them again: a checkpoint refuses that, "
-    "and an offloading hook copies everything anew.",
+    hint="Unpack ctx.saved_tensors once and reuse the result: each access unpacks every tensor "
+    "again, and an offloading hook then copies every tensor again.",
     lesson="06_memory_patterns",
     after=("contract",),
 )
@@ -83,7 +86,7 @@ def saved_twice(evidence: Evidence) -> Seen | None:
     if evidence.unpacked < 2:
         return None
     return Seen(
-        f"backward reads ctx.saved_tensors {evidence.unpacked} times; under a "
-        "non-reentrant torch.utils.checkpoint that raises.",
+        f"backward reads ctx.saved_tensors {evidence.unpacked} times, which raises an error under "
+        "a non-reentrant torch.utils.checkpoint.",
         {"times": evidence.unpacked},
     )

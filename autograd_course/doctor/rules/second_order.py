@@ -13,9 +13,9 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
 ZERO_BY_INF = (
-    "The graph of backward multiplies 0 by inf: behind a root or a division of 0, or on the side "
-    "that torch.where or clamp does not choose, which is differentiated too. Put a harmless number "
-    "there before the operation that fails."
+    "Look for 0 · inf in the graph of backward: behind a root or a division at 0, or on the side "
+    "that torch.where or clamp does not select, because autograd differentiates that side too. "
+    "Insert a harmless number before the operation that fails."
 )
 
 
@@ -23,10 +23,10 @@ ZERO_BY_INF = (
     "silent-double-backward",
     "order",
     "warning",
-    "a second derivative comes out wrong, without an error",
-    hint="Only saved inputs and outputs carry a graph of their own. An intermediate of forward is "
-    "a constant to backward: return it as one more output, or compute it again in backward. Use "
-    "no .detach(), .data or .numpy() there.",
+    "a second derivative is wrong, without an error",
+    hint="Save only inputs and outputs, because only these carry a graph. Return an intermediate "
+    "result of forward as an extra output, or recompute it in backward. Do not use .detach(), "
+    ".data or .numpy() in backward.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -44,10 +44,10 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     "once-differentiable-leak",
     "order",
     "warning",
-    "@once_differentiable drops a second derivative in silence",
-    hint="Build backward from differentiable operations and drop the decorator. If that cannot be, "
-    "raise in backward where torch.is_grad_enabled(): it is when a second derivative is wanted, "
-    "and always under torch.func, which then refuses the first one too.",
+    "@once_differentiable silently drops a second derivative",
+    hint="Build backward from differentiable operations, and remove the decorator. If that is not "
+    "possible, raise an error in backward when torch.is_grad_enabled() returns True. It returns "
+    "True when a second derivative is needed, and always under torch.func.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -59,9 +59,9 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     if wrong is None:
         return None
     message = (
-        "@once_differentiable raises only in .backward(), and only where grad_output requires "
-        f"grad. Elsewhere a second derivative through the gradient of {wrong.of} is dropped in "
-        "silence."
+        "@once_differentiable raises an error only in .backward(), and only if grad_output "
+        "requires grad. In all other cases PyTorch silently drops the second derivative through "
+        f"the gradient of {wrong.of}."
     )
     return _seen(evidence, message, wrong)
 
@@ -70,9 +70,10 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     "no-double-backward",
     "order",
     "info",
-    "backward cannot be differentiated, and says so",
-    hint="For second derivatives (a gradient penalty, a Hessian) backward must be built from "
-    "differentiable operations on saved inputs and outputs; say in the docstring if it is not.",
+    "backward raises an error when it is differentiated",
+    hint="If you need second derivatives (a gradient penalty, a Hessian), build backward from "
+    "differentiable operations on saved inputs and outputs. Otherwise, say in the docstring that "
+    "backward cannot be differentiated.",
     lesson="05_double_backward",
     after=(*FIRST_ORDER, "silent-double-backward", "once-differentiable-leak"),
 )
@@ -82,7 +83,7 @@ def no_double_backward(evidence: Evidence) -> Seen | None:
         return None
     in_place = "modified by an inplace operation" in second.failure.text
     return Seen(
-        f"a second derivative {what_was_raised(second.failure)}",
+        f"differentiating backward {what_was_raised(second.failure)}",
         raised(second.failure),
         severity=_if_asked(evidence),
         hint=_IN_PLACE if in_place else "",
@@ -90,8 +91,8 @@ def no_double_backward(evidence: Evidence) -> Seen | None:
 
 
 _IN_PLACE = (
-    "An operation in place (sub_, +=, an assignment to p[…]) in backward overwrites values that "
-    "the second derivative needs: compute into a new tensor, wherever torch.is_grad_enabled()."
+    "Compute into a new tensor when torch.is_grad_enabled() returns True: an in-place operation in "
+    "backward (sub_, +=, an assignment to p[…]) overwrites values that the second derivative needs."
 )
 
 
@@ -113,26 +114,27 @@ def _is_number(wrong: SecondDerivative) -> bool:
 def _lost(wrong: SecondDerivative) -> str:
     if not _is_number(wrong):
         return (
-            f"the gradient of {wrong.of} is finite, and so is its derivative with respect to "
-            f"{wrong.by}, but by its graph that comes out as {number(wrong.came or 0.0)}."
+            f"the gradient of {wrong.of} is finite and should have a finite derivative with "
+            f"respect to {wrong.by}, but differentiating its graph gives "
+            f"{number(wrong.came or 0.0)}."
         )
     if wrong.came:
         return (
-            f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}: its "
-            "graph misses a part of how it depends on it, or a Function that backward calls has a "
-            "wrong backward."
+            f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}. Its "
+            f"graph contains only part of the dependence on {wrong.by}, or backward calls a "
+            "Function whose own backward is wrong."
         )
     return (
-        f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not know: the "
-        f"second derivative comes out as 0, without an error."
+        f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not contain this "
+        "dependence. The second derivative is silently 0."
     )
 
 
 def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Seen:
     came, should = number(wrong.came or 0.0), number(wrong.should)
     witness = (
-        f"gradient of {wrong.of}, differentiated by {wrong.by} along a random direction: "
-        f"{came}, should be {should}"
+        f"derivative of the gradient of {wrong.of} with respect to {wrong.by}, along a random "
+        f"direction: {came}, should be {should}"
     )
     seen = {"input": wrong.of, "witness": witness}
     return Seen(message, seen, severity=_if_asked(evidence), hint=hint)

@@ -1,4 +1,4 @@
-"""Rules of shape: tensors without elements, and without axes."""
+"""Rules of shape: tensors without elements, and without dims."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _AFTER = ("contract", "linearity", "forward-mismatch", "values")
     "zero-size",
     "layout",
     "warning",
-    "backward does not take a batch of length 0",
-    hint="An empty batch is what a filter or a last, short shard leaves: every gradient then has "
-    "its input's shape, and that of a shared input is zero.",
+    "backward does not handle an empty batch",
+    hint="Handle an empty batch, which a filter or a short last shard can produce: each gradient "
+    "has the shape of its input, and the gradient of a shared input is zero.",
     lesson="11_ship_it",
     after=_AFTER,
 )
@@ -34,9 +34,9 @@ def zero_size(evidence: Evidence) -> Seen | None:
     "zero-dim",
     "layout",
     "error",
-    "backward does not take 0-dim tensors",
-    hint="Forward takes a single number as it takes a vector: what in backward needs an axis "
-    "(a loop, an index, len, a matrix product)?",
+    "backward does not handle 0-dim tensors",
+    hint="Make backward handle 0-dim tensors as forward does: look for code that needs a dim, such "
+    "as a loop, an index, len or a matrix product.",
     lesson="11_ship_it",
     after=_AFTER,
 )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autograd_course.doctor.comparing.closeness import same
 from autograd_course.doctor.comparing.numbers import element, unraveled
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.agreement import disagreement, distance, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import raised
+from autograd_course.doctor.rules.wording import raised, what_was_raised
 
 
 @rule(
     "shared-state",
     "state",
     "error",
-    "one call's backward reads what another call left",
-    hint="Each call has a ctx of its own: keep there what backward needs, not on the class, on a "
-    "module or in a global.",
+    "backward reads state that another call left behind",
+    hint="Store what backward needs on ctx, not on the class, on a module or in a global: each "
+    "call has its own ctx.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )
@@ -29,8 +31,7 @@ def shared_state(evidence: Evidence) -> Seen | None:
         return None
     if again.failure:
         return Seen(
-            f"backward fails when forward was called again before it: {again.failure.kind}: "
-            f"{again.failure.text}"
+            f"when forward runs again before backward, backward {what_was_raised(again.failure)}"
         )
     pairs = zip(evidence.wanted, plain.grads, again.grads, strict=False)
     for position, alone, between in pairs:
@@ -40,10 +41,10 @@ def shared_state(evidence: Evidence) -> Seen | None:
         index = unraveled(int(off.argmax()), off.shape)
         name = evidence.name(position)
         before, after = (shown(t, index) for t in (alone, between))
-        told = f"gradient {before} alone, {after} after a second call"
+        told = f"gradient {before} after one call, {after} after a second call"
         return Seen(
-            f"the gradient of {name} changes when forward is called once more, on other values, "
-            "before backward runs.",
+            f"the gradient of {name} changes when forward runs again with other values before "
+            "backward runs.",
             {"input": name, "witness": f"{element(name, index)}: {told}"},
         )
     return None
@@ -53,15 +54,19 @@ def shared_state(evidence: Evidence) -> Seen | None:
     "not-reentrant",
     "state",
     "error",
-    "a second backward through a graph is not like the first",
-    hint="With retain_graph=True the engine calls backward again on the same ctx: what does the "
-    "first time change there, or take away?",
+    "a second backward pass through a graph differs from the first",
+    hint="Do not change or delete attributes of ctx in backward: with retain_graph=True, autograd "
+    "calls backward again with the same ctx.",
     lesson="02_ctx_rules",
     after=("contract", "shared-state"),
 )
 def not_reentrant(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "second backward"):
         if failure := twin.failure:
-            said = (failure.text or failure.kind).splitlines()[0].partition(". ")[0]
-            return Seen(f"{failure.kind} {twin.how}: {said}", raised(failure), severity="warning")
+            first = replace(failure, text=failure.text.partition("\n")[0].partition(". ")[0])
+            return Seen(
+                f"{twin.how}, backward {what_was_raised(first)}",
+                raised(failure),
+                severity="warning",
+            )
     return disagreement(evidence, "second backward")

@@ -173,5 +173,5 @@ def _written(k: float, product: Product, upstream: Upstream) -> str:
         parts.append("grad_output")
     else:
         weighted = " · ".join(("grad_output", *upstream.weight))
-        parts.append(f"sum({weighted} over axis {upstream.axis})")
+        parts.append(f"sum({weighted} over dim {upstream.axis})")
     return sign + " · ".join([*parts, *product.factors])

@@ -12,38 +12,38 @@ from autograd_course.doctor.rules.wording import raised
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 NOT_KEPT = (
-    "In jvp ctx.saved_tensors holds what ctx.save_for_forward was given, not what "
-    "ctx.save_for_backward was: give both the tensors that they need."
+    "Call ctx.save_for_forward with the tensors that jvp needs: in jvp, ctx.saved_tensors does not "
+    "hold the tensors passed to ctx.save_for_backward."
 )
 SAVED_APART = (
-    "A generated rule keeps one list of batch axes for both: give ctx.save_for_forward the same "
-    "tensors as ctx.save_for_backward, in the same order."
+    "Pass ctx.save_for_forward the same tensors as ctx.save_for_backward, in the same order: a "
+    "generated vmap rule keeps one list of batch dims for both."
 )
 # What functorch says where the two differ.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
-    "Work on a new tensor (x_tangent * cos, not x_tangent *= cos): whatever else takes the same "
-    "input reads this tangent, too."
+    "Compute a new tensor (x_tangent * cos, not x_tangent *= cos): other operations on the same "
+    "input read this tangent too."
 )
 FORMULA = (
-    "jvp runs inside of forward mode, which cannot be nested there: write down the derivative as "
-    "a formula in the saved tensors and the tangents."
+    "Write the tangent as a formula in the saved tensors and the input tangents: jvp runs inside "
+    "forward mode, and PyTorch cannot nest forward mode there."
 )
 NESTED = "Nested forward mode AD"
 NO_GRAPH = (
-    "The result of the vmap method has no graph: let it end in a call of the Function's own apply, "
-    "with the batch in front and grad mode as it is."
+    "Return the result of the Function's own apply from vmap, with the batch dim first and grad "
+    "mode unchanged: what vmap returns now has no graph."
 )
-USERS_EXCEPTION = "Observed exception"  # so dynamo begins to tell of one in the code it traces
+USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code that it traces
 
 
 @rule(
     "wrong-jvp",
     "transforms",
     "error",
-    "jvp and backward are not one another's transpose",
-    hint="jvp returns one tangent for each output: the sum over the inputs of the derivative times "
-    "that input's tangent. Compare it with backward term by term.",
+    "jvp and backward are not transposes of each other",
+    hint="Return one tangent for each output from jvp: the sum over all inputs of the derivative "
+    "times the input's tangent. Compare jvp with backward term by term.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
@@ -55,7 +55,7 @@ def wrong_jvp(evidence: Evidence) -> Seen | None:
 def _tangent_told(twin: Twin) -> Seen | None:
     seen = told(twin)
     return seen and replace(
-        seen, message=f"{twin.names[0]} is changed in place by jvp.", hint=TANGENT_CHANGED
+        seen, message=f"the jvp method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
     )
 
 
@@ -80,10 +80,11 @@ def _jvp_told(twin: Twin) -> Seen | None:
     "silent-reverse-over-forward",
     "transforms",
     "warning",
-    "the derivative of jvp's tangent comes out wrong, without an error",
-    hint="Reverse mode over forward mode (a gradient of torch.func.jvp, jacrev of jacfwd) follows "
-    "jvp's own operations. Build the tangent from saved inputs and outputs: an intermediate that "
-    "forward left on ctx is a constant there, and so is what .detach(), .data or .numpy() gives.",
+    "the derivative of jvp's tangent is wrong, without an error",
+    hint="Build the tangent from saved inputs and outputs, without .detach(), .data or .numpy(). "
+    "Reverse mode over forward mode (a gradient of torch.func.jvp, jacrev of jacfwd) "
+    "differentiates the operations of jvp, and treats an intermediate result that forward stored "
+    "on ctx as a constant.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
@@ -98,12 +99,13 @@ def _graph_told(twin: Twin) -> Seen | None:
         return None
     (name,), (came,), (should,) = twin.names, twin.came, twin.should
     known = came is not None and bool(came.any())
-    what = "misses a part of that" if known else "does not know: its derivative comes out as 0"
+    what, left = ("contains only part of", "wrong") if known else ("does not contain", "0")
     one, other = (shown(value, place[1]) for value in (came, should))
     where = element(name, place[1])
     return Seen(
-        f"the tangent that jvp returns depends on {name}, but its graph {what}, without an error.",
-        {"witness": f"⟨g, jvp(v)⟩, differentiated by {where}: {one}, should be {other}"},
+        f"the tangent that jvp returns depends on {name}, but its graph {what} this dependence. "
+        f"The derivative of the tangent is silently {left}.",
+        {"witness": f"derivative of ⟨g, jvp(v)⟩ with respect to {where}: {one}, should be {other}"},
     )
 
 
@@ -111,10 +113,10 @@ def _graph_told(twin: Twin) -> Seen | None:
     "wrong-vmap",
     "transforms",
     "error",
-    "torch.func.vmap gives other results than a loop",
-    hint="A vmap method gets tensors with the batch dimension still in them, at in_dims, None for "
-    "a tensor that all share: move each to the front, and say in out_dims where it went. With "
-    "generate_vmap_rule everything must be done by PyTorch operations on tensors.",
+    "torch.func.vmap and a loop give different results",
+    hint="In vmap, move the batch dim of each tensor to the front: in_dims says where it is, and "
+    "None means that the tensor has none. Return its position in the outputs as out_dims. With "
+    "generate_vmap_rule, use only PyTorch operations on tensors.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "layout"),
 )
@@ -139,10 +141,10 @@ def _vmap_hint(twin: Twin) -> str:
     "compile-mismatch",
     "transforms",
     "warning",
-    "torch.compile does not do what eager mode does",
-    hint="torch.compile traces forward and backward with tensors that have no values: no branch "
-    "on values, no printing, no state outside ctx, no torch.autograd.grad. What cannot do without "
-    "goes behind torch.compiler.disable.",
+    "torch.compile and eager mode differ",
+    hint="Avoid branches on values, printing, state outside ctx and torch.autograd.grad: "
+    "torch.compile traces forward and backward with tensors that have no values. Put code that "
+    "needs these behind torch.compiler.disable.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
@@ -151,7 +153,7 @@ def compile_mismatch(evidence: Evidence) -> Seen | None:
     if twin is None or twin.failure is None:
         return disagreement(evidence, "compile")
     return Seen(
-        f"torch.compile cannot trace it into one graph: {twin.failure.text}",
+        f"torch.compile cannot trace the call into a single graph: {twin.failure.text}",
         raised(twin.failure),
         hint=_left_to_defaults(evidence, twin.failure),
     )
@@ -164,17 +166,19 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     if not evidence.omitted or evidence.old_style or not raises:
         return ""
     names = ", ".join(evidence.omitted)
-    return f"Pass {names} as well: traced, setup_context gets no defaults of forward."
+    return (
+        f"Pass {names} as well: when torch.compile traces setup_context, it leaves out forward's "
+        "defaults."
+    )
 
 
 @rule(
     "func-incompatible",
     "transforms",
     "info",
-    "no torch.func transform works on it",
-    hint="Move all that uses ctx into setup_context(ctx, inputs, output) and leave "
-    "forward(*inputs) without ctx: what backward needs of forward's intermediates becomes an "
-    "output.",
+    "torch.func transforms raise an error",
+    hint="Move everything that uses ctx into setup_context(ctx, inputs, output), and remove ctx "
+    "from forward. Return every intermediate result that backward needs as an extra output.",
     lesson="09_beyond_eager",
     after=("contract",),
 )
@@ -183,6 +187,6 @@ def func_incompatible(evidence: Evidence) -> Seen | None:
         return None
     names = " and ".join(evidence.old_style)
     return Seen(
-        f"ctx is an argument of forward in {names}: torch.func.grad, vmap, jvp and the others "
-        "refuse it."
+        f"forward takes ctx as an argument in {names}, so torch.func transforms (grad, vmap, jvp "
+        "and others) raise an error."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,23 +9,12 @@ import torch
 from autograd_course.doctor.comparing.closeness import within
 from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.shown import shown
-
-
-def plural(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+from autograd_course.doctor.words import nth
 
 
 def ordinal(pull: str) -> str:
     """Return which output a pull named ``only k`` uses, in words."""
-    k = int(pull.removeprefix("only "))
-    return ("first", "second", "third", "fourth")[k] if k < 4 else f"{k + 1}th"
-
-
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names as an enumeration, in which many are only counted."""
-    if len(names) > most:
-        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return nth(int(pull.removeprefix("only ")))
 
 
 def shape(sizes: torch.Size) -> str:
@@ -40,7 +28,8 @@ def raised(failure: Failure) -> dict[str, str]:
 def what_was_raised(failure: Failure) -> str:
     if failure.kind == "SystemExit":
         return "called exit()"
-    return f"raised {failure.kind}: {failure.text or 'without a message'}"
+    said = f": {failure.text}" if failure.text else " without a message"
+    return f"raised {failure.kind}{said}"
 
 
 def call(evidence: Evidence) -> str:
@@ -58,7 +47,7 @@ def describe(value: Any) -> str:
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:
-    """Return how backward failed, in the direct call or else through the engine.
+    """Return how backward failed, in the direct call or else through autograd.
 
     What fails when only some outputs are used is for another rule, which says so. A solver with an
     absolute tolerance may refuse a cotangent that is thousands of times as large as usual. What
@@ -74,7 +63,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether a raw gradient of the wrong shape is the truth with its last two axes exchanged."""
+    """Whether a raw gradient of the wrong shape is the truth with its last two dims swapped."""
     if evidence.raw is None or position not in evidence.wanted or "random" not in evidence.expected:
         return False
     grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None

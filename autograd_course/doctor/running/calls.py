@@ -74,7 +74,7 @@ def attempt(call: Callable[[], T]) -> T | Failure:
     except USERS as error:
         if _out_of_memory(error):
             raise DoctorError(
-                f"the memory did not suffice ({first_line(error)}): pass smaller inputs."
+                f"diagnose ran out of memory ({first_line(error)}): pass smaller inputs."
             ) from error
         return Failure(type(error).__name__, said(error), users_line(error))
 
@@ -83,8 +83,8 @@ def _out_of_time(stop: BaseException) -> str:
     line = users_line(stop)
     where = f" (it was in {line})" if line else ""
     return (
-        f"one pass has not come to an end within {_seconds.get():g} s{where}: does a loop there "
-        "never end? time_limit= waits longer."
+        f"one pass did not end within {_seconds.get():g} s{where}: look for an endless loop there, "
+        "or pass a larger time_limit=."
     )
 
 

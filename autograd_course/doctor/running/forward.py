@@ -31,9 +31,14 @@ def forward_pass(session: Session) -> Forward:
         return Forward(failure=returned, read_saved=log.read_saved_in_forward)
     tensors = Run(leaves, args, returned).tensors
     if any(t.layout is not torch.strided for t in tensors):
-        raise DoctorError("an output is sparse, which is not examined: let fn return to_dense().")
+        raise DoctorError(
+            "forward returned a sparse tensor, which diagnose does not support: return "
+            "y.to_dense()."
+        )
     if any(t.is_meta for t in tensors):
-        raise DoctorError("an output is on the meta device: let fn return it where its inputs are.")
+        raise DoctorError(
+            "forward returned a tensor on the meta device: return it on the device of the inputs."
+        )
     dirty = _positions(log.dirty, args)
     return Forward(
         outputs=tuple(t.detach().clone() for t in tensors),

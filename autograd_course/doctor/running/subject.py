@@ -53,7 +53,9 @@ def subject_of(fn: Any, count: int) -> Subject:
     """Return the subject for ``fn`` with ``count`` arguments; ``DoctorError`` if it is neither."""
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
-            raise DoctorError(f"{fn.__name__} has no forward yet: write it, then diagnose again.")
+            raise DoctorError(
+                f"{fn.__name__} has no forward yet: write it, then call diagnose again."
+            )
         names = _parameters(fn.forward, int(takes_ctx(fn)), count)
         return Subject(fn.__name__, fn.apply, _numbered(names, count), fn, tuple(names[count:]))
     if isinstance(fn, type) or not callable(fn):

@@ -99,6 +99,8 @@ def _copy(value: Any, wanted: bool) -> Any:
     if not isinstance(value, Tensor):
         return value
     if value.is_complex():
-        raise TypeError("the five steps are for real tensors; diagnose takes complex ones too")
+        raise TypeError(
+            "the five steps support only real tensors; diagnose supports complex ones too"
+        )
     copy = value.detach().clone()
     return copy.double().requires_grad_(wanted) if value.is_floating_point() else copy

@@ -72,8 +72,8 @@ class Steps:
         """The outcome in one line."""
         broken = self.first_broken
         if broken is None:
-            return f"✓ {self.subject} · no step breaks"
-        return f"✗ {self.subject} · step {broken.number} breaks: {broken.title}"
+            return f"✓ {self.subject} · no step fails"
+        return f"✗ {self.subject} · step {broken.number} fails: {broken.title}"
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)

@@ -11,44 +11,51 @@ from torch import Tensor
 from autograd_course.doctor.steps.step import Step
 
 RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5: far above their error
+DIFFERENCES = "finite differences"
 SAME = 1e-7  # between two ways to compute the same values in float64
 
 REPAIR_FORWARD = (
-    "A gradient can only be right for the function that forward computes: repair forward first."
+    "Repair forward first: a gradient can be right only for the function that forward computes."
 )
 KEEP_THE_CONTRACT = (
-    "One value for each argument of forward: None, or a tensor of its shape and dtype. Some "
-    "misfits the engine sums or casts away; they show where backward is called without it."
+    "Return one value for each argument of forward: None, or a tensor of its shape and dtype. "
+    "Autograd silently sums or casts some wrong gradients, but other callers "
+    "of backward get them unchanged."
 )
 READ_THE_RATIO = (
-    "Change the input. If the ratio stays, a constant is lost or doubled: 2, N, 1/N, a scale. If "
-    "it moves, a term or a whole region is wrong."
+    "Change the input. If the ratio stays the same, a constant is missing or doubled: 2, N, 1/N, a "
+    "scale. If the ratio changes, a term or a whole region is wrong."
 )
-BY_HAND = "Put these numbers into your formula, term by term, and see which term does not fit."
+BY_HAND = (
+    "Insert these numbers into your formula, term by term, and find the term that does not fit."
+)
 READ_THE_ENTRIES = (
-    "In the two matrices that gradcheck prints, row j is input element j, column i output element "
-    "i. Where do they differ, and where not?"
+    "Compare the two matrices that gradcheck prints, and find where they differ: row j is input "
+    "element j, and column i is output element i."
 )
 
 
 def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
     """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
     if right is None:
-        return Step("forward", None, "no reference, so forward is taken at its word")
+        return Step("forward", None, "no reference given, so forward is assumed to be correct")
     if len(outputs) != len(right):
-        counts = f"{_counted(len(outputs), 'output')}, the reference has {len(right)}"
+        counts = f"{_counted(len(outputs), 'output')}, but the reference has {len(right)}"
         return Step("forward", False, counts, REPAIR_FORWARD)
     for k, (mine, reference) in enumerate(zip(outputs, right, strict=True)):
         name = "output" if len(outputs) == 1 else f"output {k}"
         if differs := _difference(name, mine, reference):
             return Step("forward", False, differs, REPAIR_FORWARD)
     count = sum(out.numel() for out in outputs)
-    return Step("forward", True, f"{_counted(count, 'element')} as in the reference")
+    match = "matches" if count == 1 else "match"
+    return Step("forward", True, f"{_counted(count, 'element')} {match} the reference")
 
 
 def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
     if mine.shape != reference.shape:
-        return f"{name} has shape {tuple(mine.shape)}, the reference {tuple(reference.shape)}"
+        return (
+            f"{name} has shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
+        )
     size = float(reference.abs().max()) if reference.numel() else 0.0
     close = {"rtol": SAME, "atol": 1e-9 * size if math.isfinite(size) else 0.0, "equal_nan": True}
     off = ~torch.isclose(mine.to(reference.dtype), reference, **close)  # type: ignore[arg-type]
@@ -57,7 +64,9 @@ def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
     where = off.nonzero()[0].tolist()
     came, should = mine[tuple(where)], reference[tuple(where)]
     place = f"{name}{where or ''} is {_number(came)}, should be {_number(should)}"
-    return f"{int(off.sum())} of {off.numel()} elements differ from the reference; {place}"
+    count = int(off.sum())
+    differ = "differs" if count == 1 else "differ"
+    return f"{count} of {_counted(off.numel(), 'element')} {differ} from the reference; {place}"
 
 
 def told_contract(
@@ -75,8 +84,10 @@ def told_contract(
     for i in wanted:
         if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
             return Step("contract", False, amiss, KEEP_THE_CONTRACT)
-    rest = f"; None for {', '.join(none)}: as if without influence" if none else ""
-    return Step("contract", True, f"{count}, fitting and finite{rest}")
+    without = "it" if len(none) == 1 else "them"
+    claim = f"which claims that the output does not depend on {without}"
+    rest = f"; None for {', '.join(none)}, {claim}" if none else ""
+    return Step("contract", True, f"{count}, with matching shapes and dtypes, all finite{rest}")
 
 
 def _misfit(name: str, value: object, grad: object) -> str:
@@ -85,43 +96,50 @@ def _misfit(name: str, value: object, grad: object) -> str:
     if not isinstance(grad, Tensor):
         return f"the gradient of {name} is of type {type(grad).__name__}"
     if grad.shape != value.shape:
-        return f"the gradient of {name} has shape {tuple(grad.shape)}, {name} {tuple(value.shape)}"
+        return (
+            f"the gradient of {name} has shape {tuple(grad.shape)}, but {name} has shape "
+            f"{tuple(value.shape)}"
+        )
     if grad.dtype != value.dtype:
         came, should = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
-        return f"the gradient of {name} has dtype {came}, {name} {should}"
+        return f"the gradient of {name} has dtype {came}, but {name} has dtype {should}"
     if grad.device != value.device:
-        return f"the gradient of {name} is on {grad.device}, {name} on {value.device}"
+        return f"the gradient of {name} is on {grad.device}, but {name} is on {value.device}"
     lost = int((~torch.isfinite(grad)).sum())
-    return f"{lost} of {grad.numel()} elements of the gradient of {name} are not finite" * (
-        lost > 0
-    )
+    if not lost:
+        return ""
+    count = f"{lost} of {_counted(grad.numel(), 'element')}"
+    return f"{count} of the gradient of {name} {'is' if lost == 1 else 'are'} not finite"
 
 
 def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
     """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
-    line = next(iter(text.splitlines()), "")
+    line = next(iter(text.splitlines()), "no message")
     return Step(title, False, f"{stage} raises {kind}: {line}", stops=True)
 
 
 def told_never_called() -> Step:
     """Say that the graph does not hold the Function; nothing further is taken."""
-    return Step("contract", False, "no output requires grad: backward is never called", stops=True)
+    return Step(
+        "contract", False, "no output requires grad, so autograd never calls backward", stops=True
+    )
 
 
 def told_untaken(title: str, stopped: Step) -> Step:
     """Say that a step was not taken, because an earlier one stopped the walk."""
-    return Step(title, None, f"not taken: step {stopped.number} stops the walk")
+    return Step(title, None, f"skipped, because step {stopped.number} failed")
 
 
 def told_magnitudes(
     whats: Sequence[str],
     grads: Sequence[Tensor | None],
     truths: Sequence[Tensor],
-    truth: str = "differences",
+    truth: str = DIFFERENCES,
 ) -> Step:
-    """Put the norm of each gradient beside the norm of the true one, where that is known.
+    """Compare the norm of each gradient with the norm of the true one, where that is known.
 
-    ``whats`` says what each is, as in "gradient of x"; ``truth`` where the true one comes from.
+    ``whats`` says what each is, as in "gradient norm of x"; ``truth`` says where the true
+    one comes from.
     """
     told, fine = [], True
     for what, grad, right in zip(whats, grads, truths, strict=True):
@@ -131,12 +149,12 @@ def told_magnitudes(
         same = _agree(came, should)
         fine, how = fine and same, f"backward {_number(came)}, {truth} {_number(should)}"
         ratio = f", ratio {came / should:.4g}" if should else ""
-        told.append(f"|{what}|: {how}{ratio}")
+        told.append(f"{what}: {how}{ratio}")
     return Step("magnitudes", fine, "; ".join(told), "" if fine else READ_THE_RATIO)
 
 
 def told_element(
-    place: str, at: float, quotient: float, came: float, how: str = "", truth: str = "differences"
+    place: str, at: float, quotient: float, came: float, how: str = "", truth: str = DIFFERENCES
 ) -> Step:
     """Say what one element's difference quotient is, and what backward has there.
 

@@ -1,4 +1,4 @@
-"""The five steps: each looks at one thing, on float64 copies, and tells what it saw."""
+"""The five steps: each looks at one thing, on float64 copies, and says what it saw."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def run_backward(fn: Any, inputs: Any) -> Step:
 
 
 def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
-    """Step 3: is each gradient as long as that of central differences?
+    """Step 3: does each gradient have the norm that central differences give?
 
     The gradient is that of ``L = Σ g·y`` with a random ``g``. 2n calls of forward for n elements.
     """
     call = Call(fn, inputs)
-    whats = [f"gradient of {call.names[i]}" for i in call.wanted]
+    whats = [f"gradient norm of {call.names[i]}" for i in call.wanted]
     return told_magnitudes(whats, call.gradients(), call.differences(eps))
 
 

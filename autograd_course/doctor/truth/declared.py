@@ -14,6 +14,7 @@ from autograd_course.doctor.evidence import Columns, Evidence
 from autograd_course.doctor.running.calls import USERS, as_tuple, fresh, is_float
 from autograd_course.doctor.shown import first_line
 from autograd_course.doctor.truth.differences import flat, jacobian
+from autograd_course.doctor.words import nth
 from autograd_course.doctor.world.randomness import generator, reseed
 
 MOST_CUTS = 12  # interior nodes of a reference that are held fixed one by one and in pairs
@@ -22,17 +23,22 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls."""
+    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls.
 
-    def __init__(self, call: Reference, evidence: Evidence, seed: int) -> None:
-        self.call, self.evidence, self.seed = call, evidence, seed
+    ``role`` is the option by which the caller passed it: reference or surrogate.
+    """
+
+    def __init__(
+        self, call: Reference, evidence: Evidence, seed: int, role: str = "reference"
+    ) -> None:
+        self.call, self.evidence, self.seed, self.role = call, evidence, seed, role
         self.leaves, args = fresh(evidence.inputs, evidence.wanted)
         reseed(seed)
         try:
             self.outputs = [o for o in as_tuple(call(*args)) if isinstance(o, Tensor)]
         except USERS as error:
             raise DoctorError(
-                f"the reference raised {type(error).__name__} on these inputs: {first_line(error)}"
+                f"the {role} raised {type(error).__name__} on these inputs: {first_line(error)}"
             ) from error
         self._require_like(evidence.forward.outputs)
         self.floats = [out for out in self.outputs if is_float(out)]
@@ -40,11 +46,13 @@ class Declared:
     def _require_like(self, outputs: Sequence[Tensor]) -> None:
         """Refuse outputs that cannot be put beside forward's, number by number."""
         if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
-            raise DoctorError("the reference returns a sparse or meta tensor: let it be dense.")
+            raise DoctorError(
+                f"the {self.role} returned a sparse or meta tensor: return a dense one."
+            )
         for right, out in zip(self.outputs, outputs, strict=False):
             if right.is_complex() != out.is_complex():
-                kinds = f"{right.dtype} where forward returns {out.dtype}"
-                raise DoctorError(f"the reference returns {kinds}.")
+                kinds = f"{right.dtype}, but forward returned {out.dtype}"
+                raise DoctorError(f"the {self.role} returned {kinds}: return the same kind.")
 
     def jacobian(self) -> tuple[Columns, ...]:
         """Differentiate the callable by differences: where is it smooth?"""
@@ -128,10 +136,11 @@ _IN_WORDS = {
 
 
 def _told_apart(names: Sequence[str]) -> Iterator[str]:
-    """Yield the names, numbered where one occurs again."""
+    """Yield the names; one that occurs again becomes ``the second mean``."""
     for place, name in enumerate(names):
         again = names[:place].count(name)
-        yield f"{name} ({again + 1})" if again else name
+        bare = name.removeprefix("the ").removeprefix("a ")
+        yield f"the {nth(again)} {bare}" if again else name
 
 
 def _operation(node: Any) -> str:

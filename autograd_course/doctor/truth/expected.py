@@ -33,7 +33,7 @@ def establish(
         far = at_extremes(evidence, reference, seed, gradients=surrogate is None)
         evidence = replace(evidence, reference_outputs=right, extremes=far)
     if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
-        declared = Declared(surrogate, evidence, seed)
+        declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     evidence = replace(evidence, surrogate=surrogate is not None)
     evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))

@@ -13,7 +13,7 @@ from autograd_course.doctor import Diagnosis
 from autograd_course.doctor.comparing.numbers import number, told_apart
 from autograd_course.doctor.reports import card, heatmap
 from autograd_course.doctor.reports.both_jacobians import Axis, Jacobians, Matrix
-from autograd_course.doctor.reports.report import sentence
+from autograd_course.doctor.words import sentence
 from autograd_course.visualize.jacobian.condense import AGREES, UNKNOWN, WRONG, Shown, shown
 from autograd_course.visualize.jacobian.structure import looks
 
@@ -21,13 +21,14 @@ FEW = 6  # rows and columns of a matrix that the plain text writes out
 WORDS = {
     AGREES: "they agree",
     WRONG: "✗ backward is wrong here",
-    UNKNOWN: "differences find no derivative here",
+    UNKNOWN: "finite differences find no derivative here",
 }
 
 
 HOW = (
-    "Differences are found a column at a time: one input element is nudged. Backward is found a "
-    "row at a time: one call, with a grad_output that is 1 at one output element and 0 elsewhere."
+    "Finite differences are found a column at a time: one input element is nudged. Backward is "
+    "found a row at a time: one call, with a grad_output that is 1 at one output element and 0 "
+    "elsewhere."
 )
 HOW_DECLARED = (
     "Both are found a row at a time: one call of a backward, with a grad_output that is 1 at one "
@@ -43,7 +44,7 @@ LEGEND = [
     {"meaning": "negative", "color": _css(heatmap.NEGATIVE), "mark": ""},
     {"meaning": "zero", "color": _css(heatmap.ZERO), "mark": ""},
     {"meaning": "positive", "color": _css(heatmap.POSITIVE), "mark": ""},
-    {"meaning": "not differentiable there", "color": _css(heatmap.GRAY), "mark": UNKNOWN},
+    {"meaning": "not differentiable", "color": _css(heatmap.GRAY), "mark": UNKNOWN},
     {"meaning": "backward is wrong", "color": "", "mark": WRONG},
 ]
 
@@ -70,15 +71,19 @@ class View:
         return shown(self.pair)
 
     @property
+    def short(self) -> str:
+        """The first matrix in a word or two: ``finite differences``, ``reference``."""
+        return self.truth.partition(" of ")[0].partition(" by ")[0]
+
+    @property
     def maps(self) -> tuple[tuple[str, Matrix, float], ...]:
         """The three maps: title, entries, and the size that gets the darkest shade."""
         cells = self.shown
         common = max(heatmap.largest_of(cells.differences), heatmap.largest_of(cells.backward))
-        short = self.truth.partition(" ")[0]
         return (
             (self.truth, cells.differences, common),
             (heatmap.TITLES[1], cells.backward, common),
-            (f"backward − {short}", cells.off, heatmap.largest_of(cells.off)),
+            (f"backward − {self.short}", cells.off, heatmap.largest_of(cells.off)),
         )
 
     @cached_property
@@ -99,7 +104,7 @@ class View:
         blind = sum("?" in marks for line in self.shown.marks for marks in line)
         if not any(d == d for line in self.pair.differences for d in line):
             return "There is nothing to compare: no derivative is found anywhere."
-        unjudged = " where differences find a derivative" if blind else ""
+        unjudged = " where finite differences find a derivative" if blind else ""
         if not self.wrong:
             each = f"all {entries} entries" if entries > 1 else "its one entry"
             return f"✓ Backward agrees with {self.truth} in {each}{unjudged}."
@@ -159,9 +164,8 @@ class View:
         """Say everything of one cell in a line."""
         truth, back, off = self.entry(row, column)
         place = f"∂{self.shown.rows[row]} / ∂{self.shown.columns[column]}"
-        short = self.truth.partition(" ")[0]
         word = WORDS[self.shown.marks[row][column]]
-        return f"{place}: {short} {truth}, backward {back}, difference {off}; {word}"
+        return f"{place}: {self.short} {truth}, backward {back}, difference {off}; {word}"
 
     def __str__(self) -> str:
         parts = zip((title for title, _, _ in self.maps), self.fillings, strict=True)
@@ -211,7 +215,7 @@ def page(view: View) -> dict[str, Any]:
         "groups": view.groups,
         "marks": view.shown.marks,
         "start": view.shown.worst,
-        "terms": [view.truth.partition(" ")[0], "backward", "difference"],
+        "terms": [view.short, "backward", "difference"],
         "maps": [_map(*each) for each in zip(view.maps, view.fillings, strict=True)],
         "texts": list(known),
         "numbers": columns,
