@@ -786,7 +786,7 @@ SAID = [
     (
         "saved otherwise for both modes", split(
             sine, saved(times_cosine), setup=save_more_for_forward, generate_vmap_rule=True
-        ), (X,), {}, "wrong-vmap", "Pass ctx.save_for_forward the same tensors as "
+        ), (X,), {}, "wrong-vmap", "Call ctx.save_for_forward with the same tensors as "
         "ctx.save_for_backward, in the same order:",
     ),
     (

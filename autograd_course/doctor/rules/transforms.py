@@ -16,8 +16,8 @@ NOT_KEPT = (
     "hold the tensors passed to ctx.save_for_backward."
 )
 SAVED_APART = (
-    "Pass ctx.save_for_forward the same tensors as ctx.save_for_backward, in the same order: a "
-    "generated vmap rule keeps one list of batch dims for both."
+    "Call ctx.save_for_forward with the same tensors as ctx.save_for_backward, in the same order: "
+    "a generated vmap rule keeps one list of batch dims for both."
 )
 # What functorch says where the two differ.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
