@@ -12,6 +12,7 @@ import torch
 from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.probes import Level
 from autograd_course.doctor.rules import RULES
+from autograd_course.doctor.truth.expected import in_16_bits
 from autograd_course.doctor.truth.projection import settled
 
 # Declared, these say that the gradient is another one, but not which.
@@ -82,17 +83,22 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 def _nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     """Return why no gradient was compared, ``""`` where some were."""
-    if failure := _float64_alone(evidence):
-        said = ": ".join(filter(None, (failure.kind, failure.text)))
+    if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
+        return _float64_alone("forward", failed)
+    calls = (evidence.raw, evidence.pulls.get("random"))
+    for failed in (call.failure for call in calls if call):
+        if failed and failed.runs_in_own_dtype:
+            return _float64_alone("backward", failed)
+    if in_16_bits(evidence) and evidence.reference_outputs is None and not evidence.surrogate:
         return (
-            f"backward raised {said} on the float64 copies that are examined. "
-            "It runs on the inputs as they are."
+            "forward returns 16-bit numbers, which are too coarse for finite differences. "
+            "reference= can say what is right."
         )
     if evidence.cotangent_range is None:
         if "ignores-grad-output" in intentional:
             return (
-                "backward ignores grad_output by design, and where grad_output is 1 it does not "
-                "return forward's gradient."
+                "backward adds something to the gradient, or ignores grad_output, by design. Where "
+                "grad_output is 1, it does not return the gradient of forward."
             )
         return "backward is linear in grad_output for none of the grad_outputs that were tried."
     for rule in PREVENTS_COMPARISON:
@@ -101,11 +107,15 @@ def _nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     return ""
 
 
-def _float64_alone(evidence: Evidence) -> Failure | None:
-    """Return how backward failed on float64 copies, if it runs on the caller's inputs."""
-    pull = evidence.pulls.get("random")
-    failures = (evidence.raw and evidence.raw.failure, pull and pull.failure)
-    return next((f for f in failures if f and f.runs_in_own_dtype), None)
+def _float64_alone(stage: str, failure: Failure) -> str:
+    """Say what failed on float64 copies though the call runs on the caller's inputs."""
+    if not failure.kind:
+        return f"{failure.text} for float64 copies, which are examined, than for the inputs."
+    said = ": ".join(filter(None, (failure.kind, failure.text)))
+    return (
+        f"{stage} raised {said} on the float64 copies that are examined. "
+        "It runs on the inputs as they are."
+    )
 
 
 def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:

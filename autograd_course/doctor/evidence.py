@@ -28,6 +28,15 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class OwnDtype:
+    """The call in the dtype of the caller's inputs: how forward or backward raised there."""
+
+    dtype: str
+    stage: str  # "forward" or "backward"
+    failure: Failure
+
+
+@dataclass(frozen=True)
 class Forward:
     """One forward pass.
 
@@ -149,13 +158,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Resized:
-    """The call on inputs of another length: the shapes of its arguments and of its first output.
+    """The call with another length or number: what the arguments and the output are then.
 
     ``ratios`` holds gradient over truth along one direction of each wanted input, ``None`` where
     that is not known.
     """
 
     shapes: tuple[tuple[int, ...] | None, ...]
+    numbers: tuple[float | None, ...]
     output: tuple[int, ...]
     ratios: tuple[float | None, ...]
 
@@ -327,6 +337,7 @@ class Evidence:
     backward_source: str
     forward: Forward
     omitted: tuple[str, ...] = ()
+    own: OwnDtype | None = None  # only where that raised
     raw: Raw | None = None
     cotangent_range: str | None = ""
     pulls: Mapping[str, Pull] = field(default_factory=dict)

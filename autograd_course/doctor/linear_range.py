@@ -14,13 +14,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import same
+from autograd_course.doctor.comparing.closeness import same, size
 from autograd_course.doctor.evidence import Evidence, Pull
 from autograd_course.doctor.running.passes import engine_pass
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.truth.projection import agrees
 
 SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
+ROUNDING = 1e-6  # of a gradient: float32 rounds by less
+
+DECLARED = {"ignores-grad-output", "nonlinear-in-grad-output", "uniform-grad-output"}
 
 Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of two draws, those in the range
 
@@ -74,14 +77,19 @@ def linear_range(
 ) -> Range | None:
     """Return the cotangents to examine with, ``None`` where backward is linear for none of them.
 
-    Of several ranges, that is the first in which forward's slopes confirm the gradient. Where they
-    confirm none, it is the first in which the gradient is not zero: there it is wrong.
+    A declared rule that the backward does not break changes nothing. Of several ranges, the choice
+    is the first in which forward's slopes confirm the gradient. Where they confirm none, it is the
+    first in which the gradient is not zero: there it is wrong.
     """
-    if "ignores-grad-output" in intentional:  # a loss that is never scaled, say
-        (pull,) = _passes(session, [[torch.ones_like(g) for g in one]])
-        return ONES if _confirmed(evidence, pull) else None
-    if "uniform-grad-output" in intentional:
+    if not DECLARED.intersection(intentional):
+        return ANY
+    plain, second, zero, ones = _passes(session, [one, two, *_constants(one)])
+    if "uniform-grad-output" in intentional and _parallel(plain, second):
         return ONES
+    if "ignores-grad-output" in intentional and not _all_zero(zero):
+        scalar = len(one) == 1 and one[0].numel() == 1
+        never_read = _equal(plain, zero) and _equal(second, zero)
+        return ONES if _confirmed(evidence, ones) or (scalar and never_read) else None
     if "nonlinear-in-grad-output" not in intentional:
         return ANY
     real = not any(g.is_complex() for g in one)
@@ -96,6 +104,27 @@ def linear_range(
         found for found, first in linear if any(g is not None and g.any() for g in first.grads)
     )
     return next(confirmed, None) or next(nonzero, None)
+
+
+def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield zeros, then ones: a backward that ignores grad_output may be a loss nobody scales."""
+    yield [torch.zeros_like(g) for g in like]
+    yield [torch.ones_like(g) for g in like]
+
+
+def _equal(one: Pull, other: Pull) -> bool:
+    return not one.failure and all(map(same, one.grads, other.grads))
+
+
+def _parallel(one: Pull, other: Pull) -> bool:
+    """Whether each gradient is a multiple of the other: only a mean of grad_output counts, say."""
+    for a, b in zip(one.grads, other.grads, strict=False):
+        if a is None or b is None or not bool(a.any()) or a.numel() < 2:
+            continue
+        factor = (a.conj() * b).sum() / (a.conj() * a).sum()
+        if not same(b, factor * a):
+            return False
+    return not _all_zero(one)
 
 
 def drawn_from(
@@ -118,9 +147,14 @@ def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> P
         if a is None or b is None or both is None or twice is None:
             if any(g is not None for g in (a, b, both, twice)):
                 return None
-        elif not (same(both, a + b) and same(twice, 2 * a)):
+        elif not (_near(both, a + b) and _near(twice, 2 * a)):
             return None
     return first
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    """Whether two gradients agree up to the rounding of float32, which is no lack of linearity."""
+    return bool(torch.isclose(one, other, rtol=0, atol=ROUNDING * size(other)).all())
 
 
 def _passes(session: Session, cotangents: Sequence[Sequence[Tensor]]) -> Iterator[Pull]:

@@ -15,6 +15,7 @@ from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.running.calls import attempt, fresh, is_float
 from autograd_course.doctor.running.direct import direct_call
 from autograd_course.doctor.running.forward import forward_pass
+from autograd_course.doctor.running.own_dtype import in_own_dtypes
 from autograd_course.doctor.running.passes import drawn, engine_pass
 from autograd_course.doctor.running.session import Session
 from autograd_course.doctor.running.subject import Subject
@@ -50,6 +51,8 @@ def probe(
     session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)
     found = _after_forward(session)
+    if in_other_dtypes or found.forward.failure:
+        found = in_own_dtypes(session, found)
     outputs = [output for output in found.forward.outputs if is_float(output)]
     if found.forward.failure or not outputs:
         return found

@@ -25,9 +25,10 @@ _RECORDS = {
     record.__name__: record
     for record in (
         schema.Captured, schema.Columns, schema.Cost, schema.Evidence, schema.Expected,
-        schema.Extreme, schema.Failure, schema.Forward, schema.Kept, schema.OnCtx, schema.Pull,
-        schema.Raw, schema.Resized, schema.Rows, schema.SecondDerivative, schema.SecondOrder,
-        schema.Slopes, schema.Stairs, schema.Twin, schema.Unasked, schema.Variant,
+        schema.Extreme, schema.Failure, schema.Forward, schema.Kept, schema.OnCtx,
+        schema.OwnDtype, schema.Pull, schema.Raw, schema.Resized, schema.Rows,
+        schema.SecondDerivative, schema.SecondOrder, schema.Slopes, schema.Stairs, schema.Twin,
+        schema.Unasked, schema.Variant,
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The same call on inputs of other lengths: does a number that explains a factor explain it there?
+"""The same call on other lengths and numbers: does what explains a factor explain it there, too?
 
 A gradient that is twice the true one on a 4×5 input may be so because 2 is a power in the formula,
 or because it is the square root of 4. On a 3×5 input the two differ.
@@ -24,7 +24,7 @@ MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Fill in how gradients and truth compare on inputs of other lengths, one length at a time.
+    """Fill in how gradients and truth compare where one length, or one number, is another.
 
     That is of use only where a gradient is not known to be right.
     """
@@ -37,19 +37,37 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
         for length in value.shape
         if length > 1
     )
-    found = (_resized(session, evidence, length) for length in list(lengths)[:MOST_LENGTHS])
+    calls = [
+        [_with_other_length(value, length) for value in evidence.inputs]
+        for length in list(lengths)[:MOST_LENGTHS]
+    ]
+    calls += [
+        [
+            _other_number(value) if i == position else value
+            for i, value in enumerate(evidence.inputs)
+        ]
+        for position, value in enumerate(evidence.inputs)
+        if type(value) in (int, float)
+    ]
+    found = (_resized(session, inputs) for inputs in calls)
     return replace(evidence, resized=tuple(filter(None, found)))
 
 
-def _resized(session: Session, evidence: Evidence, length: int) -> Resized | None:
-    """Make the call with every dimension of one length changed; ``None`` where that fails."""
+def _other_number(value: float) -> float:
+    return value + 1 if type(value) is int else 1.25 * value
+
+
+def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
+    """Make the call on other inputs; ``None`` where that fails."""
     rng = generator(session.seed, Stream.RESIZED)
-    inputs = [_with_other_length(value, length) for value in evidence.inputs]
     plain = plain_call(session, inputs, rng)
     if plain.done.failure:
         return None
     return Resized(
         shapes=tuple(tuple(v.shape) if isinstance(v, Tensor) else None for v in inputs),
+        numbers=tuple(
+            float(v) if type(v) in (int, float) and abs(v) < 2**63 else None for v in inputs
+        ),
         output=tuple(plain.done.outputs[0].shape),
         ratios=tuple(_ratios(session, plain, rng)),
     )

@@ -26,8 +26,15 @@ from autograd_course.doctor.rules.wording import (
     after=("contract",),
 )
 def backward_raises(evidence: Evidence) -> Seen | None:
-    failure = backward_failure(evidence)
+    failure, own = backward_failure(evidence), evidence.own
     turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
+    if failure is None and own and own.stage == "backward":
+        where = f"in {own.dtype}, the dtype of these inputs, "
+        return Seen(
+            f"{where}backward {what_was_raised(own.failure)}",
+            {**raised(own.failure), "call": call(evidence)},
+            hint=_what_to_do(own.failure, evidence.backward_source),
+        )
     if failure is None or turned:
         return None
     # The family of cotangents stops at the first, if that fails.

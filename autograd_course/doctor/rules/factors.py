@@ -77,36 +77,37 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 def _origin(m: Mismatch, size: float) -> str:
     """Say which number of this call the factor, or its inverse, is equal to.
 
-    A number that explains the factor for one shape alone does so by chance, and is not named.
+    A number that explains the factor in this call alone does so by chance, and is not named.
     """
-    known = dict(scalars(m.evidence))
-    for key, value, what in _numbers(
-        known, m.name, m.input.shape, m.evidence.forward.outputs[0].shape
-    ):
+    output = m.evidence.forward.outputs[0].shape
+    for key, value, what in _numbers(dict(scalars(m.evidence)), m.name, m.input.shape, output):
         for power in (1, -1):
-            if math.isclose(size, value**power, rel_tol=1e-6) and _holds(m, key, power, known):
+            if math.isclose(size, value**power, rel_tol=1e-6) and _holds(m, key, value, power):
                 return f" ({digits(value)} is {what})"
     return ""
 
 
-def _holds(m: Mismatch, key: Key, power: int, known: Mapping[str, float]) -> bool:
-    """Whether a number explains the factor for all shapes that were tried, of which one differs.
+def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
+    """Whether a number explains the factor in all calls that were tried, one of which tells.
 
-    The value of an argument is no length: it explains a factor where no other shape was tried, too.
+    An argument's value tells where it is another one, a length where the shapes are.
     """
-    differs = key[0] == "value"
+    here, tells = (tuple(m.input.shape), tuple(m.evidence.forward.outputs[0].shape)), False
     for other in m.evidence.resized:
         ratio, shape = other.ratios[m.slot], other.shapes[m.position]
         if ratio is None or shape is None:
             continue
-        there = {k: value for k, value, _ in _numbers(known, m.name, shape, other.output)}
+        known = {
+            m.evidence.name(i): number
+            for i, number in enumerate(other.numbers)
+            if number is not None
+        }
+        there = {k: v for k, v, _ in _numbers(known, m.name, shape, other.output)}
         if key not in there or not math.isclose(abs(ratio), there[key] ** power, rel_tol=1e-4):
             return False
-        differs = differs or (shape, other.output) != (
-            tuple(m.input.shape),
-            tuple(m.evidence.forward.outputs[0].shape),
-        )
-    return differs
+        differs = there[key] != value if key[0] == "value" else (shape, other.output) != here
+        tells = tells or differs
+    return tells
 
 
 def _numbers(

@@ -153,12 +153,15 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     after=("contract",),
 )
 def forward_raises(evidence: Evidence) -> Seen | None:
-    failure = evidence.forward.failure
-    if failure is None:
+    failure, own = evidence.forward.failure, evidence.own
+    where = ""
+    if own and own.stage == "forward":
+        failure, where = own.failure, f"in {own.dtype}, the dtype of these inputs, "
+    if failure is None or failure.runs_in_own_dtype:
         return None
     ambiguous = "value of Tensor with more than one value" in failure.text
     return Seen(
-        f"forward {what_was_raised(failure)}",
+        f"{where}forward {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
         hint=_ONE_ANSWER if ambiguous else "",
     )

@@ -95,6 +95,7 @@ HYPOTHESES = (
         h.non_finite,
         "Look for 0/0, inf·0 or a logarithm of 0 in the formula at this element.",
         "08_debugging_clinic",
+        h.nan_at_a_kink,
     ),
     Hypothesis(
         "flipped-sign",

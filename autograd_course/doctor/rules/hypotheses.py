@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.comparing.closeness import within
-from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches
-from autograd_course.doctor.evidence import Expected
+from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, return_line
+from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
+from autograd_course.doctor.evidence import Evidence, Expected
 from autograd_course.doctor.rules import jacobians
 from autograd_course.doctor.rules.labels import labeled
 from autograd_course.doctor.rules.regions import edge
+from autograd_course.doctor.rules.registry import Seen
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.differences import as_real
 
@@ -105,6 +107,36 @@ def non_finite(m: Mismatch) -> str | None:
         return None
     value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
     return f"the gradient of {m.name} is {value} where the true gradient is finite"
+
+
+def nan_at_a_kink(evidence: Evidence) -> Seen | None:
+    """NaN where forward has a kink: no derivative is known there, but none of them is nan."""
+    pull = evidence.pulls.get("random")
+    outputs = (out for out in evidence.forward.outputs if is_float(out))
+    if pull is None or pull.failure or not all(bool(out.isfinite().all()) for out in outputs):
+        return None
+    declared = evidence.reference_grads or [None] * len(evidence.wanted)
+    rows = zip(evidence.wanted, pull.grads, evidence.jacobian, declared, strict=False)
+    for position, grad, columns, known in rows:
+        if grad is None or grad.is_complex():
+            continue
+        kinks = torch.zeros(grad.numel(), dtype=torch.bool, device=grad.device)
+        kinks[columns.index[~columns.smooth].to(grad.device)] = True
+        lost = grad.isnan() & kinks.view(grad.shape)
+        if known is not None:
+            lost &= known.isfinite()
+        if bool(lost.any()):
+            index = unraveled(int(lost.flatten().nonzero()[0]), lost.shape)
+            name, value = evidence.name(position), evidence.inputs[position][index]
+            return Seen(
+                f"the gradient of {name} is nan at a kink of forward.",
+                {
+                    "inputs": [name],
+                    "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
+                    "line": return_line(evidence.backward_source),
+                },
+            )
+    return None
 
 
 def flipped_sign(m: Mismatch) -> str | None:

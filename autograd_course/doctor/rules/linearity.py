@@ -15,6 +15,10 @@ from autograd_course.doctor.evidence import Evidence, Pull
 from autograd_course.doctor.probe import FAR
 from autograd_course.doctor.rules.registry import Seen, rule
 
+ROUNDING = (
+    1e-6  # of a gradient: a backward that computes in float32 rounds by less, and stays linear
+)
+
 
 def _grads(evidence: Evidence, name: str) -> tuple[Tensor | None, ...]:
     pull = evidence.pulls.get(name, Pull(()))
@@ -136,7 +140,8 @@ def _agree(evidence: Evidence, pull: str, got: Tensor | None, wanted: Tensor | N
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
-    slack = cancellation(evidence, pull) + _coarseness(evidence, pull) * size(wanted)
+    coarseness = max(ROUNDING, _coarseness(evidence, pull))
+    slack = cancellation(evidence, pull) + coarseness * size(wanted)
     return bool(torch.isfinite(off).all()) and size(off) <= slack
 
 

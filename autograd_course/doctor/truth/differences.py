@@ -83,11 +83,13 @@ def _sample(elements: int, outputs: int, rng: torch.Generator) -> Tensor:
     return torch.randperm(elements, generator=rng)[:most].sort().values
 
 
-def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> float:
-    """Return how far forward's values jump about where the inputs hardly move.
+def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:
+    """Return how far each of forward's values jumps about where the inputs hardly move.
 
-    They do where forward computes in float32, or iterates until it is close enough. The median over
-    the outputs, because a kink or a step at one element is no noise.
+    They do where forward computes in float32, or iterates until it is close enough. Values that
+    float32 holds and values that it does not are told apart, since an output of either kind may
+    stand beside one of the other. Of each kind it is the median, because a kink or a step at one
+    element is no noise.
     """
     bends, moved = [], [center]
     for k in range(1, PEEKS + 1):
@@ -99,14 +101,18 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
     jumps = torch.zeros_like(center)
     for k, bend in enumerate(bends[:-1], 1):  # a curve bends by the square of the distance
         jumps = torch.maximum(jumps, (bend - (k / PEEKS) ** 2 * bends[-1]).abs())
-    if all(map(_in_float32, moved)) and not all(torch.equal(value, center) for value in moved):
-        jumps = jumps.clamp_min(torch.finfo(torch.float32).eps)  # also where none was met
-    jumps = jumps[torch.isfinite(jumps)]
-    return float(jumps.median() * center.abs().max()) if jumps.numel() else 0.0
-
-
-def _in_float32(values: Tensor) -> bool:
-    return torch.equal(values, values.float().double())
+    every = torch.stack(moved)
+    in_float32 = (every == every.float().double()).all(0)
+    found = torch.zeros_like(center)
+    for kind in (in_float32, ~in_float32):
+        known = jumps[kind & torch.isfinite(jumps)]
+        if not known.numel():
+            continue
+        jump = float(known.median())
+        if kind is in_float32 and bool((every[:, kind] != center[kind]).any()):
+            jump = max(jump, torch.finfo(torch.float32).eps)  # also where none was met
+        found[kind] = jump * float(center[kind].abs().max())
+    return found
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
@@ -125,7 +131,7 @@ def _columns(
     inputs: Sequence[Any],
     position: int,
     center: Tensor,
-    noise: float,
+    noise: Tensor,
     index: Tensor,
 ) -> Columns:
     real = _real(inputs[position])
@@ -165,12 +171,12 @@ def points(at: Callable[[float], Tensor], h: float) -> Tensor:
 
 
 def derivatives(
-    points: Tensor, h: Tensor, center: Tensor, typical: float, noise: float = 0.0
+    points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Differentiate along each direction: the value, its estimated error, whether it is smooth.
 
     ``points`` has shape (directions, 4, outputs), the steps ``h`` one number for each direction or
-    for all; ``noise`` is how far the values are known to jump about.
+    for all; ``noise`` is how far each value is known to jump about.
     """
     above, below, near_above, near_below = points.unbind(1)
     h = h.to(points.device).reshape(-1, 1)

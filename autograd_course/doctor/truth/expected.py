@@ -36,11 +36,18 @@ def establish(
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     evidence = replace(evidence, surrogate=surrogate is not None)
+    if declared is None and in_16_bits(evidence):
+        columns = ()
     evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
     if declared and surrogate is not None and mismatches(evidence):  # where is it smooth?
         columns = declared.jacobian()
         evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
     return _with_conventions(evidence, declared) if declared else evidence
+
+
+def in_16_bits(evidence: Evidence) -> bool:
+    """Whether forward returns 16-bit numbers, of which finite differences see no slope."""
+    return any(out.dtype in (torch.float16, torch.bfloat16) for out in evidence.forward.outputs)
 
 
 def _all_expected(
