@@ -42,7 +42,7 @@ def examined(
     level: Level, seen: Sequence[Evidence], intentional: Collection[str]
 ) -> tuple[str, ...]:
     """Return what was examined, in words; without what :func:`unexamined` names."""
-    if _nothing_compared(seen[0], intentional):
+    if nothing_compared(seen[0], intentional):
         return (_CONTRACT, *by_design(seen[0], intentional))
     some = len(list(unexamined(seen, intentional))) < len(seen[0].wanted)
     first = ", ".join((_CONTRACT, _LINEARITY, *[_VALUES] * some))
@@ -64,7 +64,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
     ``seen`` is the evidence on the caller's example first, then on other inputs.
     """
-    if reason := _nothing_compared(seen[0], intentional):
+    if reason := nothing_compared(seen[0], intentional):
         yield f"values: not examined, because {reason}"
         return
     for slot, position in enumerate(seen[0].wanted):
@@ -81,7 +81,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
             )
 
 
-def _nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
+def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     """Return why no gradient was compared, ``""`` where some were."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)

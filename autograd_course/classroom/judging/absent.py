@@ -23,6 +23,7 @@ from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
 from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.doctor import RULES, Finding
+from autograd_course.doctor.coverage import nothing_compared
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.judge import judge
 from autograd_course.doctor.truth.expected import establish
@@ -90,6 +91,8 @@ class Absent:
             return illustrated(found, verdicts, seen)
         if any(map(self.exercise.is_failed_by, found)):
             return found  # it fails the answer: what its gradients are is not asked anymore
+        if reason := nothing_compared(seen[0], self.exercise.intentional):
+            raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
             disproof = disproved(self.exercise, seen[0], seed)
         return found if disproof is None else (disproof, *found)

@@ -199,8 +199,8 @@ def derivatives(
     kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
         near_bend.abs() > 1e-4 * narrow.abs() + chance
     )
-    # An output that is nan at the point itself says nothing of the others.
-    smooth = (torch.isfinite(value) & ~moved & ~kinked | torch.isnan(center)).all(1)
+    # An output that is no number at the point itself says nothing of the others.
+    smooth = (torch.isfinite(value) & ~moved & ~kinked | ~torch.isfinite(center)).all(1)
     return value, error, smooth.cpu()
 
 
