@@ -9,10 +9,11 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold everywhere:**
+# **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down, not a call of autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Every shape counts: matrices, single numbers (0-dim), axes of length 1.
 #
 # 18 points, about 45 minutes.
@@ -84,7 +85,7 @@ grade("square", Square)
 #
 # **Write** both methods.
 #
-# **Bound:** save nothing but the output $y$. The next layer mostly keeps $y$ anyway, and then your Function costs no memory of its own, and $x$ may be freed.
+# **Constraint:** save nothing but the output $y$. The next layer mostly keeps $y$ anyway, and then your Function costs no memory of its own, and $x$ may be freed.
 # For that, backward must be written in terms of $y$. The two numbers get `None` for a gradient.
 
 
@@ -137,7 +138,7 @@ grade("weighted-sum", WeightedSum)
 #
 # At $x = 0$ and $x = \text{ceiling}$ no derivative exists, and the author of a Function has to choose. The lesson's ClippedReLU chose 0 at both.
 #
-# **Bound:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it in PyTorch 2.13.
+# **Constraint:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it in PyTorch 2.13.
 #
 # **Write** both methods; `ceiling` is a positive Python number.
 
@@ -229,7 +230,7 @@ grade("to-polar", ToPolar)
 # `diagnose` examines a Function on an example call. Its report has
 #
 # - the **rule** that is broken, a name you can search for,
-# - mostly a **witness**: one element of a gradient, what it is and what it should be,
+# - usually an **example**: one element of a gradient, what it is and what it should be,
 # - a **hint** at what to look for.
 #
 # It names the fault. The repair is yours: derive from the broken class, so that its forward stays, and override `backward`.

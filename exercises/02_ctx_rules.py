@@ -9,10 +9,11 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and, in a class, the `raise` below it.
 #
-# **Bounds that hold everywhere:**
+# **Constraints for every exercise:**
 #
 # - `backward` is a formula that you write down, not a call of autograd.
 # - Tensors go through `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Nothing is changed in place that is not yours, unless the exercise asks for it.
 #
 # 13 points, about 40 minutes.
@@ -53,7 +54,7 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # **Write** both methods. An element that was left out has the gradient 0.
 #
-# **Bounds:**
+# **Constraints:**
 #
 # - A gradient is computed only where `ctx.needs_input_grad` says that one is wanted.
 # - When `training` is False, nothing is kept for backward: no value of a tensor is needed then.
@@ -85,7 +86,7 @@ grade("strided-gain", StridedGain)
 #
 # **Write** both methods.
 #
-# **Bound:** `x` itself is overwritten and returned, and autograd is told so.
+# **Constraint:** `x` itself is overwritten and returned, and autograd is told so.
 
 
 # %% nbgrader={"grade": false, "grade_id": "leaky-relu-in-place", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -113,7 +114,7 @@ grade("leaky-relu-in-place", LeakyReLUInPlace)
 #
 # **Write** both methods. backward gets a second gradient, that of the indices, which means nothing. Say in forward that the indices have none. For integers that is a note to the reader, since PyTorch knows, and it is not graded.
 #
-# **Bound:** nothing but the indices is kept. Where a number went is all that its gradient needs to know.
+# **Constraint:** nothing but the indices is kept. Where a number went is all that its gradient needs to know.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sort-with-indices", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -141,7 +142,7 @@ grade("sort-with-indices", SortWithIndices)
 #
 # **Write** both methods; forward returns a single number (0-dim).
 #
-# **Bounds:**
+# **Constraints:**
 #
 # - Target and weight get `None`, whether or not they ask for a gradient.
 # - Nothing is computed when the prediction asks for none.

@@ -9,11 +9,11 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold everywhere:**
+# **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down, not a call of autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
-# - A gradient has the shape and the dtype of its input, already when it leaves `backward`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
 #
 # 29 points, about 100 minutes. The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
@@ -52,7 +52,7 @@ from autograd_course import grade, hint, progress
 #
 # **Write** both methods, with `torch.erf`: the exact GELU, not its approximation by tanh.
 #
-# **Bound:** no built-in `gelu`.
+# **Constraint:** no built-in `gelu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gelu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -80,7 +80,7 @@ grade("gelu", GELU)
 #
 # **Write** both methods.
 #
-# **Bounds:** what is kept for backward takes no more memory than $x$. No built-in `silu`.
+# **Constraints:** what is kept for backward takes no more memory than $x$. No built-in `silu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -108,7 +108,7 @@ grade("swish", Swish)
 #
 # **Write** both methods. Every element of $y$ depends on $\beta$; what does that make of its gradient?
 #
-# **Bound:** the gradient of $\beta$ leaves `backward` in the shape of $\beta$.
+# **Constraint:** the gradient of $\beta$ leaves `backward` in the shape of $\beta$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "learnable-swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -134,7 +134,7 @@ grade("learnable-swish", LearnableSwish)
 #
 # **Write** both methods. You may write a helper above the class, or in it.
 #
-# **Bound:** `backward` itself returns gradients in the shapes of $x$ and $y$. In a training run you would not notice the difference, because the engine sums what is too large in silence; the grader looks at what `backward` returns.
+# **Constraint:** `backward` itself returns gradients in the shapes of $x$ and $y$. In a training run you would not notice the difference, because the engine sums what is too large in silence; the grader looks at what `backward` returns.
 
 
 # %% nbgrader={"grade": false, "grade_id": "broadcast-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -166,7 +166,7 @@ grade("broadcast-multiply", BroadcastMultiply)
 #
 # **Write** both methods.
 #
-# **Bound:** no built-in `logsumexp`, `log_softmax` or `logaddexp`.
+# **Constraint:** no built-in `logsumexp`, `log_softmax` or `logaddexp`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "log-sum-exp", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -196,7 +196,7 @@ grade("log-sum-exp", LogSumExp)
 #
 # **Write** both methods. Forward may call `amax`.
 #
-# **Bound:** $c$ equal maxima get $1/c$ of the gradient each, as with `torch.amax`.
+# **Constraint:** $c$ equal maxima get $1/c$ of the gradient each, as with `torch.amax`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "max-with-ties", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -226,7 +226,7 @@ grade("max-with-ties", MaxWithTies)
 #
 # **Write** both methods; `eps` is a Python number. $\mu$ and $v$ are made of $x$ too: three paths lead from each $x$ to the loss.
 #
-# **Bound:** no built-in normalization.
+# **Constraint:** no built-in normalization.
 
 
 # %% nbgrader={"grade": false, "grade_id": "batch-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -256,7 +256,7 @@ grade("batch-norm", BatchNorm)
 #
 # **Write** both methods. $x_k$ stands in the row of its own rank, and in everybody else's.
 #
-# **Bound:** no $n \times n$ matrix is kept between forward and backward.
+# **Constraint:** no $n \times n$ matrix is kept between forward and backward.
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-rank", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -316,7 +316,7 @@ grade("gather-rows", GatherRows)
 #
 # **Write** both methods. One way: `padded.unfold(-1, K, s)` cuts the padded input into windows without copying. What remains are products, and one step in backward that puts overlapping windows back.
 #
-# **Bound:** no built-in convolution, neither in forward nor in backward; `torch.nn.grad` and the transposed convolution are built on the same ones.
+# **Constraint:** no built-in convolution, neither in forward nor in backward; `torch.nn.grad` and the transposed convolution are built on the same ones.
 
 
 # %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -342,7 +342,7 @@ grade("conv1d", Conv1d)
 #
 # **Write** both methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$: the direction in which $L$ grows fastest. With $g$ in the same sense for $y$, the one for $z$ follows.
 #
-# **Bound:** the gradient of a real input is real. Given a complex one, the engine stops with an error that does not say so.
+# **Constraint:** the gradient of a real input is real. Given a complex one, the engine stops with an error that does not say so.
 
 
 # %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -372,7 +372,7 @@ grade("complex-multiply", ComplexMultiply)
 #
 # **Write** both methods; `strength` is a Python number.
 #
-# **Bound:** forward returns a tensor of its own. Many published versions return `x` or `x.view_as(x)`; then the first layer with `inplace=True` behind it stops the training with an error.
+# **Constraint:** forward returns a tensor of its own. Many published versions return `x` or `x.view_as(x)`; then the first layer with `inplace=True` behind it stops the training with an error.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}

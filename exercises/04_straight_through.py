@@ -9,11 +9,12 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold everywhere:**
+# **Constraints for every exercise:**
 #
 # - forward is judged by its own formula, backward by the derivative of the surrogate. Both have to be exact: a gradient that is wrong by design is not one that is only roughly right.
 # - `backward` is a formula that you write down, not a call of autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers are attributes of `ctx`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
 # 18 points, about 60 minutes.
 
@@ -57,7 +58,7 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # **Write** both methods. backward returns what it would return if forward had been the surrogate.
 #
-# **Bound:** the output at exactly 0 is +1, whatever the sign of that zero, and the output has the dtype of `x`.
+# **Constraint:** the output at exactly 0 is +1, whatever the sign of that zero, and the output has the dtype of `x`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sign-ste", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -87,7 +88,7 @@ grade("sign-ste", SignSTE)
 #
 # **Write** both methods.
 #
-# **Bound:** at exactly $x = -1$ and $x = 1$ the gradient still passes, as for `torch.clamp` in PyTorch 2.13.
+# **Constraint:** at exactly $x = -1$ and $x = 1$ the gradient still passes, as for `torch.clamp` in PyTorch 2.13.
 
 
 # %% nbgrader={"grade": false, "grade_id": "clipped-sign", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -149,7 +150,7 @@ grade("round-ste", RoundSTE)
 #
 # **Write** both methods; forward returns $y$, backward one value for each of the four arguments. For the gradient of $s$, write $y$ as a product and differentiate both factors.
 #
-# **Bounds:** the gradient of $x$ still passes where $x/s$ is exactly `low` or `high`. The gradient of $s$ has the shape of $s$.
+# **Constraints:** the gradient of $x$ still passes where $x/s$ is exactly `low` or `high`. The gradient of $s$ has the shape of $s$.
 # (Published recipes scale the gradient of $s$ down further, for the optimizer's sake. That belongs into the training loop, not here.)
 
 
@@ -252,7 +253,7 @@ class BinaryLinear(nn.Module):
 # %% [markdown]
 # **Write** `train_binary_net(images, labels)`: build a net, train it, return it. `images` has shape `(n, 64)`, `labels` `(n,)`; the net is called with images and returns scores of shape `(n, 10)`, the largest for the digit that it believes in.
 #
-# **Bounds:** the grader trains it on 1397 digits, once, and then looks at three things.
+# **Constraints:** the grader trains it on 1397 digits, once, and then looks at three things.
 #
 # - Every matrix product of the net's forward uses weights of −1 and +1 only. The grader looks at the products that really run, not at your parameters; normalization layers may have real-valued parameters.
 # - The weights were learned: gradients other than zero arrived at them.

@@ -9,11 +9,12 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold for every Function:**
+# **Constraints for every Function:**
 #
 # - The second derivative must be right as well: the grader differentiates your gradient and compares with differences.
 # - `backward` is a formula that you derive and write down, not a call of autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
 # 15 points, about 40 minutes.
 
@@ -71,7 +72,7 @@ grade("cube-twice", Cube)
 #
 # **Write** both methods.
 #
-# **Bound:** save nothing but the output. To autograd the output is a *tensor*, not a number: a second tensor of the same values is something else.
+# **Constraint:** save nothing but the output. To autograd the output is a *tensor*, not a number: a second tensor of the same values is something else.
 
 
 # %% nbgrader={"grade": false, "grade_id": "exp-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -97,7 +98,7 @@ grade("exp-twice", Exp)
 #
 # **Write** both methods.
 #
-# **Bound:** save nothing but the output $y$. So write $\cosh x$ with $y$ alone; the hyperbola has an identity for it, as the circle has one for sine and cosine.
+# **Constraint:** save nothing but the output $y$. So write $\cosh x$ with $y$ alone; the hyperbola has an identity for it, as the circle has one for sine and cosine.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -128,7 +129,7 @@ grade("sinh-by-output", Sinh)
 #
 # **Write** both methods.
 #
-# **Bound:** the Hessian is the one above, not zero.
+# **Constraint:** the Hessian is the one above, not zero.
 
 
 # %% nbgrader={"grade": false, "grade_id": "logsumexp-hessian", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -158,7 +159,7 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # **Write** the function. It returns a tuple.
 #
-# **Bound:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$. And `f` is evaluated at `inputs` alone: a quotient of differences is not the product, but near it.
+# **Constraint:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$. And `f` is evaluated at `inputs` alone: a quotient of differences is not the product, but near it.
 
 
 # %% nbgrader={"grade": false, "grade_id": "hessian-vector-product", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -181,7 +182,7 @@ grade("hessian-vector-product", hvp)
 #
 # **Write** the function. It returns a tensor with a single number.
 #
-# **Bounds:** differentiating the result by the critic's parameters gives the right gradient, finite also where the critic is flat. Computing it changes nobody's `.grad`, and `x` itself stays as it is.
+# **Constraints:** differentiating the result by the critic's parameters gives the right gradient, finite also where the critic is flat. Computing it changes nobody's `.grad`, and `x` itself stays as it is.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-penalty", "locked": false, "schema_version": 3, "solution": true, "task": false}

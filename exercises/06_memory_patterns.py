@@ -9,11 +9,12 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold for every Function:**
+# **Constraints for every Function:**
 #
 # - The gradients are right first; then the grader counts what is alive, each storage once, on `ctx` attributes too. A list or a NumPy array that stands in for a tensor counts like one.
 # - `backward` is a formula that you derive and write down, not a call of autograd. (The checkpoint is the exception: it calls autograd by its nature.)
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
 # 16 points, about 60 minutes.
 
@@ -56,7 +57,7 @@ from autograd_course.measure import kept_bytes, kept_tensors, peak_bytes
 #
 # **Write** both methods.
 #
-# **Bound:** keep nothing but inputs and the output. The matrix before the ReLU, or a mask of it, would live until backward for this Function alone. At exactly 0 the gradient is 0, as in `torch.relu`.
+# **Constraint:** keep nothing but inputs and the output. The matrix before the ReLU, or a mask of it, would live until backward for this Function alone. At exactly 0 the gradient is 0, as in `torch.relu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -84,7 +85,7 @@ grade("fused-linear-relu", LinearReLU)
 #
 # **Write** both methods; `x` has any shape, with any number of elements.
 #
-# **Bound:** keep one bit an element, rounded up to whole bytes: 13 elements are 2 bytes. The packing is yours to write, as in the lesson: eight elements of the mask are the eight digits of one `torch.uint8`.
+# **Constraint:** keep one bit an element, rounded up to whole bytes: 13 elements are 2 bytes. The packing is yours to write, as in the lesson: eight elements of the mask are the eight digits of one `torch.uint8`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "packed-leaky-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -117,7 +118,7 @@ grade("packed-leaky-relu", PackedLeakyReLU)
 #
 # **Write** both methods; forward returns the pair `(y1, y2)`, backward four gradients. Start from the end: $y_2$ first, then $y_1$.
 #
-# **Bound:** of the activations keep the outputs only. What backward needs of the inputs it computes from them.
+# **Constraint:** of the activations keep the outputs only. What backward needs of the inputs it computes from them.
 
 
 # %% nbgrader={"grade": false, "grade_id": "invertible-coupling", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -143,7 +144,7 @@ grade("invertible-coupling", Coupling)
 #
 # **Write** the Function and the call of it. You choose what `.apply` is given; that is half of the exercise.
 #
-# **Bounds:**
+# **Constraints:**
 #
 # - The gradients of `x` and of every parameter are those of `block(x)`, whether asked for by `.backward()` or by `torch.autograd.grad`.
 # - Dropout has the same mask in both runs, and whatever draws random numbers *after* your backward does not notice that there was a second run. (CPU only; no autocast, no batch norm.)
@@ -191,7 +192,7 @@ grade("checkpointed-block", checkpointed)
 #
 # **Write** both methods. `torch.logsumexp` and `torch.softmax` are allowed.
 #
-# **Bounds:** the matrix of all logits never exists, in forward or in backward; besides its inputs the Function keeps two numbers a row at most.
+# **Constraints:** the matrix of all logits never exists, in forward or in backward; besides its inputs the Function keeps two numbers a row at most.
 
 
 # %% nbgrader={"grade": false, "grade_id": "chunked-row-losses", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -3,17 +3,18 @@
 #
 # # 07 · The attention challenge: exercises
 #
-# Lesson 07 took attention apart. Here you put it together yourself, in six tiers: each keeps what the one before could do and adds a bound. Start each from a copy of your last one.
+# Lesson 07 took attention apart. Here you put it together yourself, in six tiers. Each tier keeps everything the previous one did and adds one constraint. Start each tier from a copy of your last one.
 #
 # **Given:** the task, the formulas, the name and the signature of every function and class, and one helper for dropout.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold in every tier:**
+# **Constraints for every tier:**
 #
 # - PyTorch's own `scaled_dot_product_attention` is not called.
 # - `backward` is a formula that you write down, not a call of autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
 # 18 points, about 120 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
 
@@ -58,7 +59,7 @@ from autograd_course.grader.leaderboard import leaderboard
 #
 # **Write** the function: here a plain one, autograd is not the point yet.
 #
-# **Bounds:** nothing overflows, however large the scores. A query that sees no key gets zeros.
+# **Constraints:** nothing overflows, however large the scores. A query that sees no key gets zeros.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-forward", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -103,7 +104,7 @@ grade("attention-backward", Attention)
 #
 # **Write** both methods. forward still returns the output alone.
 #
-# **Bound:** kept for backward are `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes of a call with 128 queries.
+# **Constraint:** kept for backward are `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes of a call with 128 queries.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-budget", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -147,7 +148,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 #
 # **Write** both methods, and what else you need.
 #
-# **Bounds:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. Both passes together never hold more than half of what all 128×128 scores would take. What is kept is the budget of tier 3.
+# **Constraints:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. Both passes together never hold more than half of what all 128×128 scores would take. What is kept is the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -177,7 +178,7 @@ grade("attention-tiled", TiledAttention)
 #
 # **Write** both methods, without mask. forward returns the pair `(out, lse)`.
 #
-# **Bounds:** both derivatives are right; the budget is that of tier 3.
+# **Constraints:** both derivatives are right; the budget is that of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -203,7 +204,7 @@ grade("attention-twice", TwiceAttention)
 #
 # **Write** both methods, without mask. forward returns the output alone.
 #
-# **Bound:** the budget of tier 3, where `k` and `v` count as they were given.
+# **Constraint:** the budget of tier 3, where `k` and `v` count as they were given.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-grouped", "locked": false, "schema_version": 3, "solution": true, "task": false}

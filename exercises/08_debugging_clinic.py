@@ -9,10 +9,11 @@
 #
 # **To write:** for each patient the repaired class; for six of them first the name of what they have. Wherever a cell says `# YOUR CODE HERE`, replace that line and, in a class, the `raise` below it.
 #
-# **Bounds that hold everywhere:**
+# **Constraints for every exercise:**
 #
 # - `backward` is a formula that you write down, not a call of autograd.
 # - Tensors go through `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.
 #
 # 23 points, about 90 minutes. The patients do not depend on each other; six are a good afternoon.

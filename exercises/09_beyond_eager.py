@@ -9,7 +9,7 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold for every exercise:** values and gradients stay right, as in all lessons before. The first grading that compiles something takes some seconds longer than the others.
+# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (Exercise 7 lets the engine convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
 #
 # 18 points, about 55 minutes.
 
@@ -76,7 +76,7 @@ except RuntimeError as error:
 # %% [markdown]
 # **Write** the class `RMSNorm` in the split form: `forward(x, weight, eps)`, `setup_context` and `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: that is how forward hands to backward what it has worked out. No gradient is meant to come through `rstd`.
 #
-# **Bound:** `torch.func.grad` and `vmap` take it. Its vmap rule may be generated.
+# **Constraint:** `torch.func.grad` and `vmap` take it. Its vmap rule may be generated.
 
 # %% nbgrader={"grade": false, "grade_id": "split-rms-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
 RMSNorm = ...
@@ -97,7 +97,7 @@ grade("split-rms-norm", RMSNorm)
 #
 # **Write** the function. It returns a tuple with one tensor for each parameter, in the order of `model.named_parameters()`, of shape `(N, *parameter.shape)`.
 #
-# **Bound:** the model is called once, whatever $N$.
+# **Constraint:** the model is called once, whatever $N$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "per-sample-gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -116,7 +116,7 @@ grade("per-sample-gradients", per_sample_gradients)
 #
 # **Write** `vmap`. Samples may lie along any axis of `a` and of `b`, and one of the two may be shared by all samples.
 #
-# **Bound:** the kernel is called once for the whole batch.
+# **Constraint:** the kernel is called once for the whole batch.
 
 
 # %% nbgrader={"grade": false, "grade_id": "vmap-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -158,7 +158,7 @@ grade("vmap-solve", Solve)
 #
 # **Write** `setup_context` and `jvp`. Both tangents have the shapes of their inputs; the result has the shape of `y`.
 #
-# **Bounds:** the Hessian, forward over reverse, is right too. Tensors are kept by the two methods that `ctx` has for it, not as its attributes.
+# **Constraints:** the Hessian, forward over reverse, is right too. Tensors are kept by the two methods that `ctx` has for it, not as its attributes.
 
 
 # %% nbgrader={"grade": false, "grade_id": "jvp-smooth-maximum", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -232,7 +232,7 @@ for finding in diagnose(BrokenHuber, (errors, 1.0), level="full").findings:
 # %% [markdown]
 # **Write** `forward` and `backward` again. The same values, no counter.
 #
-# **Bound:** `torch.compile` makes one graph of it, also without `fullgraph=True`.
+# **Constraint:** `torch.compile` makes one graph of it, also without `fullgraph=True`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-graph-breaks", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -282,7 +282,7 @@ print(vendor_sums(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 3))
 #
 # An element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is a sum of neighbors too, of `grad_output`, with zeros beyond its ends.
 #
-# **Bounds:** `opcheck` passes; the operator can be differentiated twice; it compiles into one graph.
+# **Constraints:** `opcheck` passes; the operator can be differentiated twice; it compiles into one graph.
 
 
 # %% nbgrader={"grade": false, "grade_id": "operator-window-sums", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -353,7 +353,7 @@ print(f"a loss of {losses[1]:.1f} and others are off by up to {error:.1f} under 
 # %% [markdown]
 # **Write** the class `Contrast`: the same formulas, in float32 in both methods whenever autocast is on. Inputs come in float32 or, from a layer before, in bfloat16. Some training loops run `backward()` inside the autocast block. And without autocast nothing is converted: the grader's float64 must pass through.
 #
-# **Bound:** under autocast the losses and their gradients are those without it. The grader works on the CPU.
+# **Constraint:** under autocast the losses and their gradients are those without it. The grader works on the CPU.
 
 # %% nbgrader={"grade": false, "grade_id": "repair-autocast", "locked": false, "schema_version": 3, "solution": true, "task": false}
 Contrast = ...

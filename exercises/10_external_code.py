@@ -9,10 +9,12 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Bounds that hold for every Function:**
+# **Constraints for every Function:**
 #
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - The output has the dtype and the device of the input, whatever the solver returns.
+# - `backward` is a formula that you write down, not a call of autograd. (Exercise 2 may record one round of its layer.)
 # - Where a task says *twice*, the second derivative must be right as well.
 #
 # 15 points, about 60 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
@@ -51,7 +53,7 @@ from autograd_course.external import build
 #
 # **Write** both methods, for `x` of any shape. Nobody gives you the derivative: differentiate the equation.
 #
-# **Bounds:** right *twice*, also at $x = 0$. Float32 stays float32.
+# **Constraints:** right *twice*, also at $x = 0$. Float32 stays float32.
 
 
 # %% nbgrader={"grade": false, "grade_id": "lambert-w", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -94,7 +96,7 @@ def settled(step, start: Tensor) -> Tensor:
 # %% [markdown]
 # **Write** both methods. The lesson's Function takes any $f$ and lets autograd go back through one call of it. Here $f$ is known: one round is a product and a tanh, so backward can be a formula with one call of `settled` in it. (Recording a single round is allowed too. So is `torch.linalg.solve`.)
 #
-# **Bound:** kept are `x`, `W` and the solution, and no round of the solver; nor does backward run the rounds again.
+# **Constraint:** kept are `x`, `W` and the solution, and no round of the solver; nor does backward run the rounds again.
 
 
 # %% nbgrader={"grade": false, "grade_id": "equilibrium-layer", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -122,7 +124,7 @@ grade("equilibrium-layer", Equilibrium)
 #
 # **Write** both methods.
 #
-# **Bounds:** right *twice*. Nobody inverts a matrix: backward solves one more triangular system.
+# **Constraints:** right *twice*. Nobody inverts a matrix: backward solves one more triangular system.
 
 
 # %% nbgrader={"grade": false, "grade_id": "triangular-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -197,7 +199,7 @@ for given in (x.double(), x.double()[:, 0], x):
 # %% [markdown]
 # **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) `source()` returns it as text: begin with a copy of `MODEL`. The lesson's `decayed_sum.cpp` has the other pieces. The function below builds and calls it; to see what the compiler says, call `build(source())` in a cell of your own.
 #
-# **Bounds:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype; any other dtype is refused by an error. `x` itself stays as it is.
+# **Constraints:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype; any other dtype is refused by an error. `x` itself stays as it is.
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-threshold-operator", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -218,7 +220,7 @@ grade("soft-threshold-operator", soft_threshold)
 #
 # To autograd the operator is a dead end. **Write** the Function around it. The threshold is now a tensor with a single number, and it is learned: it gets a gradient too, and right *twice*. At $|x| = t$ there is no derivative, and any choice is fine.
 #
-# **Bound:** nothing but the output is kept. What backward has to know of `x` can be read from `y`.
+# **Constraint:** nothing but the output is kept. What backward has to know of `x` can be read from `y`.
 #
 # If exercise 4 is still open, let `forward` compute `y` by PyTorch's operations: this exercise is about the gradient.
 

@@ -50,7 +50,7 @@ require()  # packages that only this lesson needs; where one is missing, this sa
 #
 # **Write** the function. It returns what `torch.export.export` returns: an `ExportedProgram`, not its `.module()`.
 #
-# **Bounds:** saved and loaded, the program takes batches of any size, and predicts as the model does in eval mode. A program has no mode to change later. The training goes on after your function has returned, so the model keeps the mode that it had.
+# **Constraints:** saved and loaded, the program takes batches of any size, and predicts as the model does in eval mode. A program has no mode to change later. The training goes on after your function has returned, so the model keeps the mode that it had.
 
 
 # %% nbgrader={"grade": false, "grade_id": "any-batch", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -69,7 +69,7 @@ grade("any-batch", ship)
 #
 # **Write** the function. It returns the list of their names, as `named_parameters()` spells them; an empty list is the proof.
 #
-# **Bounds:**
+# **Constraints:**
 #
 # - It finds gradients of zeros, and gradients that arrive and are wrong. The models may end in anything, a softmax for example: so choose $g$ with care.
 # - Last digits may differ, since another order of the same sums rounds otherwise.
@@ -97,7 +97,7 @@ grade("lost-gradients", lost_gradients)
 #
 # **Write** the function. `x` is a tensor of any shape, `strength` a Python float.
 #
-# **Bound:** the gradient is turned around in eager *and* in the exported program, which has nothing but the operations of your forward.
+# **Constraint:** the gradient is turned around in eager *and* in the exported program, which has nothing but the operations of your forward.
 
 
 # %% nbgrader={"grade": false, "grade_id": "reversal-that-travels", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -139,7 +139,7 @@ print("the chip:   ", round_away(halves, 1.0).tolist())
 #
 # **Write** the translation, as `custom_translation_table` takes it: a function of the operator's arguments that returns what the last ONNX operator returns. `op.Name(…)` is the ONNX operator of that name, as in `op.Mul(x, 2.0)`, for which you may also write `x * 2.0` (all are listed at [onnx.ai](https://onnx.ai/onnx/operators/)). `x` is a value in the ONNX graph, and no function of `torch` knows it; `step` is a Python float.
 #
-# **Bound:** `onnx.checker` accepts the file, and ONNX Runtime computes with it what the operator computes, halves of both signs included.
+# **Constraint:** `onnx.checker` accepts the file, and ONNX Runtime computes with it what the operator computes, halves of both signs included.
 
 
 # %% nbgrader={"grade": false, "grade_id": "round-away-in-onnx", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -207,7 +207,7 @@ grade("eight-bits", eight_bits)
 #
 # **Write** the three parts: the levels, the net, and the function that builds a net, trains it, exports it, and returns the program. (`ship` of exercise 1 is at hand.)
 #
-# **Bounds**, all of the program that the grader has saved and loaded:
+# **Constraints**, all of the program that the grader has saved and loaded:
 #
 # - at least 90% of 400 held-out digits right;
 # - on four levels: whatever comes to a matrix product behind the first takes at most four different values;

@@ -43,8 +43,8 @@ checkup()
 #
 # The lessons hold live pictures of real autograd graphs. Here is a small one, $L = (x \cdot y)^2$
 # at $x = 2$, $y = 3$. First the values travel from left to right; then, beginning with a 1 at the
-# loss, the gradients (marked ∂) travel back. Click on a node of the picture, or reach it with
-# Tab; then:
+# loss, the gradients (marked ∂) travel back. The picture opens at the end of that journey, and the
+# first → starts it from the beginning. Click on a node of the picture, or reach it with Tab; then:
 #
 # | key | does |
 # | --- | --- |

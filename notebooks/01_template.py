@@ -346,10 +346,11 @@ def loss(x, y):
 gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 
 # %% [markdown]
-# Click on the picture and step with → and ←. The values arrive at the loss; then the gradient 1
-# starts there and runs back, and each edge shows the local factor by which it is multiplied. In a
-# network of any size, `loss.backward()` is this, over and over. Enter opens the node that has the
-# focus and shows what its Function saved.
+# The picture opens at its end, with all values and gradients in place. Click on it and press → to
+# start from the beginning. The values arrive at the loss; then the gradient 1 starts there and runs
+# back, and each edge shows the local factor by which it is multiplied. In a network of any size,
+# `loss.backward()` is this, over and over. Enter opens the node that has the focus and shows what
+# its Function saved.
 #
 # ### Two things to try
 #

@@ -209,10 +209,11 @@ def reused(x):
 gradient_flow(reused, torch.tensor(2.0))
 
 # %% [markdown]
-# Click on the picture and step with →. First the values arrive at the loss, then the gradients
-# come back: where two edges left a node, two gradients arrive, and the node passes nothing on
-# until it has both. Between Functions the engine does this sum for you. *Inside* a Function nobody
-# does: whatever your `forward` uses twice, your `backward` must add up.
+# The picture opens at its end. Click on it and press → to start from the beginning. First the
+# values arrive at the loss, then the gradients come back: where two edges left a node, two
+# gradients arrive, and the node passes nothing on until it has both. Between Functions the engine
+# does this sum for you. *Inside* a Function nobody does: whatever your `forward` uses twice, your
+# `backward` must add up.
 #
 # ### Checkpoint 1
 #

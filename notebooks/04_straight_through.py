@@ -394,7 +394,8 @@ diagnose(TanhSign, x, surrogate=torch.tanh)
 # Choose a quantizer and a surrogate, and drag $x$. On the left is the staircase, with the surrogate
 # whose slope backward returns; on the right that slope. The dashed *chord* runs from the staircase
 # one to the left of $x$ to the staircase one to its right: how steep the staircase is, seen from
-# afar. Below, small nets learn a checkerboard, each with another surrogate; *train* starts them.
+# afar. Below, small nets learn a checkerboard, each with another surrogate. They are trained
+# already; *Train again* starts over.
 
 # %%
 ste_lab("sign", "clipped", x=0.4)
