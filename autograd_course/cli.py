@@ -26,8 +26,7 @@ app = typer.Typer(
     help="Write, test and trust custom autograd Functions in PyTorch.",
     epilog=epilog(
         "status",
-        "Exit codes: 0 success; 1 something is wrong or failed; 2 invalid command; "
-        "3 the doctor or the grader failed.",
+        "Exit codes: 0 success; 1 error found or command failed; 2 invalid command; 3 no result.",
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -62,7 +61,10 @@ def course(
 def lab(
     notebook: Annotated[
         Path,
-        typer.Option(help="Notebook to open, relative to the current folder or the course folder."),
+        typer.Option(
+            help="Open this notebook. The path is relative to the current folder or to the "
+            "course folder."
+        ),
     ] = FIRST_NOTEBOOK,
     port: Annotated[
         int,
@@ -70,18 +72,19 @@ def lab(
             envvar="PORT",
             min=0,
             max=65535,
-            help="Port to serve on. If it is taken, the command uses the next free port. "
-            "0 means any free port.",
+            help="Serve on this port, or on the next free port if this port is in use. "
+            "Use 0 for any free port.",
         ),
     ] = 8888,
     no_browser: Annotated[
         bool,
         typer.Option(
-            "--no-browser", help="Print the address without opening a browser, like BROWSER=none."
+            "--no-browser",
+            help="Print the address without opening a browser (same as BROWSER=none).",
         ),
     ] = False,
 ) -> None:
-    """Open the course in JupyterLab. Only this machine can connect to it."""
+    """Open the course in JupyterLab. The server accepts connections from this machine only."""
     if find_spec("jupyterlab") is None:
         end("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'")
     from autograd_course.lab.launcher import serve
@@ -131,13 +134,13 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="WHAT",
-            help="The name of a rule or the text of an error message. Use - to read a traceback "
-            "from standard input. Leave it out to list all pages.",
+            help="A rule name or the text of an error message. Use - to read a traceback from "
+            "standard input. Without this argument, the command lists all rules and messages.",
             autocompletion=completing.explained,
         ),
     ] = None,
 ) -> None:
-    """Explain a rule or an error message and show how to fix the code."""
+    """Explain a rule or an error message, and show how to fix the code."""
     from autograd_course.explaining import NothingToExplainError
     from autograd_course.explaining import explain as explanation
 
@@ -161,11 +164,11 @@ app.command(epilog=EPILOG)(check)
 app.add_typer(classroom.app, name="classroom")
 
 
-@app.command(epilog=epilog("doctor-self", "Exit codes: 0 all set; 1 something needs to be fixed."))
+@app.command(epilog=epilog("doctor-self", "Exit codes: 0 no problems found; 1 problems found."))
 def doctor_self(
     json: Json = False,
 ) -> None:
-    """Check your installation and show how to fix what is missing."""
+    """Check your installation and show how to fix any problems."""
     from autograd_course.doctor_self import code, document, examine, report
 
     found = examine()

@@ -35,8 +35,8 @@ CODES = """\
 Exit codes: 0 no error; 1 an error, or a warning with --strict;
 2 invalid command; 3 the Function could not be examined."""
 EPILOG = f"""\
-TARGET is package.module:name or path/to/file.py:name. The current folder
-is searched first.
+Write TARGET as package.module:name or path/to/file.py:name. The current
+folder is searched first.
 
 INPUTS describes the arguments of an example call, separated by spaces:
   f64[3,4]        a tensor of standard normal numbers
@@ -50,10 +50,10 @@ INPUTS describes the arguments of an example call, separated by spaces:
   bool[3]         true or false
   const f64[3]    a tensor that is not differentiated
   0.5 'sum' (2,2) None    numbers, strings, tuples and other literals
-The types are f16 f32 f64 bf16 c64 c128 i32 i64 bool.
+The dtypes are f16 f32 f64 bf16 c64 c128 i32 i64 bool.
 
-INPUTS can also be a TARGET that names a tuple of arguments, or a callable
-that returns them.
+INPUTS can also name a tuple of arguments, or a callable that returns one.
+Write this name in the same form as TARGET.
 
 The output of your own code goes to stderr, so stdout contains only the
 report.
@@ -77,7 +77,7 @@ def check(
     json: Json = False,
     html: Html = None,
 ) -> None:
-    """Check your own autograd Function and show what is wrong with it."""
+    """Check your own autograd Function and report its errors."""
     out = own_stdout()
     diagnosis = _diagnosed(
         target,

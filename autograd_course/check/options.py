@@ -20,33 +20,42 @@ class Level(StrEnum):
 
 Target = Annotated[
     str,
-    typer.Argument(metavar="TARGET", help="The Function to check, or a callable that uses one."),
+    typer.Argument(
+        metavar="TARGET", help="The Function to check, or a callable that uses a Function."
+    ),
 ]
 Inputs = Annotated[
     str | None,
     typer.Option(
-        metavar="INPUTS", help="The arguments of an example call, for example 'f64[3,4] 0.5'."
+        metavar="INPUTS", help="Call the Function with these arguments, for example 'f64[3,4] 0.5'."
     ),
 ]
 Sampler = Annotated[
     str | None,
     typer.Option(
-        metavar="TARGET", help="A callable that takes a torch.Generator and returns inputs."
+        metavar="TARGET",
+        help="Get the arguments from this callable, which takes a torch.Generator.",
     ),
 ]
 Reference = Annotated[
     str | None,
-    typer.Option(metavar="TARGET", help="A differentiable callable that computes the same."),
+    typer.Option(
+        metavar="TARGET",
+        help="Compare outputs and gradients with those of this differentiable callable.",
+    ),
 ]
 Surrogate = Annotated[
     str | None,
-    typer.Option(metavar="TARGET", help="A callable whose derivative backward returns on purpose."),
+    typer.Option(
+        metavar="TARGET",
+        help="Compare the gradients with the derivative of this differentiable callable.",
+    ),
 ]
 Intentional = Annotated[
     list[str] | None,
     typer.Option(
         metavar="RULE",
-        help="A rule that the Function breaks on purpose. You can repeat this option.",
+        help="Allow the Function to break this rule. You can repeat this option.",
         autocompletion=completing.rules,
     ),
 ]
@@ -54,19 +63,21 @@ DoubleBackward = Annotated[
     bool | None,
     typer.Option(
         "--double-backward/--no-double-backward",
-        help="Require correct second derivatives, or do not check them.",
+        help="Require second derivatives to be correct, or skip the check of second derivatives.",
     ),
 ]
 Look = Annotated[
     Level,
-    typer.Option(help="How much to check. full adds slow checks and purely informative ones."),
+    typer.Option(
+        help="Choose how much to check. 'full' adds slow checks and informative findings."
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed for the inputs and all other random numbers.")]
+Seed = Annotated[int, typer.Option(min=0, help="Use this seed for all random numbers.")]
 TimeLimit = Annotated[
-    float, typer.Option(min=0, help="Time limit in seconds for one pass. 0 means no limit.")
+    float, typer.Option(min=0, help="Time limit for one pass in seconds (0 means no limit).")
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
 Html = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Also write the report as a web page to this file."),
+    typer.Option(metavar="FILE", help="Also write the report to this file as a web page."),
 ]

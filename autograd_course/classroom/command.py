@@ -37,7 +37,7 @@ class Format(StrEnum):
 
 
 _Reports = Annotated[
-    Path | None, typer.Option("--reports", metavar="DIR", help="Folder for the reports.")
+    Path | None, typer.Option("--reports", metavar="DIR", help="Write the reports to this folder.")
 ]
 
 
@@ -47,13 +47,13 @@ def grade(
         Path,
         typer.Argument(
             metavar="SUBMISSIONS",
-            help="A folder with the submissions, or one file.",
+            help="The folder with the submissions, or a single submission file.",
         ),
     ],
     exercises: Exercises = None,
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of worker processes. The default is one per core."),
+        typer.Option(min=1, help="Use this many worker processes. The default is one per core."),
     ] = None,
     dask: Annotated[
         str | None,
@@ -64,7 +64,7 @@ def grade(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Gradebook to use. The default is SUBMISSIONS-grades/gradebook.sqlite.",
+            help="Use this gradebook. The default is SUBMISSIONS-grades/gradebook.sqlite.",
         ),
     ] = None,
     reports: _Reports = None,
@@ -72,8 +72,8 @@ def grade(
 ) -> None:
     """Grade submissions in a sandbox and write reports.
 
-    The command skips answers that it has already graded and that have not changed.
-    It writes the gradebook and the reports to SUBMISSIONS-grades, next to SUBMISSIONS.
+    Answers that are already graded and have not changed are skipped.
+    The gradebook and the reports are written to SUBMISSIONS-grades, next to SUBMISSIONS.
     """
     from autograd_course.classroom.grading.ahead import ahead
 
@@ -98,7 +98,8 @@ def grade(
 @app.command(epilog=epilog("classroom report homework-grades/gradebook.sqlite --format csv"))
 def report(
     gradebook: Annotated[
-        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that classroom grade wrote.")
+        Path,
+        typer.Argument(metavar="GRADEBOOK", help="The gradebook that 'classroom grade' wrote."),
     ],
     reports: _Reports = None,
     formats: Annotated[
@@ -111,16 +112,16 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="square",
-            help="Name the students who have not passed this exercise, and exit with 1 if there "
-            "are any. You can repeat this option.",
+            help="List the students who have not passed this exercise, and exit with code 1 if "
+            "there are any. You can repeat this option.",
             autocompletion=completing.lessons_and_exercises,
         ),
     ] = None,
 ) -> None:
-    """Show the results of each exercise and write the reports again.
+    """Show the results for each exercise, and write the reports again.
 
-    Without --reports and --format, the command only prints the results.
-    With --format alone, it writes the reports next to the gradebook.
+    Without --reports and --format, the results are only printed.
+    With --format alone, the reports are written next to the gradebook.
     """
     from autograd_course.classroom import classwork
 

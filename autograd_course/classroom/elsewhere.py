@@ -20,7 +20,8 @@ Exercises = Annotated[
         "--exercises",
         "--exercise",
         metavar="03",
-        help="A lesson or an exercise. You can repeat this option. The default is all exercises.",
+        help="Include this lesson or exercise. You can repeat this option. "
+        "The default is all exercises.",
         autocompletion=completing.lessons_and_exercises,
     ),
 ]
@@ -28,7 +29,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run without a sandbox. Use this only for code that you trust.",
+        help="Run the answers without a sandbox. Use this option only for code that you trust.",
     ),
 ]
 _REPOSITORY = Path(__file__).parents[2]
@@ -37,9 +38,9 @@ _REPOSITORY = Path(__file__).parents[2]
 def nbgrader(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to create.")],
     exercises: Exercises = None,
-    course: Annotated[Path, typer.Option(help="Your copy of the course.")] = _REPOSITORY,
+    course: Annotated[Path, typer.Option(help="Use this copy of the course.")] = _REPOSITORY,
 ) -> None:
-    """Create a course folder for nbgrader with hidden tests and a configuration.
+    """Create a course folder for nbgrader, with hidden tests and a configuration file.
 
     Then run these commands in that folder:
     nbgrader generate_assignment, autograde, generate_feedback and export.
@@ -74,7 +75,8 @@ def gradescope(
 
 def again(
     gradebook: Annotated[
-        Path, typer.Argument(metavar="GRADEBOOK", help="The gradebook that classroom grade wrote.")
+        Path,
+        typer.Argument(metavar="GRADEBOOK", help="The gradebook that 'classroom grade' wrote."),
     ],
     student: Annotated[
         str, typer.Argument(metavar="STUDENT", help="The student's name as shown in the reports.")
@@ -82,9 +84,9 @@ def again(
     exercise: ExerciseId,
     trust: Trust = False,
 ) -> None:
-    """Reproduce one verdict from the stored code and seed, and show it in full.
+    """Reproduce one verdict from the stored code and seed, and show the full diagnosis.
 
-    The gradebook does not change.
+    The gradebook is not changed.
     """
     from autograd_course.classroom import appeal, classwork
 

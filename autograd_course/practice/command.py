@@ -31,8 +31,8 @@ def grade(
 ) -> None:
     """Grade the answers in an exercise file.
 
-    If a lesson has both a .py and an .ipynb file, the command grades the newer one.
-    It saves the results in your progress, as a notebook does.
+    If a lesson has both a .py and an .ipynb file, the newer file is graded.
+    The results are saved in your progress, as in a notebook.
     The output of your own code goes to stderr.
     """
     wanted = target_or_exit(what, exercises)
@@ -54,10 +54,10 @@ def grade(
 def watch(what: TargetWord, exercises: Exercises = None) -> None:
     """Grade an exercise file every time you save it.
 
-    The command shows the first exercise that you have not passed.
+    The screen shows the first exercise that you have not passed.
     Press n or p for the next or previous exercise, h for a hint,
     l for a list of all exercises, and q to quit.
-    If the output is not a terminal, the command prints each verdict once.
+    If the output is not a terminal, each verdict is printed once.
     """
     wanted = target_or_exit(what, exercises)
     _latest(wanted)

@@ -13,7 +13,7 @@ TargetWord = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="The number of a lesson, the id of an exercise, or a .py or .ipynb file.",
+        help="A lesson number, an exercise id, or the path of a .py or .ipynb file.",
         autocompletion=completing.targets,
     ),
 ]
@@ -23,7 +23,7 @@ Exercises = Annotated[
         "--exercise",
         "--exercises",
         metavar="ID",
-        help="Only this exercise. You can repeat this option.",
+        help="Select only this exercise. You can repeat this option.",
         autocompletion=completing.exercises,
     ),
 ]

@@ -19,12 +19,13 @@ def reset(
     what: TargetWord,
     exercises: Exercises = None,
     progress: Annotated[
-        bool, typer.Option("--progress", help="Also delete the results and the hints used.")
+        bool,
+        typer.Option("--progress", help="Also delete your results and the record of used hints."),
     ] = False,
 ) -> None:
-    """Restore the original exercises of a lesson and keep a copy of your version.
+    """Restore the original exercises of a lesson, and keep a copy of your version.
 
-    The command restores both the .py and the .ipynb file.
+    Both the .py and the .ipynb file are restored.
     """
     from autograd_course.practice.resetting import put_back
     from autograd_course.practice.shipped import NotShippedError, shipped

@@ -19,9 +19,9 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.DONE: "The command succeeded.",
-    Exit.NOT_SO: "Something is wrong, an exercise is not passed, or the command failed.",
+    Exit.NOT_SO: "The command found an error or failed, or an exercise is not passed.",
     Exit.NOT_UNDERSTOOD: "The command line contains a mistake.",
-    Exit.NOT_EXAMINED: "There is no result, because the doctor or the grader failed.",
+    Exit.NOT_EXAMINED: "The command has no result, because diagnose or the grader failed.",
 }
 CODES = "Exit codes: 0 success; 1 failure; 2 invalid command."
 
