@@ -19,16 +19,16 @@ _INTRODUCTION = """\
 
 <!-- `make notebooks` writes this page from the help of the commands. Do not edit it. -->
 
-This page lists all commands with their options. You can print the same text with
-`autograd-course COMMAND --help`.
+This page lists all commands with their options. Run `autograd-course COMMAND --help` to print the
+description of a command in your terminal.
 
-Run `autograd-course --install-completion` once. Your shell then completes the commands, the ids of
-the exercises and the names of the rules.
+Run `autograd-course --install-completion` once, so that your shell completes commands, exercise ids
+and rule names.
 
 ## Exit codes
 
-All commands use the same exit codes. For some commands, code 1 is a result, such as a wrong answer.
-The help of each command lists its own codes.
+All commands use the same exit codes. For some commands, exit code 1 reports a result, such as a
+wrong answer. The help of each command explains the exit codes of that command.
 
 | Exit code | Meaning |
 | --- | --- |"""
