@@ -98,7 +98,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 BUILDS = ("10_external_code",)  # what these notebooks show needs a C++ compiler
 
 # They trace lines of Python, which hangs where torch.compile has run before (functionlab/lines.py).
-FIRST = ("test_function_lab.py", "test_function_lab_js.py")
+FIRST = ("test_function_lab.py", "test_function_lab_js.py", "test_opening.py")
 
 # A few tests that each take long: begun late, they would keep one process busy after the others.
 LONG = (

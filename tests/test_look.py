@@ -10,12 +10,17 @@ from shown_widgets import SHOWN, built
 pytestmark = pytest.mark.browser
 
 # Every computed style of every element of the widget.
-LOOK = """() => {
+LOOK = """async () => {
   window.look = () => [...document.querySelectorAll('main *')].map(element => {
     const styles = getComputedStyle(element);
     return [...styles].map(name => [name, styles.getPropertyValue(name)]);
   });
-  window.before = look();
+  await document.fonts.ready;
+  for (let last = ''; last !== JSON.stringify(window.before); ) { // what is drawn late has come
+    last = JSON.stringify(window.before);
+    await new Promise(resolve => setTimeout(resolve, 200));
+    window.before = look();
+  }
 }"""
 
 CHANGES = """() => {

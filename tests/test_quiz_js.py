@@ -217,7 +217,9 @@ def test_it_is_answered_by_keyboard_alone(page: Page) -> None:
 
 
 def test_a_question_is_named_for_who_cannot_see(page: Page) -> None:
-    expect(page.get_by_role("group", name="Let y = f(x), with the Jacobian J")).to_be_visible()
+    expect(
+        page.get_by_role("group", name="Let y = f(x), and let J be its Jacobian")
+    ).to_be_visible()
     names = page.evaluate("[...document.querySelectorAll('[type=radio]')].map(r => r.name)")
 
     assert len(set(names)) == sum(not q.several for q in QUIZ.choices)

@@ -14,7 +14,7 @@ from autograd_course.doctor.running.calls import (
     changed,
     is_float,
 )
-from autograd_course.doctor.running.passes import dense, fitting, runs_in_own_dtype
+from autograd_course.doctor.running.passes import dense, fitting, like, runs_in_own_dtype
 from autograd_course.doctor.running.session import Move, Run, Session, stay
 
 
@@ -75,6 +75,6 @@ def handed_over(
     for output in returned:
         if is_float(output):
             g = next(given)
-            yield g if g is None else g.to(output, copy=True)
+            yield g if g is None else like(g, output)
         else:
             yield torch.zeros_like(output) if isinstance(output, Tensor) else None

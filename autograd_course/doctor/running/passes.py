@@ -126,9 +126,15 @@ def fitting(
     """
     fresh = drawn(outputs, torch.Generator().manual_seed(0))
     return [
-        g if g is None else g.to(out, copy=True) if g.shape == out.shape else new
+        g if g is None else like(g, out) if g.shape == out.shape else new
         for out, g, new in zip(outputs, grad_outputs, fresh, strict=True)
     ]
+
+
+def like(cotangent: Tensor, output: Tensor) -> Tensor:
+    """Return a copy of a cotangent in an output's dtype; a device is named only if it is another."""
+    copy = cotangent.to(output.dtype, copy=True)
+    return copy if copy.device == output.device else copy.to(output.device)
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:

@@ -109,7 +109,7 @@ class Order:
             return raised
         with contextlib.suppress(DoctorError):
             named = self._diagnosed()
-            if named and named.finding and named.finding.severity == "error":
+            if named and named.finding:
                 return named
         return raised
 
