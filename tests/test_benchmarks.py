@@ -54,9 +54,7 @@ def test_a_benchmark_is_found_from_another_folder(command: tuple[str, ...], tmp_
 
 
 def test_make_bench_runs_them_all_in_their_quick_form() -> None:
-    planned = run(
-        "-c",
-        "import subprocess; subprocess.run(['make', '--no-print-directory', '-n', 'bench'], check=True)",
-    )
+    make = ["make", "--no-print-directory", "-n", "bench"]
+    planned = run("-c", f"import subprocess; subprocess.run({make}, check=True)")
 
     assert planned.stdout.splitlines()[-1].endswith("python -m benchmarks --quick")

@@ -132,9 +132,9 @@ def fitting(
 
 
 def like(cotangent: Tensor, output: Tensor) -> Tensor:
-    """Return a copy of a cotangent in an output's dtype; a device is named only if it is another."""
+    """Return a copy of a cotangent in the dtype of an output, and on the meta device if that is."""
     copy = cotangent.to(output.dtype, copy=True)
-    return copy if copy.device == output.device else copy.to(output.device)
+    return copy.to("meta") if output.is_meta else copy
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
