@@ -71,7 +71,7 @@ def missing_gradient(m: Mismatch) -> str | None:
     if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
-        return f"backward returned None, but {depends} {m.name}. A return statement may be missing"
+        return f"backward returns None, but {depends} {m.name}. A return statement may be missing"
     if not m.returned:
         return f"no gradient reaches {m.name}, but {depends} {m.name}"
     if not bool(m.actual.any()):

@@ -78,9 +78,9 @@ def _stairs(evidence: Evidence) -> Seen | None:
                 hint="Find the line that casts to float32, for example .float() or a NumPy "
                 "operation. To use float32 for 16-bit inputs and float64 for float64 inputs, cast "
                 "to torch.promote_types(x.dtype, torch.float32). If you can compute only in "
-                "float32, pass reference=f, where f is a differentiable function that computes the "
-                "same in float64: finite differences of a float32 forward cannot show small errors "
-                "of backward.",
+                "float32, pass reference=f, where f computes the same in float64 with PyTorch "
+                "operations: finite differences of a float32 forward cannot show small errors of "
+                "backward.",
             )
     return None
 
