@@ -101,8 +101,8 @@ def test_the_report_reads_well() -> None:
         "  constant-factor: The gradient of args[0] is 1/2 times the true gradient.\n"
         "  example  args[0][2] = 3, grad_output = 2.224: gradient 6.671, should be 13.34\n"
         "  at       return b(*args, *gs)\n"
-        "  hint     Compare the constants in forward and backward (an exponent, the 1/N of a mean,\n"
-        "           a scale, an inner derivative). One of them is missing from backward or\n"
+        "  hint     Compare the constants in forward and backward (an exponent, the 1/N of a\n"
+        "           mean, a scale, an inner derivative). One of them is missing from backward or\n"
         "           occurs there twice.\n"
         "  lesson   01_template"
     )
@@ -130,7 +130,7 @@ def test_a_clean_report_names_the_numbers_at_which_a_mistake_does_not_show() -> 
     """The factor beta is missing from this backward."""
     logistic = saving(lambda x, beta: (beta * x).sigmoid(), half_of_a_logistic)
 
-    assert "only args[1] = 1, which hides a missing factor args[1]" in words(logistic, 1.0)
+    assert "args[1] only at 1, where a missing factor args[1] does not show" in words(logistic, 1.0)
     assert "constant-factor" in words(logistic, 2.0)
 
 

@@ -83,7 +83,7 @@ LINEAR, UNIFORM, IGNORES = (
         ("reversed", raw(lambda ctx, x: 1 * x, lambda ctx, g: -g), "flipped-sign", True,
          "flipped-sign, by design"),
         ("anything", squared(lambda x, g: x**3 * g), "gradient-mismatch", None,
-         "values of args[0]: not examined. You declared gradient-mismatch, so diagnose does not know"),
+         "values of args[0]: not examined. You declared gradient-mismatch, so diagnose does"),
         ("rounded", saving(torch.round, lambda x, g: g), "undeclared-surrogate", None,
          "Pass surrogate=f"),
     ],
@@ -173,7 +173,7 @@ def test_the_cotangent_has_the_outputs_dtype() -> None:
 @pytest.mark.parametrize(
     ("fn", "rules", "says"),
     [
-        (PairsAsComplex, [], "float64 copies of the inputs. For these, forward returns other shapes"),
+        (PairsAsComplex, [], "copies of the inputs. For these, forward returns other shapes"),
         (squared(scattered), ["gradient-dtype"], "On your inputs, backward runs."),
     ],
     ids=["another shape in float64", "a scatter into float32"],

@@ -680,7 +680,7 @@ SAID = [
     (
         "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {},
         "tensor-on-ctx", "ctx.kept stores an intermediate result as an attribute. PyTorch does "
-        "not free it after backward, and saved-tensor hooks do not see it.",
+        "not free this tensor after backward, and saved-tensor hooks do not see it.",
     ),
     (
         "the output", raw(keeps_the_output, lambda ctx, g: g * ctx.y), (X,), {}, "tensor-on-ctx",
