@@ -22,13 +22,13 @@ def missing_dependency(m: Mismatch) -> str | None:
     for cut, grads in m.evidence.held_fixed.items():
         if m.fits(grads[m.slot]):
             named = f". The missing term is {term}" if term else ""
-            path, constant = (
+            ways, constant = (
                 ("paths", "the results of these operations as constants")
                 if " and " in cut
                 else ("path", "the result of this operation as a constant")
             )
             return (
-                f"the gradient of {m.name} does not include the {path} through {cut}: backward "
+                f"the gradient of {m.name} does not include the {ways} through {cut}: backward "
                 f"treats {constant}{named}"
             )
     if path := _output_path(m):
