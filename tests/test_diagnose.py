@@ -101,9 +101,9 @@ def test_the_report_reads_well() -> None:
         "  constant-factor: The gradient of args[0] is 1/2 times the true gradient.\n"
         "  example  args[0][2] = 3, grad_output = 2.224: gradient 6.671, should be 13.34\n"
         "  at       return b(*args, *gs)\n"
-        "  hint     Compare the constants of forward and backward (a power, a mean's 1/N, a\n"
-        "           scale, an inner derivative): one of them is missing from the derivative or\n"
-        "           occurs twice.\n"
+        "  hint     Compare the constants in forward and backward (an exponent, the 1/N of a\n"
+        "           mean, a scale, an inner derivative). One of them is missing from backward or\n"
+        "           occurs there twice.\n"
         "  lesson   01_template"
     )
 
@@ -114,7 +114,7 @@ def test_a_warning_is_no_error() -> None:
     lines = str(diagnose(float_mask, (X,))).splitlines()
 
     assert lines[0] == "✓ Made · no error, 1 warning"
-    assert lines[1].startswith("  warning, gradient-dtype: For float64 inputs, backward returned")
+    assert lines[1].startswith("  warning, gradient-dtype: For float64 inputs, backward returns")
 
 
 def test_a_clean_report_says_what_was_examined() -> None:
@@ -130,7 +130,7 @@ def test_a_clean_report_names_the_numbers_at_which_a_mistake_does_not_show() -> 
     """The factor beta is missing from this backward."""
     logistic = saving(lambda x, beta: (beta * x).sigmoid(), half_of_a_logistic)
 
-    assert "only args[1] = 1, which hides a missing factor args[1]" in words(logistic, 1.0)
+    assert "args[1] only at 1, where a missing factor args[1] does not show" in words(logistic, 1.0)
     assert "constant-factor" in words(logistic, 2.0)
 
 
@@ -374,9 +374,9 @@ ITSELF.append(ITSELF)
 @pytest.mark.parametrize(
     ("fn", "inputs", "says"),
     [
-        (saving(raises(TextlessError()), None), (X,), "raised TextlessError without a message"),
-        (saving(raises(GeneratorExit()), None), (X,), "raised GeneratorExit"),
-        (saving(raises(ValueError("x" * 10**6)), None), (X,), "raised ValueError: xxx"),
+        (saving(raises(TextlessError()), None), (X,), "raises TextlessError without a message"),
+        (saving(raises(GeneratorExit()), None), (X,), "raises GeneratorExit"),
+        (saving(raises(ValueError("x" * 10**6)), None), (X,), "raises ValueError: xxx"),
         (saving(torch.square, lambda x, g: (2 * x * g).to("meta")), (X,), "on .*meta"),
         (saving(lambda x: HELD, lambda x, g: g), (X,), "wrong"),
         (saving(torch.square, lambda x, g: 2 * x * g), (torch.ones(0, 2, 2),), "nothing wrong"),

@@ -83,9 +83,9 @@ LINEAR, UNIFORM, IGNORES = (
         ("reversed", raw(lambda ctx, x: 1 * x, lambda ctx, g: -g), "flipped-sign", True,
          "flipped-sign, by design"),
         ("anything", squared(lambda x, g: x**3 * g), "gradient-mismatch", None,
-         "values of args[0]: not examined, because gradient-mismatch is declared"),
+         "values of args[0]: not examined. You declared gradient-mismatch, so diagnose does"),
         ("rounded", saving(torch.round, lambda x, g: g), "undeclared-surrogate", None,
-         "surrogate= can say"),
+         "Pass surrogate=f"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else None,
 )  # fmt: skip
@@ -173,8 +173,8 @@ def test_the_cotangent_has_the_outputs_dtype() -> None:
 @pytest.mark.parametrize(
     ("fn", "rules", "says"),
     [
-        (PairsAsComplex, [], "forward returns other shapes for float64 copies"),
-        (squared(scattered), ["gradient-dtype"], "It runs on the inputs as they are."),
+        (PairsAsComplex, [], "copies of the inputs. For these, forward returns other shapes"),
+        (squared(scattered), ["gradient-dtype"], "On your inputs, backward runs."),
     ],
     ids=["another shape in float64", "a scatter into float32"],
 )
@@ -204,9 +204,9 @@ def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> No
     ("what", "fn", "inputs", "options", "says"),
     [
         ("forward takes float32 alone", saving(single_alone, lambda x, g: g * x.cos()), (SINGLE,),
-         {}, "forward raised TypeError: float32 alone on the float64 copies"),
+         {}, "On these, forward raises TypeError: float32 alone. On your inputs, forward runs."),
         ("bits of float32", raw(lambda ctx, x: high_bits(x), lambda ctx, g: 1 * g), (SINGLE,),
-         {"surrogate": lambda x: 1 * x}, "forward returns other shapes for float64 copies"),
+         {"surrogate": lambda x: 1 * x}, "For these, forward returns other shapes"),
         ("bfloat16 comes out", saving(lambda x: x.bfloat16(), lambda x, g: g.to(x.dtype)), (X,), {},
          "16-bit numbers"),
     ],
@@ -230,7 +230,7 @@ def test_what_fails_in_the_callers_own_dtype_is_an_error(dtype) -> None:
     (finding,) = diagnose(inverse, ((draw(3, 3) + 3 * torch.eye(3)).to(dtype),)).findings[:1]
 
     assert (finding.rule, finding.severity) == ("backward-raises", "error")
-    assert "the dtype of these inputs" in finding.message
+    assert "the dtype of your inputs" in finding.message
 
 
 @pytest.mark.parametrize(

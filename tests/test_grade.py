@@ -255,10 +255,10 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
             "dtype torch.float32; this exercise asks for torch.float64",
         ),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),
-        (forward(raises), "forward raised NameError: name 'undefined' is not defined"),
+        (forward(raises), "forward raises NameError: name 'undefined' is not defined"),
         (forward(raises), "raises: return x * undefined"),
-        (forward(not_implemented_by_torch), "raised NotImplementedError: Cannot copy out of meta"),
-        (forward(raises_without_text), "forward raised TextlessError without a message"),
+        (forward(not_implemented_by_torch), "raises NotImplementedError: Cannot copy out of meta"),
+        (forward(raises_without_text), "forward raises TextlessError without a message"),
         (forward(exits), "exit()"),
     ],
 )

@@ -141,7 +141,7 @@ OUTCOMES = {
     "raises": (f"{SQUARE}\nSquare.aply\n", "attribute 'aply' (line {12}: `Square.aply`)."),
     "exits": (f"raise SystemExit\n{SQUARE}", "The cell raised SystemExit: without a message (line"),
     "raises in forward": (
-        SQUARE.replace("x * x", "no * x"), "Forward raised NameError: name 'no' is not",
+        SQUARE.replace("x * x", "no * x"), "Forward raises NameError: name 'no' is not",
     ),
     "with calls of the course in it": (
         SQUARE.replace("class", 'hint("square")\n\nclass', 1) + "\nSquare.aply\n",

@@ -50,7 +50,7 @@ def test_a_message_is_in_plain_words(name: str) -> None:
     message = SAID_BY_RULES[name]["message"]
 
     assert not UNUSED.search(message)
-    assert len(re.findall(r"[:;] ", message.partition("raised")[0])) <= 1
+    assert len(re.findall(r"[:;] ", message.partition("raises")[0])) <= 1
 
 
 def returns_it(input: Tensor) -> Tensor:

@@ -223,7 +223,7 @@ def test_a_forward_that_refuses_neighboring_inputs_has_no_slope_there() -> None:
     assert diagnosis.findings == ()
     assert diagnosis.ok is None
     (why,) = diagnosis.unexamined
-    assert why.startswith("values of x: not examined, because forward is differentiable at no")
+    assert why.startswith("values of x: not examined. Forward is not differentiable at any")
 
 
 def test_endless_recursion_is_a_finding() -> None:

@@ -12,6 +12,7 @@ import torch
 from autograd_course.doctor.evidence import Evidence, Failure
 from autograd_course.doctor.probes import Level
 from autograd_course.doctor.rules import RULES
+from autograd_course.doctor.rules.wording import what_was_raised
 from autograd_course.doctor.truth.expected import in_16_bits
 from autograd_course.doctor.truth.projection import settled
 
@@ -56,7 +57,7 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
         if name in intentional and (finding := RULES[name](evidence)) is not None:
             yield f"{name}, by design: {finding.message}"
     if evidence.cotangent_range:
-        yield f"values for grad_outputs {evidence.cotangent_range} only"
+        yield f"values only for grad_outputs {evidence.cotangent_range}"
 
 
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
@@ -65,24 +66,25 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
     ``seen`` is the evidence on the caller's example first, then on other inputs.
     """
     if reason := nothing_compared(seen[0], intentional):
-        yield f"values: not examined, because {reason}"
+        yield f"values: not examined. {reason}"
         return
     for slot, position in enumerate(seen[0].wanted):
         name = seen[0].name(position)
         if rule := _left_open(seen[0], name, intentional):
             yield (
-                f"values of {name}: not examined, because {rule} is declared. "
-                "surrogate= can say what backward stands for."
+                f"values of {name}: not examined. You declared {rule}, so diagnose does not know "
+                "which gradient is right. Pass surrogate=f, where f is the differentiable function "
+                "whose gradient backward returns."
             )
         elif not any(_compared(evidence, slot) for evidence in seen):
             yield (
-                f"values of {name}: not examined, because forward is differentiable at no element "
-                "that was tried."
+                f"values of {name}: not examined. Forward is not differentiable at any element "
+                "that diagnose tried."
             )
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Return why no gradient was compared, ``""`` where some were."""
+    """Return why no gradient was compared, in sentences, ``""`` where some were."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.raw, evidence.pulls.get("random"))
@@ -91,31 +93,29 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
             return _float64_alone("backward", failed)
     if in_16_bits(evidence) and evidence.reference_outputs is None and not evidence.surrogate:
         return (
-            "forward returns 16-bit numbers, which are too coarse for finite differences. "
-            "reference= can say what is right."
+            "Forward returns 16-bit numbers, which are too coarse for finite differences. "
+            "Pass reference=f, where f is a differentiable function that computes the same."
         )
     if evidence.cotangent_range is None:
         if "ignores-grad-output" in intentional:
             return (
-                "backward adds something to the gradient, or ignores grad_output, by design. Where "
-                "grad_output is 1, it does not return the gradient of forward."
+                "You declared that backward adds something to the gradient or ignores grad_output. "
+                "Where grad_output is 1, backward does not return the gradient of forward."
             )
-        return "backward is linear in grad_output for none of the grad_outputs that were tried."
+        return "Backward is not linear in grad_output for any grad_output that diagnose tried."
     for rule in PREVENTS_COMPARISON:
         if rule in intentional and RULES[rule](evidence) is not None:
-            return f"{rule} is declared."
+            return f"You declared {rule}, so diagnose cannot compare results."
     return ""
 
 
 def _float64_alone(stage: str, failure: Failure) -> str:
-    """Say what failed on float64 copies though the call runs on the caller's inputs."""
+    """Say what fails on float64 copies though the call runs on the caller's inputs."""
+    copies = "diagnose works on float64 copies of the inputs."
     if not failure.kind:
-        return f"{failure.text} for float64 copies, which are examined, than for the inputs."
-    said = ": ".join(filter(None, (failure.kind, failure.text)))
-    return (
-        f"{stage} raised {said} on the float64 copies that are examined. "
-        "It runs on the inputs as they are."
-    )
+        return f"{copies} For these, {failure.text} than for your inputs."
+    said = what_was_raised(failure).rstrip(".")
+    return f"{copies} On these, {stage} {said}. On your inputs, {stage} runs."
 
 
 def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:

@@ -80,7 +80,7 @@ def hiding(evidence: Evidence) -> Iterator[str]:
         if type(value) is float and value in (0.0, 1.0):
             name = evidence.name(position)
             what = "term with" if value == 0 else "factor"
-            yield f"only {name} = {value:g}, which hides a missing {what} {name}"
+            yield f"{name} only at {value:g}, where a missing {what} {name} does not show"
 
 
 def on_example(

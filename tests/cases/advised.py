@@ -119,7 +119,7 @@ ADVISED = [
     ),
     (
         "a list", saving(torch.mul, lambda x, y, g: [g * y, g * x]), (X, Y), {}, "wrong-arity",
-        "error: backward returned a list, which autograd takes for a single gradient. "
+        "error: backward returns a list, which autograd takes for a single gradient. "
         '{"returned": 1, "expected": 2} Return the gradients as a tuple: return grad_x, grad_y.',
     ),
     (
@@ -140,7 +140,7 @@ ADVISED = [
         (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED, "silent-double-backward",
         "error: the gradient of args[0] is finite and should have a finite derivative with "
         "respect to args[0], but differentiating its graph gives nan. {…} Look for 0 · inf in the "
-        "graph of backward: behind a root or a division at 0",
+        "graph of backward. A root or a division at 0 produces it",
     ),
     (
         "a detached factor", saving(torch.square, lambda x, g: 2 * x.detach() * g), (X,), ASKED,
@@ -176,7 +176,7 @@ ADVISED = [
     (
         "a wrong result of vmap", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
         (2 * x.sin(), dims[0])), (X,), {}, "wrong-vmap", "} In vmap, move the batch dim of each "
-        "tensor to the front:",
+        "tensor to the front.",
     ),
     (
         "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
@@ -186,6 +186,6 @@ ADVISED = [
     ),
     (
         "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
-        setup=take_none), (X,), FULL, "compile-mismatch", "} Avoid branches on values",
+        setup=take_none), (X,), FULL, "compile-mismatch", "} Remove branches on the values of tensors",
     ),
 ]  # fmt: skip

@@ -258,8 +258,8 @@ NAMED = [
     named("undeclared-surrogate: forward rounds its result to float16", "three of them",
           saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), draw(1, 4), draw(3, 4, seed=2)),
     named("undeclared-surrogate: forward is piecewise constant, "
-          "so the true gradient of args[0] is zero, but backward returns a nonzero gradient. It looks "
-          "like", "levels that no 16 bits hold",
+          "so the true gradient of args[0] is zero, but backward returns a nonzero gradient. "
+          "Backward looks like", "levels that no 16 bits hold",
           saving(lambda x: (300 * x).round() / 300, lambda x, g: g.clone()), draw(6, 4)),
     named("undeclared-surrogate: forward is piecewise constant", "levels of few digits",
           saving(lambda x: (8 * x).round() / 8, lambda x, g: g.clone()), draw(6, 4)),
@@ -270,7 +270,7 @@ NAMED = [
           "of a hundred elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * last_doubled(x)), draw(10, 10)),
     named("wrong-region: the gradient of args[0] is wrong only where args[0] > 3 (it is zero there).",
           "of thousands of elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * (x <= 3)), draw(60, 60)),
-    named(UNNAMED + "all 12 elements. The expected gradient is not precise enough to say why.",
+    named(UNNAMED + "all 12 elements. The true gradient is not known precisely enough to say why.",
           "a mean, in float32",
           saving(in_single(center), lambda x, g: g.clone()), X),
     named("constant-factor: the gradient of args[0] is about 2 times the true gradient",
@@ -285,7 +285,7 @@ NAMED = [
           X, Y, reference=lambda x, y: x * y.detach()),
     named(LACKS + "-grad_output · args[0]", "one of two in the other's place is not swapped",
           saving(torch.mul, lambda x, y, g: (g * (x + y), g * y)), X, Y),
-    named("missing-gradient: backward returned None, but the output depends on x. A return "
+    named("missing-gradient: backward returns None, but the output depends on x. A return "
           "statement may be",
           "no return", raw(lambda ctx, x: 2 * x, lambda ctx, g: None), X),
     named("missing-conjugate: the gradient of args[0] is right only for real values",
@@ -325,10 +325,10 @@ NAMED = [
     named(UNNAMED + "all 5 elements", "a conjugate, which has no complex derivative",
           saving(lambda z: 1j * z.conj(), lambda z, g: 1j * g), CPLX),
     named("transposed-gradient: the gradient of args[0] is the Jacobian "
-          "times grad_output. Backward applies the linear map of forward instead of its transpose.",
+          "times grad_output. It should be the transpose of the Jacobian times grad_output.",
           "of complex numbers",
           saving(lambda z: z.cumsum(0), lambda z, g: g.cumsum(0)), CPLX),
-    named("Backward applies the linear map of forward instead of its transpose.",
+    named("It should be the transpose of the Jacobian times grad_output.",
           "an output in float32",
           saving(lambda x: x.float().cumsum(0), lambda x, g: g.to(x.dtype).cumsum(0)), X[0]),
     named(UNNAMED + "3 of 4 elements.", "forward's own linear map, where a surrogate is declared",
@@ -342,10 +342,10 @@ NAMED = [
           saving(lambda t, j, i: t[j][i], lambda t, j, i, g:
                  (torch.zeros_like(t).index_copy(0, j[i], g), None, None)),
           TABLE.round(), torch.arange(5, -1, -1), IDX),
-    named("duplicate-index: the gradient of args[0] is right for elements that one output uses. "
-          "For elements that several outputs use, backward keeps one of the terms instead of their sum.",
+    named("duplicate-index: the gradient of args[0] is right for elements that only one output uses. For "
+          "elements that several outputs use, backward keeps one of the terms instead of summing them.",
           "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
-    named("backward keeps one of the terms instead of their sum.",
+    named("backward keeps one of the terms instead of summing them.",
           "of three", last_kept(0, 1, 1, 1), X),
     named(UNNAMED + "6 of 12", "each element is used twice", last_kept(0, 0, 1, 1), X),
     named(UNNAMED + "3 of 12", "half of their sum",
@@ -488,7 +488,7 @@ NAMED = [
           sampler=stretched(ROW_TIES, X)),
     named(PART + "args[0] < 0 (its sign is flipped there).", "a forward in float32",
           saving(in_single(torch.abs), lambda x, g: g), X.sign() * (1 + Y.abs())),
-    named(UNNAMED + "5 of 8 elements. The expected gradient is not precise enough to say why.",
+    named(UNNAMED + "5 of 8 elements. The true gradient is not known precisely enough to say why.",
           "of a forward in float32, where small elements pass for right",
           saving(in_single(torch.sin), lambda x, g: g.clone()), ONE_FLAT, sampler=stretched(ONE_FLAT)),
     # A multiple
@@ -541,9 +541,10 @@ NAMED = [
     named(MULTIPLE + "21 times the true gradient (21 is the number of elements of args[0]).",
           "a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), draw(3, 7)),
     # A path that was forgotten
-    named("does not include the path through tanh: backward treats that result as a constant.",
+    named("does not include the path through tanh: backward treats the result of "
+          "this operation as a constant.",
           "a reference knows it", saving(gated, gated_backward), X, Y, reference=gated),
-    named("through exp: backward treats that result as a constant. The "
+    named("through exp: backward treats the result of this operation as a constant. The "
           "missing term is -2 · grad_output · x · output", "and what the path is",
           raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X,
           reference=lambda x: x * (-x * x).exp()),
@@ -552,7 +553,7 @@ NAMED = [
     named("does not include the path through the first output.", "the first output",
           saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: h * x.cos()), X),
     named("missing-dependency: the gradient of x lacks the "
-          "term grad_output · output · (1 - sigma): backward treats a factor of forward as a constant.",
+          "term grad_output · output · (1 - sigma): backward treats a part of forward as a constant.",
           "what backward calls it", SwishFixed,
           X),
     named("lacks the term -2 · grad_output · x · output:", "an even factor",
@@ -593,20 +594,20 @@ NAMED = [
           saving(lambda x, n: x.exp() + 1.5 * x * x, lambda x, n, g: (x.exp() * g, None)), X, 10**400),
     named(UNNAMED + "all 5 elements", "a column, of which each element is a row",
           saving(torch.tanh, lambda x, g: g * x.exp()), draw(5, 1)),
-    named("the error in the gradient of args[0] is constant along dim 1. Backward probably treats a "
-          "reduction over these elements (a mean, a norm, a variance) as a constant, or "
-          "differentiates it with a wrong factor.", "of a mean",
+    named("along dim 1, the error in the gradient of args[0] is constant. Forward probably reduces over "
+          "these elements (a mean, a norm, a variance), and backward treats the result as a constant "
+          "or differentiates it with a wrong factor.", "of a mean",
           saving(lambda x: x * mean(x).tanh(), lambda x, g: g * mean(x).tanh()), X),
-    named("is constant along dim 0.", "of a mean over three",
+    named("along dim 0, the error in the gradient of args[0] is constant.", "of a mean over three",
           saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), X),
-    named("is constant along dim 0.", "the last axis is short",
+    named("along dim 0, the error in the gradient of args[0] is constant.", "the last axis is short",
           saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), draw(6, 2)),
-    named("is constant along dim 0.", "of a complex mean",
+    named("along dim 0, the error in the gradient of args[0] is constant.", "of a complex mean",
           saving(lambda z: z - z.mean(), lambda z, g: g), CPLX),
-    named("is a multiple of the output along dim 2.", "of a norm over the last of three",
+    named("along dim 2, the error in the gradient of args[0] is a multiple of the output.", "of a norm over the last of three",
           saving(lambda x: x / length(x), lambda x, g: g / length(x)), draw(2, 3, 4)),
-    named("is a multiple of the output along dim 1.", "of a norm",
+    named("along dim 1, the error in the gradient of args[0] is a multiple of the output.", "of a norm",
           saving(lambda x: x / length(x), lambda x, g: g / length(x)), X),
-    named("is a constant plus a multiple of the output along dim 1.", "of a mean and a variance",
+    named("along dim 1, the error in the gradient of args[0] is a constant plus a multiple of the output.", "of a mean and a variance",
           saving(lambda x: center(x) * deviation(x), lambda x, g: g * deviation(x)), X),
 ]  # fmt: skip

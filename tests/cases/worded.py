@@ -317,7 +317,8 @@ SAID = [
     (
         "the norm of the whole, by NumPy, held fixed",
         saving(lambda x: x / numpy_norm(x), lambda x, g: g / numpy_norm(x)), (X,), {},
-        "missing-dependency", "is a multiple of the output across the whole tensor",
+        "missing-dependency", "across the whole tensor, the error in the gradient of args[0] is a "
+        "multiple of the output.",
     ),
     (
         "no gradient for the negative",
@@ -405,7 +406,7 @@ SAID = [
     (
         "where backward does not come", raw(with_a_closure, calls_and_forgets), (X,), {},
         "not-reentrant", "warning: in a second backward pass through the same graph, backward "
-        "raised TypeError: 'NoneType'",
+        "raises TypeError: 'NoneType'",
     ),
     (
         "the other side of a kink", saving(torch.abs, lambda x, g: torch.where(x >= 0, g, -g)),
@@ -422,12 +423,12 @@ SAID = [
     ),
     (
         "a message of two sentences", raw(saves, runs_once), (X,), {}, "not-reentrant",
-        "warning: in a second backward pass through the same graph, backward raised "
+        "warning: in a second backward pass through the same graph, backward raises "
         "RuntimeError: gone already {",
     ),
     (
         "an exception when another call came between", Numbered, (X,), {}, "shared-state",
-        "error: when forward runs again before backward, backward raised ValueError: too late {",
+        "error: when forward runs again before backward, backward raises ValueError: too late {",
     ),
     (
         "nan when another call came between, for the second input", Overwritten, (X, Y), {},
@@ -457,13 +458,13 @@ SAID = [
     (
         "a change inside a callable", lambda x, m: Exp.apply(x) * m.add_(1),
         (X.clone().requires_grad_(), Y.clone()), {}, "mutates-input",
-        "warning: forward changed m in place but did not mark it as dirty (m does not require "
+        "warning: forward changes m in place but does not mark it as dirty (m does not require "
         "grad).",
     ),
     (
         "an axis more", saving(torch.add, lambda x, b, g: (g, g.sum(0, keepdim=True))), (X, X[0]), {},
-        "unreduced-broadcast", "the sum is right. The unreduced gradient has the wrong shape for "
-        "code that calls backward directly.",
+        "unreduced-broadcast", "the sum is right. But code that calls backward directly gets the "
+        "wrong shape.",
     ),
     (
         "a gradient at -inf", saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,),
@@ -477,17 +478,17 @@ SAID = [
     ),
     (
         "two Functions", lambda x: Exp.apply(Tangent.apply(x)), (X,), {"level": "full"},
-        "func-incompatible", "info: forward takes ctx as an argument in Tangent and Made, so "
+        "func-incompatible", "info: in Tangent and Made, forward takes ctx as an argument, so "
         "torch.func",
     ),
     (
         "a batch that backward does not take", saving(lambda x: 2 * x, one_row_alone), (X[:1],), {},
-        "batch-dimension", "error: for a batch of 3, backward raised ValueError: no {",
+        "batch-dimension", "error: for a batch of 3, backward raises ValueError: no {",
     ),
     (
         "until backward", raw(with_a_closure, lambda ctx, g: ctx.__dict__.pop("slope")() * g), (X,),
         {}, "not-reentrant", "warning: in a second backward pass through the same graph, "
-        "backward raised KeyError: 'slope' {",
+        "backward raises KeyError: 'slope' {",
     ),
     (
         "four gradients", saving(lambda a, b, c, d: a * b * c * d, lambda a, b, c, d, g:
@@ -506,7 +507,7 @@ SAID = [
     ),
     (
         "an exception that names an object", saving(lambda x: refuse_an_object(), lambda x, g: g),
-        (X,), {}, "forward-raises", 'forward raised TypeError: not with <object object> {"exception"',
+        (X,), {}, "forward-raises", 'forward raises TypeError: not with <object object> {"exception"',
     ),
     (
         "one entry, neither the mean nor the first",
@@ -527,28 +528,28 @@ SAID = [
     (
         "a gradient for an argument that was left out",
         raw(optional, lambda ctx, g: (g, g.sum())), (X,), {}, "wrong-arity",
-        "a gradient for scale, which this call did not pass. It must return None there.",
+        "a gradient for scale, which this call does not pass. It must return None for this argument.",
     ),
     (
         "one gradient too many", raw(lambda ctx, x: 2 * x, lambda ctx, g: (g, g)), (X,), {},
-        "wrong-arity", "backward returned 2 gradients, but forward takes 1 argument (x).",
+        "wrong-arity", "backward returns 2 gradients, but forward takes 1 argument (x).",
     ),
     (
         "a Function inside, whose own call cannot be made again",
         lambda x, y: ONE_FOR_THREE.apply(x, y, Opaque()) * 1, (X, Y), {}, "wrong-arity",
-        "the backward of an inner Function returned 1 gradient, but autograd expected 3. "
+        "the backward of an inner Function returns 1 gradient, but autograd expects 3. "
         '{"returned": 1, "expected": 3}',
     ),
     (
         "a Function inside, whose own call cannot be made again",
         lambda x: OF_ANOTHER_SHAPE.apply(x, Opaque()) * 1, (X,), {}, "gradient-shape",
-        "the backward of an inner Function returned a gradient of shape [7] for an input of "
+        "the backward of an inner Function returns a gradient of shape [7] for an input of "
         "shape [3, 4].",
     ),
     (
         "a Function inside, whose own call cannot be made again",
         lambda x: ALWAYS_RAISES.apply(x, Opaque()) * 1, (X,), {}, "backward-raises",
-        "backward raised ValueError: no {",
+        "backward raises ValueError: no {",
     ),
     (
         "the tuple itself", raw(saves, lambda ctx, g: 2 * g * ctx.saved_tensors), (X,), {},
@@ -569,12 +570,12 @@ SAID = [
     ),
     (
         "what no hint is known of", saving(square, lambda x, g: g[99]), (X,), {},
-        "backward-raises", "Read the line that raised, and print the shapes",
+        "backward-raises", "Read the line that raises the exception, and print the shapes",
     ),
     (
         "the larger shape, and wrong", saving(torch.add, lambda x, b, g: (g, 2 * g)), (X, X[0]), {},
-        "unreduced-broadcast", "error: backward returned a gradient of shape (3, 4) for args[1], "
-        "which has shape (4,). Autograd silently sums it, and the sum is wrong.",
+        "unreduced-broadcast", "error: backward returns a gradient of shape (3, 4) for args[1], "
+        "which has shape (4,). Autograd silently sums it to that shape, and the sum is wrong.",
     ),
     (
         "both methods", BothOfInstances, (X,), {}, "missing-staticmethod",
@@ -587,17 +588,17 @@ SAID = [
     (
         "an input, marked, and another tensor returned",
         raw(marks_the_other, lambda ctx, g: (g, g)), (X, Y), {}, "wrong-mark-dirty",
-        "forward marked an input as dirty but does not return it.",
+        "forward marks an input as dirty but does not return it.",
     ),
     (
         "running statistics", raw(counts, lambda ctx, g: (2 * g, None)),
         (X.clone().requires_grad_(), X[0].clone()), {}, "mutates-input",
-        "warning: forward changed m in place but did not mark it as dirty (m does not require "
-        'grad). {"input": "m"} Ignore this for running statistics',
+        "warning: forward changes m in place but does not mark it as dirty (m does not require "
+        'grad). {"input": "m"} Ignore this warning for running statistics',
     ),
     (
         "no return", raw(lambda ctx, x: None, lambda ctx, g: g), (X,), {}, "backward-never-called",
-        'forward returned None, but it must return a tensor or a tuple of tensors. {"returned": '
+        'forward returns None, but it must return a tensor or a tuple of tensors. {"returned": '
         '"NoneType"} Return the result from forward: a return statement seems to be missing.',
     ),
     (
@@ -626,7 +627,7 @@ SAID = [
     ),
     (
         "complex for a real", saving(square, lambda x, g: torch.complex(2 * x * g, g)), (X,), {},
-        "gradient-dtype", "error: backward returned a complex gradient for args[0], which is "
+        "gradient-dtype", "error: backward returns a complex gradient for args[0], which is "
         'real. Autograd rejects it with an error that does not name the cause. {"input": '
         '"args[0]", "expected": "real", "actual": "complex"} Return the real part: a real input '
         "cannot move",
@@ -670,8 +671,7 @@ SAID = [
     (
         "a cumulative sum the same way round",
         saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), (X[0],), {},
-        "transposed-gradient", "Backward applies the linear map of forward instead of its "
-        "transpose.",
+        "transposed-gradient", "It should be the transpose of the Jacobian times grad_output.",
     ),
     (
         "one output's part", saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp() + h),
@@ -680,7 +680,7 @@ SAID = [
     (
         "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {},
         "tensor-on-ctx", "ctx.kept stores an intermediate result as an attribute. PyTorch does "
-        "not free it after backward, and saved-tensor hooks do not see it.",
+        "not free this tensor after backward, and saved-tensor hooks do not see it.",
     ),
     (
         "the output", raw(keeps_the_output, lambda ctx, g: g * ctx.y), (X,), {}, "tensor-on-ctx",
@@ -700,11 +700,11 @@ SAID = [
     ),
     (
         "it leaves", saving(square, lambda x, g: leave()), (X,), {}, "backward-raises",
-        "error: backward called exit() {",
+        "error: backward calls exit() {",
     ),
     (
         "without a word", saving(square, lambda x, g: say_nothing()), (X,), {}, "backward-raises",
-        "error: backward raised ValueError without a message {",
+        "error: backward raises ValueError without a message {",
     ),
     (
         "beside a number", saving(lambda x, c: refuse(), lambda x, c, g: g), (X, 2.5), {},
@@ -712,11 +712,11 @@ SAID = [
     ),
     (
         "the right shape, once it is turned, and wrong", saving(square, lambda x, g: (g * x.exp()).T),
-        (X,), {}, "gradient-shape", "backward returned a gradient of shape (4, 3) for args[0], which",
+        (X,), {}, "gradient-shape", "backward returns a gradient of shape (4, 3) for args[0], which",
     ),
     (
         "no tensors at all", raw(lambda ctx, x: (None, None), lambda ctx, g, h: g), (X,), {},
-        "backward-never-called", "error: forward returned values of type NoneType, NoneType, but "
+        "backward-never-called", "error: forward returns values of type NoneType, NoneType, but "
         'it must return a tensor or a tuple of tensors. {"returned": "NoneType, NoneType"} Call '
         "F.apply(...)",
     ),
@@ -735,7 +735,7 @@ SAID = [
         ), (X,), {"level": "full"}, "returns-view",
         "info: output 1 is a view of a tensor that forward created, so changing it in place, for "
         "example with relu_(), raises an error. {} If callers may change the output in place, "
-        "compute its final shape directly (x.sum(-1), not keepdim=True and then squeeze), or "
+        "compute it in its final shape (x.sum(-1) instead of x.sum(-1, keepdim=True).squeeze(-1)), or "
         "return a copy.",
     ),
     (
@@ -748,15 +748,16 @@ SAID = [
         "a forward in 32 bits", saving(lambda x: (x.float() ** 2).to(x.dtype), lambda x, g: 2 * x * g),
         (X,), {}, "precision", "warning: the output is less precise than float64: it changes in "
         'steps, as a float32 result does. {"witness": "output[0, 2] changes by 0 when every input '
-        'changes by a billionth, should change by -9.5e-09"} Find the line that casts (.float(), '
-        "NumPy in float32). To compute 16-bit inputs in float32 and keep float64, cast to "
-        "torch.promote_types(x.dtype, torch.float32). If you can compute only in float32, pass "
-        "reference=: finite differences of a float32 forward cannot show small errors of backward.",
+        'changes by a billionth; it should change by -9.5e-09"} Find the line that casts to float32, '
+        "for example .float() or a NumPy operation. To use float32 for 16-bit inputs and float64 for "
+        "float64 inputs, cast to torch.promote_types(x.dtype, torch.float32). If you can compute only "
+        "in float32, pass reference=f, where f computes the same in float64 with PyTorch operations: "
+        "finite differences of a float32 forward cannot show small errors of backward.",
     ),
     (
         "a sum of which a part is in 32 bits", saving(lambda x: 0.25 * x + (3 * x).float(), lambda x, g:
         (3.25 * g).to(x.dtype)), (X,), {}, "precision", '{"witness": "output[0, 2] changes by 5.4e-10 when '
-        'every input changes by a billionth, should change by 7.1e-09"}',
+        'every input changes by a billionth; it should change by 7.1e-09"}',
     ),
     (
         "beside a reference that is sound on the example",
@@ -777,11 +778,11 @@ SAID = [
     ),
     (
         "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},
-        "wrong-jvp", "error: with a tangent of x, forward mode raised ValueError: no {",
+        "wrong-jvp", "error: for a tangent of x, forward mode raises ValueError: no {",
     ),
     (
         "jvp raises", split(sine, saved(times_cosine), jvp=lambda ctx, t: refuse()), (X,), {},
-        "wrong-jvp", "} Return one tangent for each output from jvp:",
+        "wrong-jvp", "} Return one tangent for each output from jvp.",
     ),
     (
         "saved otherwise for both modes", split(
@@ -791,7 +792,7 @@ SAID = [
     ),
     (
         "vmap raises", split(sine, saved(times_cosine), vmap=lambda info, dims, x: refuse()), (X,), {},
-        "wrong-vmap", "} In vmap, move the batch dim of each tensor to the front:",
+        "wrong-vmap", "} In vmap, move the batch dim of each tensor to the front.",
     ),
     (
         "vmap sums", split(
@@ -811,18 +812,18 @@ OF_WITNESSES = {
     "input-layout: only backward takes the input for dense":
         "error: the gradient of args[0] changes when args[0] is transposed in memory. {",
     "input-layout: a view that forward cannot make":
-        "warning: when args[0] is transposed in memory, forward raised RuntimeError: view size",
+        "warning: when args[0] is transposed in memory, forward raises RuntimeError: view size",
     "batch-dimension: a weight that is right for a batch of 1":
         "error: the gradient of args[1] for a batch of 3 differs from the one computed slice by "
         'slice. {"witness": "the gradient of args[1][1, 1]: 0.678, should be 3.048"}',
     "batch-dimension: squeeze drops a batch of 1":
-        "error: when the slices along dim 0 are passed one at a time, backward raised "
+        "error: when the slices along dim 0 are passed one at a time, backward raises "
         "IndexError: too",
     "overflow: log-sum-exp of a row that is masked wholly":
         "error: the output is nan when every element of args[0][0] is -inf; it should be -inf. "
         '{"witness": "output[0]: nan, should be -inf"}',
     "tensor-on-ctx: an input, in a callable":
-        "warning: ctx.x in Made stores an input as an attribute. PyTorch does not check it for "
+        "warning: ctx.x in Made stores an input as an attribute. PyTorch does not check this tensor for "
         "in-place changes, and saved-tensor hooks do not see it.",
     "constant-factor: a factor near 1 beside a forward in float32":
         "error: the gradient of args[0] is about 1.003 times the true gradient. {",
@@ -835,8 +836,8 @@ OF_WITNESSES = {
     "returns-view: a view of a sum that forward made":
         "info: the output is a view of a tensor that forward created, so",
     "missing-dependency: the norms of filters held fixed":
-        "is a multiple of the output within each slice along dim 0. Backward probably treats a "
-        "reduction over these elements (a mean,",
+        "within each slice along dim 0, the error in the gradient of args[0] is a multiple of the "
+        "output. Forward probably reduces over these elements (a mean,",
     "oversaved: a product that is never unpacked":
         "warning: forward saves the output for backward (96 bytes in float64), but backward "
         "never unpacks it.",

@@ -77,9 +77,9 @@ def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByP
     names = [evidence.name(position) for position in tangents]
     alone = " alone" if len(names) > 1 else ""
     for name, position in zip(names, tangents, strict=True):
-        yield f"with a tangent of {name}{alone}", {position: tangents[position]}
+        yield f"for a tangent of {name}{alone}", {position: tangents[position]}
     if alone:
-        yield f"with tangents of {listed(names, len(names))}", tangents
+        yield f"for tangents of {listed(names, len(names))}", tangents
 
 
 def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:

@@ -19,9 +19,9 @@ from autograd_course.doctor.rules.wording import (
     "backward-raises",
     "contract",
     "error",
-    "backward raised an exception",
-    hint="Read the line that raised, and print the shapes of grad_output and of the saved tensors "
-    "there.",
+    "backward raises an exception",
+    hint="Read the line that raises the exception, and print the shapes of grad_output and of the "
+    "saved tensors there.",
     lesson="08_debugging_clinic",
     after=("contract",),
 )
@@ -29,7 +29,7 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     failure, own = backward_failure(evidence), evidence.own
     turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
     if failure is None and own and own.stage == "backward":
-        where = f"in {own.dtype}, the dtype of these inputs, "
+        where = f"in {own.dtype}, the dtype of your inputs, "
         return Seen(
             f"{where}backward {what_was_raised(own.failure)}",
             {**raised(own.failure), "call": call(evidence)},
@@ -105,8 +105,8 @@ def mutates_grad_output(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "backward changes a saved tensor in place",
-    hint="Clone a saved tensor before you change it. It is the caller's own input or output, and a "
-    "second backward pass reads it again.",
+    hint="Clone a saved tensor before you change it: it can be the caller's own input or output, "
+    "and a second backward pass reads it again.",
     lesson="02_ctx_rules",
 )
 def mutates_saved(evidence: Evidence) -> Seen | None:
@@ -124,8 +124,8 @@ def mutates_saved(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "backward fails when an output is unused",
-    hint="Handle unused outputs: backward gets zeros for their grad_output, or None after "
-    "ctx.set_materialize_grads(False).",
+    hint="Handle unused outputs: backward gets zeros as their grad_output, or None if forward "
+    "calls ctx.set_materialize_grads(False).",
     lesson="02_ctx_rules",
     after=("contract",),
 )

@@ -46,8 +46,8 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     "state",
     "error",
     "backward updates a module's state a second time",
-    hint="Switch off such updates while backward recomputes: a recomputation repeats everything "
-    "that forward does, including updates of running statistics and counters.",
+    hint="Switch off updates of running statistics and counters while backward recomputes forward: "
+    "a recomputation repeats everything that forward does.",
     lesson="06_memory_patterns",
     after=("contract",),
 )

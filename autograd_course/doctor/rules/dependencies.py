@@ -22,15 +22,20 @@ def missing_dependency(m: Mismatch) -> str | None:
     for cut, grads in m.evidence.held_fixed.items():
         if m.fits(grads[m.slot]):
             named = f". The missing term is {term}" if term else ""
+            ways, constant = (
+                ("paths", "the results of these operations as constants")
+                if " and " in cut
+                else ("path", "the result of this operation as a constant")
+            )
             return (
-                f"the gradient of {m.name} does not include the path through {cut}: backward "
-                f"treats that result as a constant{named}"
+                f"the gradient of {m.name} does not include the {ways} through {cut}: backward "
+                f"treats {constant}{named}"
             )
     if path := _output_path(m):
         return path
     if term:
         return (
-            f"the gradient of {m.name} lacks the term {term}: backward treats a factor of forward "
+            f"the gradient of {m.name} lacks the term {term}: backward treats a part of forward "
             "as a constant"
         )
     return _row_term(m)
@@ -60,12 +65,12 @@ def _row_term(m: Mismatch) -> str | None:
         if length < 3 or (len(axes) == residual.dim() > 1 and length < FEWEST):
             continue
         if _spanned(m, residual, [constant], axes):
-            return _reduced(m, f"constant {where}")
+            return _reduced(m, where, "constant")
         for name, tensor in _at_hand(m):
             if _spanned(m, residual, [tensor], axes):
-                return _reduced(m, f"a multiple of {name} {where}")
+                return _reduced(m, where, f"a multiple of {name}")
             if length > 3 and _spanned(m, residual, [constant, tensor], axes):
-                return _reduced(m, f"a constant plus a multiple of {name} {where}")
+                return _reduced(m, where, f"a constant plus a multiple of {name}")
     return None
 
 
@@ -79,11 +84,11 @@ def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield from ((f"along dim {axis}", (axis,)) for axis in reversed(every))
 
 
-def _reduced(m: Mismatch, what: str) -> str:
+def _reduced(m: Mismatch, where: str, what: str) -> str:
     return (
-        f"the error in the gradient of {m.name} is {what}. Backward probably treats a reduction "
-        "over these elements (a mean, a norm, a variance) as a constant, or differentiates it with "
-        "a wrong factor"
+        f"{where}, the error in the gradient of {m.name} is {what}. Forward probably reduces over "
+        "these elements (a mean, a norm, a variance), and backward treats the result as a constant "
+        "or differentiates it with a wrong factor"
     )
 
 

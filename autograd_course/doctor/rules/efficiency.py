@@ -20,8 +20,8 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     "efficiency",
     "warning",
     "backward computes a gradient that the call does not need",
-    hint="Check ctx.needs_input_grad, which says for each argument whether its gradient is needed, "
-    "and skip the operations for the other gradients.",
+    hint="Compute a gradient only if its entry in ctx.needs_input_grad is True. There is one entry "
+    "for each argument of forward.",
     lesson="02_ctx_rules",
     after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
@@ -52,8 +52,9 @@ def _counted(operations: Sequence[str]) -> str:
     "efficiency",
     "warning",
     "forward saves a tensor that backward does not need",
-    hint="Save only the tensors in the formula of the derivative: a saved tensor stays in memory "
-    "until backward has run. Keep a shape or a number as an attribute of ctx.",
+    hint="Save only the tensors that the formula of the derivative contains: a saved tensor stays "
+    "in memory until backward has run. If backward needs only a shape or a number, store that as "
+    "an attribute of ctx.",
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )

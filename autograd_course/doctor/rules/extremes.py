@@ -19,7 +19,8 @@ from autograd_course.doctor.truth.rounding import Values, representable
     "error",
     "a result is inf or nan where the true result is finite",
     hint="Find the intermediate result that overflows (an exponential, a power, a product) or is "
-    "undefined (inf - inf, 0 · inf). Shift, factor or mask its input first.",
+    "undefined (inf - inf, 0 · inf). Before that operation, subtract the "
+    "maximum, factor out the largest term, or mask the input.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )

@@ -70,8 +70,8 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "forward reads ctx.saved_tensors",
-    hint="In forward, use the tensor itself. PyTorch fills ctx.saved_tensors only after forward "
-    "has returned.",
+    hint="In forward, use the tensor itself instead. PyTorch fills ctx.saved_tensors only after "
+    "forward has returned.",
     lesson="02_ctx_rules",
 )
 def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
@@ -92,11 +92,11 @@ def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
 def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
     forward = evidence.forward
     if forward.failure and "marked as dirty" in forward.failure.text:
-        return Seen("forward marked an input as dirty but does not return it.")
+        return Seen("forward marks an input as dirty but does not return it.")
     unchanged = set(forward.dirty) - set(forward.changed) - set(forward.written)
     if unchanged:
         return Seen(
-            f"forward marked {evidence.name(min(unchanged))} as dirty but did not change it."
+            f"forward marks {evidence.name(min(unchanged))} as dirty but does not change it."
         )
     return None
 
@@ -120,18 +120,18 @@ def mutates_input(evidence: Evidence) -> Seen | None:
     harmful = [i for i in hidden if not _may_be_statistics(evidence, i)]
     name = evidence.name((harmful or hidden)[0])
     if harmful:
-        message = f"forward changed {name} in place but did not mark it as dirty."
+        message = f"forward changes {name} in place but does not mark it as dirty."
         return Seen(message, {"input": name})
     message = (
-        f"forward changed {name} in place but did not mark it as dirty ({name} does not require "
+        f"forward changes {name} in place but does not mark it as dirty ({name} does not require "
         "grad)."
     )
     return Seen(message, {"input": name}, "warning", _STATISTICS)
 
 
 _STATISTICS = (
-    "Ignore this for running statistics, such as those of batch normalization. Otherwise compute "
-    "into a new tensor, or call ctx.mark_dirty: the tensor belongs to the caller."
+    "Ignore this warning for running statistics, such as those of batch normalization. Otherwise "
+    "compute into a new tensor, or call ctx.mark_dirty: the tensor belongs to the caller."
 )
 
 
@@ -147,7 +147,7 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     "forward-raises",
     "contract",
     "error",
-    "forward raised an exception",
+    "forward raises an exception",
     hint="Run forward alone on these inputs, and repair it before you look at any gradient.",
     lesson="08_debugging_clinic",
     after=("contract",),
@@ -156,7 +156,7 @@ def forward_raises(evidence: Evidence) -> Seen | None:
     failure, own = evidence.forward.failure, evidence.own
     where = ""
     if own and own.stage == "forward":
-        failure, where = own.failure, f"in {own.dtype}, the dtype of these inputs, "
+        failure, where = own.failure, f"in {own.dtype}, the dtype of your inputs, "
     if failure is None or failure.runs_in_own_dtype:
         return None
     ambiguous = "value of Tensor with more than one value" in failure.text
@@ -196,7 +196,7 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
         }.get(what, "")
         came = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
         came = "None" if what == "NoneType" else came
-        needed = f"forward returned {came}, but it must return a tensor or a tuple of tensors."
+        needed = f"forward returns {came}, but it must return a tensor or a tuple of tensors."
         return Seen(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None
@@ -217,8 +217,9 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     "contract",
     "warning",
     "an output is an input, or a view of one",
-    hint="Return a new tensor, for example x.clone(). PyTorch does not allow a caller to change a "
-    "view from a Function in place, and the gradient of such a view may bypass your backward.",
+    hint="Return a new tensor, for example x.clone(). If the output is a view, PyTorch raises an "
+    "error when the caller changes it in place, and the gradient of the output may bypass your "
+    "backward.",
     lesson="02_ctx_rules",
     after=("mutates-input",),
 )
@@ -233,8 +234,8 @@ def returns_view(evidence: Evidence) -> Seen | None:
             f"{which} is a view of a tensor that forward created, so changing it in place, for "
             "example with relu_(), raises an error.",
             severity="info",
-            hint="If callers may change the output in place, compute its final shape directly "
-            "(x.sum(-1), not keepdim=True and then squeeze), or return a copy.",
+            hint="If callers may change the output in place, compute it in its final "
+            "shape (x.sum(-1) instead of x.sum(-1, keepdim=True).squeeze(-1)), or return a copy.",
         )
     return None
 

@@ -48,8 +48,8 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
         for position, want, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"for {want} inputs, backward returned a {got} gradient for {name}, which autograd "
-                "converts silently.",
+                f"for {want} inputs, backward returns a {got} gradient for {name}, which autograd "
+                "silently converts.",
                 {"input": name, "expected": want, "actual": got},
             )
     return None
@@ -73,7 +73,7 @@ def _complex_for_a_real(evidence: Evidence) -> Seen | None:
         if grad is not None and grad.is_complex() and not evidence.inputs[position].is_complex():
             name = evidence.name(position)
             return Seen(
-                f"backward returned a complex gradient for {name}, which is real. Autograd "
+                f"backward returns a complex gradient for {name}, which is real. Autograd "
                 "rejects it with an error that does not name the cause.",
                 {"input": name, "expected": "real", "actual": "complex"},
                 "error",
@@ -105,15 +105,15 @@ def gradient_device(evidence: Evidence) -> Seen | None:
             continue
         if variant.failure and "device" in variant.failure.text.lower():
             return Seen(
-                "backward mixes devices when its inputs are not on the CPU: "
-                + variant.failure.text,
+                "backward mixes devices when its inputs are not on the CPU. It raises "
+                f"{variant.failure.kind}: {variant.failure.text}",
                 raised(variant.failure),
             )
         for position, _, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"backward returns the gradient of {name} on the {got}, whatever the device of "
-                f"{name} is.",
+                f"backward returns the gradient of {name} on the device {got}, whatever the device "
+                f"of {name} is.",
                 {"input": name, "actual": got},
             )
     return None

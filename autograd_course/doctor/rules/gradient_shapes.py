@@ -36,13 +36,13 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
             return None
         if raw.kinds == ("list",):
             return Seen(
-                "backward returned a list, which autograd takes for a single gradient.",
+                "backward returns a list, which autograd takes for a single gradient.",
                 {"returned": 1, "expected": arguments},
                 hint="Return the gradients as a tuple: return grad_x, grad_y.",
             )
         names = ", ".join(evidence.parameters)
         return Seen(
-            f"backward returned {plural(raw.count, 'gradient')}, but forward takes "
+            f"backward returns {plural(raw.count, 'gradient')}, but forward takes "
             f"{plural(arguments, 'argument')} ({names}).",
             {
                 "returned": raw.count,
@@ -57,8 +57,8 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
     if not found:
         return None
     return Seen(
-        f"the backward of an inner Function returned {plural(int(found[2]), 'gradient')}, but "
-        f"autograd expected {found[1]}.",
+        f"the backward of an inner Function returns {plural(int(found[2]), 'gradient')}, but "
+        f"autograd expects {found[1]}.",
         {"returned": int(found[2]), "expected": int(found[1])},
     )
 
@@ -74,15 +74,15 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     if numbers:
         name = numbers[0]
         return (
-            f"backward returned a gradient for {name}, which is not a tensor. It must return None "
-            "there."
+            f"backward returns a gradient for {name}, which is not a tensor. It must return None "
+            "for this argument."
         )
     later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
     for name, kind in later:
         if kind != "NoneType":
             return (
-                f"backward returned a gradient for {name}, which this call did not pass. It must "
-                "return None there."
+                f"backward returns a gradient for {name}, which this call does not pass. It must "
+                "return None for this argument."
             )
     return ""
 
@@ -102,7 +102,7 @@ def gradient_shape(evidence: Evidence) -> Seen | None:
         name = evidence.name(position)
         if got != want and not _sums_to(got, want) and not raw_transpose(evidence, position):
             return Seen(
-                f"backward returned a gradient of shape {shape(got)} for {name}, which has shape "
+                f"backward returns a gradient of shape {shape(got)} for {name}, which has shape "
                 f"{shape(want)}.",
                 {
                     "input": name,
@@ -117,7 +117,7 @@ def gradient_shape(evidence: Evidence) -> Seen | None:
     )
     if found and not (evidence.raw and evidence.raw.grads):
         return Seen(
-            f"the backward of an inner Function returned a gradient of shape {found[1]} for an "
+            f"the backward of an inner Function returns a gradient of shape {found[1]} for an "
             f"input of shape {found[2]}."
         )
     return None
@@ -156,16 +156,16 @@ def unreduced_broadcast(evidence: Evidence) -> Seen | None:
         if got != want and _sums_to(got, want):
             right = not any(m.name == name for m in mismatches(evidence))
             larger = got.numel() > want.numel()
-            until = "needs the memory of the larger shape, and it " if larger else ""
+            memory = "the larger gradient needs more memory, and " if larger else ""
             mended = (
-                "the sum is right. The unreduced gradient "
-                f"{until}has the wrong shape for code that calls backward directly"
+                f"the sum is right. But {memory}code that calls backward directly gets the wrong "
+                "shape"
                 if right
                 else "the sum is wrong"
             )
             return Seen(
-                f"backward returned a gradient of shape {shape(got)} for {name}, which has shape "
-                f"{shape(want)}. Autograd silently sums it, and {mended}.",
+                f"backward returns a gradient of shape {shape(got)} for {name}, which has shape "
+                f"{shape(want)}. Autograd silently sums it to that shape, and {mended}.",
                 {"input": name, "expected": list(want), "actual": list(got)},
                 "warning" if right else "error",
             )

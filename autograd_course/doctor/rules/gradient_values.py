@@ -42,7 +42,7 @@ def _unexplained(m: Mismatch) -> str:
     names = [name for name in m.evidence.pulls if name.startswith("only")]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
-        return f"{off}. The expected gradient is not precise enough to say why"
+        return f"{off}. The true gradient is not known precisely enough to say why"
     if not wrong or wrong == names:
         return off
     through, output = listed([*map(ordinal, wrong)], len(wrong)), "output" + "s" * (len(wrong) > 1)
@@ -54,7 +54,7 @@ HYPOTHESES = (
         "dim-argument",
         "the gradient is right along one dim and wrong along another",
         axes.wrong_dim,
-        "Use the dim that the call names. Look in backward for a fixed dim (-1, 0, shape[-1], a "
+        "Use the dim that the call passes. Look in backward for a fixed dim (-1, 0, shape[-1], a "
         "transpose) and for code that does not handle negative dims.",
         "03_gradient_patterns",
         axes.other_dim,
@@ -63,8 +63,8 @@ HYPOTHESES = (
         "undeclared-surrogate",
         "forward is piecewise constant, backward is not zero",
         h.undeclared_surrogate,
-        "Return zeros, the true gradient of a step function, or declare the surrogate gradient "
-        "that you intend.",
+        "Either return zeros (the true gradient of a step function) or declare the surrogate "
+        "gradient that you intend.",
         "04_straight_through",
     ),
     Hypothesis(
@@ -86,7 +86,8 @@ HYPOTHESES = (
         "extra-gradient",
         "an input gets a gradient but should get none",
         h.extra_gradient,
-        "Return None for an input that does not affect the output or that counts as a constant.",
+        "Return None for an input that does not affect the output or that is treated as a "
+        "constant.",
         "01_template",
     ),
     Hypothesis(
@@ -101,15 +102,15 @@ HYPOTHESES = (
         "flipped-sign",
         "the sign is flipped",
         h.flipped_sign,
-        "Derive the sign again by hand, for a single number.",
+        "Derive the gradient by hand for a single number, and compare the signs.",
         "01_template",
     ),
     Hypothesis(
         "constant-factor",
         "the gradient is off by a constant factor",
         constant_factor,
-        "Compare the constants of forward and backward (a power, a mean's 1/N, a scale, an inner "
-        "derivative): one of them is missing from the derivative or occurs twice.",
+        "Compare the constants in forward and backward (an exponent, the 1/N of a mean, a scale, "
+        "an inner derivative). One of them is missing from backward or occurs there twice.",
         "01_template",
     ),
     Hypothesis(
@@ -163,8 +164,8 @@ HYPOTHESES = (
         "batch-dimension",
         "a batch and its slices give different gradients",
         axes.wrong_batch,
-        "Check every sum, mean, index and squeeze in backward: each slice along dim 0 gets its own "
-        "gradient, and an input that the slices share gets the sum.",
+        "Check every sum, mean, index and squeeze in backward. Each slice along dim 0 must get its "
+        "own gradient, and an input that the slices share must get the sum of their gradients.",
         "03_gradient_patterns",
         axes.other_batch,
     ),
@@ -172,8 +173,8 @@ HYPOTHESES = (
         "missing-dependency",
         "backward treats a dependency as a constant",
         missing_dependency,
-        "Write forward as a chain of steps, and find every path from this input to the output: "
-        "each path adds one term to the gradient.",
+        "Write forward as a chain of steps, and find every path from this input to the output. "
+        "Each path adds one term to the gradient.",
         "03_gradient_patterns",
     ),
     Hypothesis(

@@ -36,11 +36,12 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
     if dtype := _short(values):
         return (
             f"forward rounds its result to {dtype}, so a small change of {m.name} does not change "
-            "the output. Finite differences give a slope of zero, but backward does not"
+            "the output. Finite differences give a slope of zero, but backward returns a nonzero "
+            "gradient"
         )
     return (
         f"forward is piecewise constant, so the true gradient of {m.name} is zero, but backward "
-        "returns a nonzero gradient. It looks like a straight-through estimator"
+        "returns a nonzero gradient. Backward looks like a straight-through estimator"
     )
 
 
@@ -70,7 +71,7 @@ def missing_gradient(m: Mismatch) -> str | None:
     if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
-        return f"backward returned None, but {depends} {m.name}. A return statement may be missing"
+        return f"backward returns None, but {depends} {m.name}. A return statement may be missing"
     if not m.returned:
         return f"no gradient reaches {m.name}, but {depends} {m.name}"
     if not bool(m.actual.any()):
@@ -151,8 +152,8 @@ def transposed_gradient(m: Mismatch) -> str | None:
     told = permuted_gradient(m) or missing_conjugate(m)
     if told is None and m.fits(jacobians.untransposed(m)):
         return (
-            f"the gradient of {m.name} is the Jacobian times grad_output. Backward applies the "
-            "linear map of forward instead of its transpose"
+            f"the gradient of {m.name} is the Jacobian times grad_output. It should be the "
+            "transpose of the Jacobian times grad_output"
         )
     return None
 
@@ -198,8 +199,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     if not m.fits(candidate):
         return None
     return (
-        f"the gradient of {m.name} uses only the diagonal of the Jacobian. Each output also "
-        "depends on other elements, and those terms are missing"
+        f"the gradient of {m.name} uses only the diagonal of the Jacobian. Each element of "
+        f"the output also depends on other elements of {m.name}, and those terms are missing"
     )
 
 
@@ -215,8 +216,9 @@ def duplicate_index(m: Mismatch) -> str | None:
         )
     if again and jacobians.one_term_kept(m):
         return (
-            f"the gradient of {m.name} is right for elements that one output uses. For elements "
-            "that several outputs use, backward keeps one of the terms instead of their sum"
+            f"the gradient of {m.name} is right for elements that only one output uses. For "
+            "elements that several outputs use, backward keeps one of the terms instead of summing "
+            "them"
         )
     if index and jacobians.wrong_where_shared(m):
         return (

@@ -14,8 +14,9 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "layout",
     "error",
     "backward depends on grad_output's memory layout",
-    hint="Do not assume a memory layout of grad_output: after a sum, for example, it is one number "
-    "expanded. Call reshape instead of view, and .contiguous() before as_strided or a raw pointer.",
+    hint="Do not assume that grad_output is contiguous: after a sum, for example, it is a single "
+    "number expanded to a shape. Call reshape instead of view, and call .contiguous() before you "
+    "use as_strided or a raw pointer.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity"),
 )

@@ -14,8 +14,8 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "layout",
     "error",
     "backward fails or changes when an input is frozen",
-    hint="Compute each gradient under the ctx.needs_input_grad flag of its own input, and save "
-    "everything that it needs under the same flag. Any combination of flags can occur.",
+    hint="Compute each gradient only if the ctx.needs_input_grad flag of its input is set, and "
+    "save what it needs under the same condition. Any combination of flags can occur.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )

@@ -24,7 +24,8 @@ OTHERWISE = 0.5  # of what a straight line gives
     "warning",
     "a result is far less precise than its dtype allows",
     hint="Look for a difference of nearly equal numbers, or for a small number added to a large "
-    "one. Use a formula that computes the small quantity directly.",
+    "one. Use a formula that computes the small quantity directly, such as torch.expm1(x) "
+    "instead of exp(x) - 1.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )
@@ -74,11 +75,12 @@ def _stairs(evidence: Evidence) -> Seen | None:
                 f"{found.names[k]} is less precise than float64: it changes in steps, as a float32 "
                 "result does.",
                 {"witness": told},
-                hint="Find the line that casts (.float(), NumPy in float32). To compute 16-bit "
-                "inputs in float32 and keep float64, cast to "
-                "torch.promote_types(x.dtype, torch.float32). If you can compute only in float32, "
-                "pass reference=: finite differences of a float32 forward cannot show small errors "
-                "of backward.",
+                hint="Find the line that casts to float32, for example .float() or a NumPy "
+                "operation. To use float32 for 16-bit inputs and float64 for float64 inputs, cast "
+                "to torch.promote_types(x.dtype, torch.float32). If you can compute only in "
+                "float32, pass reference=f, where f computes the same in float64 with PyTorch "
+                "operations: finite differences of a float32 forward cannot show small errors of "
+                "backward.",
             )
     return None
 
@@ -112,7 +114,7 @@ def _uneven(found: Stairs, k: int) -> str | None:
     place = element(found.names[k].removeprefix("the "), index)
     return (
         f"{place} changes by {number(float(came[index]), 2)} when every input changes by a "
-        f"billionth, should change by {number(float(should[index]), 2)}"
+        f"billionth; it should change by {number(float(should[index]), 2)}"
     )
 
 
@@ -144,7 +146,7 @@ def _told(evidence: Evidence, call: Extreme, k: int, times: float) -> Seen:
     relative = float((came - right).abs()[index] / right.abs()[index])
     return Seen(
         f"{call.names[k]} loses precision in float32 {call.how}: its error is about "
-        f"{float(f'{times:.0e}'):.0f} times what rounding explains.",
+        f"{float(f'{times:.0e}'):.0f} times larger than rounding alone explains.",
         {
             "witness": f"{place(evidence, call, k, index)}: {at(came, index)}, should be "
             f"{at(right, index)}, a relative error of {relative:.0e}"

@@ -6,6 +6,7 @@ from autograd_course.doctor.comparing.numbers import element
 from autograd_course.doctor.evidence import Evidence, Twin
 from autograd_course.doctor.rules.agreement import Place, distance, furthest, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
+from autograd_course.doctor.words import sentence
 
 COMPARISONS = (
     "linearity", "values", "layout", "order", "transforms", "shared-state", "not-reentrant",
@@ -18,8 +19,9 @@ COMPARISONS = (
     "state",
     "error",
     "two runs of the same call differ",
-    hint="Find the value that is neither an argument nor drawn from PyTorch's seeded generators, "
-    "such as uninitialized memory, a counter, the time or a generator of its own.",
+    hint="Find a value that changes from call to call although the arguments and the seeds stay "
+    "the same, such as uninitialized memory, a counter, the time, or a random number from a "
+    "generator that is not seeded.",
     lesson="08_debugging_clinic",
     after=("contract",),
     explains=(*COMPARISONS, "rng-not-restored"),
@@ -84,7 +86,8 @@ def rng_not_restored(evidence: Evidence) -> Seen | None:
                 twin, place, "with new random numbers, {} with those of forward"
             )
             return Seen(
-                f"backward draws new random numbers: {name} changes {twin.how}.",
+                "backward draws new random numbers instead of reusing those of forward. "
+                f"{sentence(name)} changes {twin.how}.",
                 {"witness": witness},
             )
     return None

@@ -47,8 +47,8 @@ def _kept(evidence: Evidence, kept: OnCtx) -> str:
 def _drawback(kept: OnCtx) -> str:
     unseen = "saved-tensor hooks do not see it"
     if kept.role:
-        return f". PyTorch does not check it for in-place changes, and {unseen}."
-    return f". PyTorch does not free it after backward, and {unseen}."
+        return f". PyTorch does not check this tensor for in-place changes, and {unseen}."
+    return f". PyTorch does not free this tensor after backward, and {unseen}."
 
 
 @rule(
@@ -57,7 +57,7 @@ def _drawback(kept: OnCtx) -> str:
     "warning",
     "ctx is part of a reference cycle",
     hint="Look for something on ctx that refers back to ctx, such as a function that uses it or an "
-    "object that stores it. Have that object store the values it needs instead of ctx.",
+    "object that stores it. Store in that object the values that it needs, not ctx.",
     lesson="02_ctx_rules",
     after=("contract", "tensor-on-ctx"),
 )
@@ -77,8 +77,8 @@ def ctx_cycle(evidence: Evidence) -> Seen | None:
     "state",
     "warning",
     "backward unpacks its saved tensors more than once",
-    hint="Unpack ctx.saved_tensors once and reuse the result: each access unpacks every tensor "
-    "again, and an offloading hook then copies every tensor again.",
+    hint="Unpack ctx.saved_tensors once and reuse the result. Each access unpacks every tensor "
+    "again, so a hook that offloads saved tensors copies each of them again.",
     lesson="06_memory_patterns",
     after=("contract",),
 )
@@ -86,7 +86,7 @@ def saved_twice(evidence: Evidence) -> Seen | None:
     if evidence.unpacked < 2:
         return None
     return Seen(
-        f"backward reads ctx.saved_tensors {evidence.unpacked} times, which raises an error under "
-        "a non-reentrant torch.utils.checkpoint.",
+        f"backward reads ctx.saved_tensors {evidence.unpacked} times. This raises an error under "
+        "torch.utils.checkpoint with use_reentrant=False.",
         {"times": evidence.unpacked},
     )

@@ -13,9 +13,9 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
 ZERO_BY_INF = (
-    "Look for 0 · inf in the graph of backward: behind a root or a division at 0, or on the side "
-    "that torch.where or clamp does not select, because autograd differentiates that side too. "
-    "Insert a harmless number before the operation that fails."
+    "Look for 0 · inf in the graph of backward. A root or a division at 0 produces it, even on the "
+    "side that torch.where or clamp does not select, because autograd differentiates that side "
+    "too. Replace the input of that operation by a harmless number where it fails."
 )
 
 
@@ -46,8 +46,8 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     "warning",
     "@once_differentiable silently drops a second derivative",
     hint="Build backward from differentiable operations, and remove the decorator. If that is not "
-    "possible, raise an error in backward when torch.is_grad_enabled() returns True. It returns "
-    "True when a second derivative is needed, and always under torch.func.",
+    "possible, raise an error in backward when torch.is_grad_enabled() returns True. In backward, "
+    "grad mode is enabled when a second derivative is needed, and always under torch.func.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -120,13 +120,13 @@ def _lost(wrong: SecondDerivative) -> str:
         )
     if wrong.came:
         return (
-            f"the gradient of {wrong.of} has a wrong derivative with respect to {wrong.by}. Its "
-            f"graph contains only part of the dependence on {wrong.by}, or backward calls a "
-            "Function whose own backward is wrong."
+            f"the derivative of {wrong.of}'s gradient with respect to {wrong.by} is wrong. The "
+            f"graph of this gradient contains only part of its dependence on {wrong.by}, or "
+            "backward calls another Function whose own backward is wrong."
         )
     return (
         f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not contain this "
-        "dependence. The second derivative is silently 0."
+        "dependence. PyTorch returns 0 as the second derivative and raises no error."
     )
 
 

@@ -16,8 +16,9 @@ _AFTER = ("contract", "linearity", "forward-mismatch", "values")
     "layout",
     "warning",
     "backward does not handle an empty batch",
-    hint="Handle an empty batch, which a filter or a short last shard can produce: each gradient "
-    "has the shape of its input, and the gradient of a shared input is zero.",
+    hint="Handle an empty batch, which a filter or a short last shard can produce. Each gradient "
+    "must have the shape of its input, and the gradient of an input that all elements of the batch "
+    "share, such as a weight, must be zero.",
     lesson="11_ship_it",
     after=_AFTER,
 )
@@ -35,8 +36,8 @@ def zero_size(evidence: Evidence) -> Seen | None:
     "layout",
     "error",
     "backward does not handle 0-dim tensors",
-    hint="Make backward handle 0-dim tensors as forward does: look for code that needs a dim, such "
-    "as a loop, an index, len or a matrix product.",
+    hint="Make backward handle 0-dim tensors as forward does. Look for code that needs at least "
+    "one dim, such as a loop, an index, len or a matrix product.",
     lesson="11_ship_it",
     after=_AFTER,
 )

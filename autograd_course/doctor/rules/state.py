@@ -17,8 +17,8 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
     "state",
     "error",
     "backward reads state that another call left behind",
-    hint="Store what backward needs on ctx, not on the class, on a module or in a global: each "
-    "call has its own ctx.",
+    hint="Store the values that backward needs on ctx, not on the class, on a module or in a "
+    "global variable: each call has its own ctx.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )

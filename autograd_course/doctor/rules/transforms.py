@@ -42,8 +42,8 @@ USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code tha
     "transforms",
     "error",
     "jvp and backward are not transposes of each other",
-    hint="Return one tangent for each output from jvp: the sum over all inputs of the derivative "
-    "times the input's tangent. Compare jvp with backward term by term.",
+    hint="Return one tangent for each output from jvp. For each input, multiply the derivative by "
+    "the tangent of that input, and add the products. Compare jvp with backward term by term.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
@@ -71,7 +71,7 @@ def _jvp_told(twin: Twin) -> Seen | None:
         return None
     came, should = (number(plain(value)) for (value,) in (twin.came, twin.should))
     return Seen(
-        f"{twin.how}, jvp and backward disagree on {twin.names[0]}.",
+        f"{twin.how}, jvp and backward give different derivatives of {twin.names[0]}.",
         {"witness": f"⟨grad_output, jvp(v)⟩ = {came}, ⟨backward(grad_output), v⟩ = {should}"},
     )
 
@@ -99,12 +99,12 @@ def _graph_told(twin: Twin) -> Seen | None:
         return None
     (name,), (came,), (should,) = twin.names, twin.came, twin.should
     known = came is not None and bool(came.any())
-    what, left = ("contains only part of", "wrong") if known else ("does not contain", "0")
+    what, left = ("contains only part of", "a wrong") if known else ("does not contain", "a zero")
     one, other = (shown(value, place[1]) for value in (came, should))
     where = element(name, place[1])
     return Seen(
         f"the tangent that jvp returns depends on {name}, but its graph {what} this dependence. "
-        f"The derivative of the tangent is silently {left}.",
+        f"PyTorch returns {left} derivative of the tangent and raises no error.",
         {"witness": f"derivative of ⟨g, jvp(v)⟩ with respect to {where}: {one}, should be {other}"},
     )
 
@@ -114,9 +114,9 @@ def _graph_told(twin: Twin) -> Seen | None:
     "transforms",
     "error",
     "torch.func.vmap and a loop give different results",
-    hint="In vmap, move the batch dim of each tensor to the front: in_dims says where it is, and "
-    "None means that the tensor has none. Return its position in the outputs as out_dims. With "
-    "generate_vmap_rule, use only PyTorch operations on tensors.",
+    hint="In vmap, move the batch dim of each tensor to the front. The entry in in_dims says where "
+    "it is, or is None if the tensor has no batch dim. Return the position of the batch dim in the "
+    "outputs as out_dims. If you set generate_vmap_rule, use only PyTorch operations on tensors.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "layout"),
 )
@@ -142,9 +142,10 @@ def _vmap_hint(twin: Twin) -> str:
     "transforms",
     "warning",
     "torch.compile and eager mode differ",
-    hint="Avoid branches on values, printing, state outside ctx and torch.autograd.grad: "
-    "torch.compile traces forward and backward with tensors that have no values. Put code that "
-    "needs these behind torch.compiler.disable.",
+    hint="Remove branches on the values of tensors, print calls, changes of state outside ctx, and "
+    "calls of torch.autograd.grad: torch.compile traces forward and backward with tensors that "
+    "have no values. If you need such code, put it into a function that is decorated with "
+    "torch.compiler.disable.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
@@ -187,6 +188,6 @@ def func_incompatible(evidence: Evidence) -> Seen | None:
         return None
     names = " and ".join(evidence.old_style)
     return Seen(
-        f"forward takes ctx as an argument in {names}, so torch.func transforms (grad, vmap, jvp "
+        f"in {names}, forward takes ctx as an argument, so torch.func transforms (grad, vmap, jvp "
         "and others) raise an error."
     )

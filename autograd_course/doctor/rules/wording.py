@@ -27,9 +27,9 @@ def raised(failure: Failure) -> dict[str, str]:
 
 def what_was_raised(failure: Failure) -> str:
     if failure.kind == "SystemExit":
-        return "called exit()"
+        return "calls exit()"
     said = f": {failure.text}" if failure.text else " without a message"
-    return f"raised {failure.kind}{said}"
+    return f"raises {failure.kind}{said}"
 
 
 def call(evidence: Evidence) -> str:

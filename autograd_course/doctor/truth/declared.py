@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
@@ -119,14 +120,15 @@ def _zeros(grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
 
 
 _IN_WORDS = {
-    "add": "a sum",
-    "sub": "a difference",
-    "rsub": "a difference",
-    "mul": "a product",
-    "div": "a quotient",
+    "add": "an addition",
+    "sub": "a subtraction",
+    "rsub": "a subtraction",
+    "mul": "a multiplication",
+    "div": "a division",
+    "neg": "a negation",
     "pow": "a power",
-    "mm": "a matrix product",
-    "bmm": "a matrix product",
+    "mm": "a matrix multiplication",
+    "bmm": "a matrix multiplication",
     "mean": "the mean",
     "sum": "the sum",
     "var": "the variance",
@@ -139,7 +141,7 @@ def _told_apart(names: Sequence[str]) -> Iterator[str]:
     """Yield the names; one that occurs again becomes ``the second mean``."""
     for place, name in enumerate(names):
         again = names[:place].count(name)
-        bare = name.removeprefix("the ").removeprefix("a ")
+        bare = re.sub("^(the|an?) ", "", name)
         yield f"the {nth(again)} {bare}" if again else name
 
 
