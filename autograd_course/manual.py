@@ -28,7 +28,7 @@ and rule names.
 ## Exit codes
 
 All commands use the same exit codes. For some commands, exit code 1 reports a result, such as a
-wrong answer. The help of each command explains the exit codes of that command.
+wrong answer. Each command's help text explains its exit codes.
 
 | Exit code | Meaning |
 | --- | --- |"""

@@ -63,13 +63,13 @@ DoubleBackward = Annotated[
     bool | None,
     typer.Option(
         "--double-backward/--no-double-backward",
-        help="Require second derivatives to be correct, or skip the check of second derivatives.",
+        help="Require correct second derivatives, or skip checking them.",
     ),
 ]
 Look = Annotated[
     Level,
     typer.Option(
-        help="Choose how much to check. 'full' adds slow checks and informative findings."
+        help="Choose how much to check. 'full' adds slow checks and informational findings."
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Use this seed for all random numbers.")]

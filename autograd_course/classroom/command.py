@@ -99,7 +99,7 @@ def grade(
 def report(
     gradebook: Annotated[
         Path,
-        typer.Argument(metavar="GRADEBOOK", help="The gradebook that 'classroom grade' wrote."),
+        typer.Argument(metavar="GRADEBOOK", help="Gradebook written by 'classroom grade'."),
     ],
     reports: _Reports = None,
     formats: Annotated[

@@ -76,7 +76,7 @@ def gradescope(
 def again(
     gradebook: Annotated[
         Path,
-        typer.Argument(metavar="GRADEBOOK", help="The gradebook that 'classroom grade' wrote."),
+        typer.Argument(metavar="GRADEBOOK", help="Gradebook written by 'classroom grade'."),
     ],
     student: Annotated[
         str, typer.Argument(metavar="STUDENT", help="The student's name as shown in the reports.")
