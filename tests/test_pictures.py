@@ -44,7 +44,7 @@ def test_its_numbers_are_autograd_s() -> None:
     shown = "".join(ElementTree.fromstring(committed("light")).itertext())
     said = ALTS["docs/pictures/gradient_flow_light.svg"]
     assert f"loss is {result.item():g}." in shown
-    assert f"Values run forward to {result.item():g}." in said
+    assert f"The forward pass computes the value {result.item():g}." in said
     for text in (f"x has gradient ∂ 12 + 1 = {x.grad:g}", f"y has gradient ∂ {y.grad:g}"):
         assert text in shown
     assert f"12 + 1 = {x.grad:g}" in said
