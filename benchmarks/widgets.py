@@ -178,6 +178,7 @@ def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
     bare.evaluate(WATCH, ["output", "bare"])
     ordinary.evaluate(WATCH, ["img", "ordinary"])
     step = widget.get_by_role("slider", name="step")
+    step.press("Home")  # the widget opens at its end
     slider = widget.get_by_role("slider", name="input x")
     yield "ours: step", list(moves(page, step, "ours", count))
     step.press("End")
