@@ -91,16 +91,19 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
     stand beside one of the other. Of each kind it is the median, because a kink or a step at one
     element is no noise.
     """
-    bends, moved = [], [center]
+    bends, rises, moved = [], [], [center]
     for k in range(1, PEEKS + 1):
         tiny = [k * TINY * _scale(_real(inputs[position])) for position in wanted]
         above = values(moved_by(inputs, wanted, tiny))
         below = values(moved_by(inputs, wanted, [-offset for offset in tiny]))
         bends.append((above - 2 * center + below) / center)
+        rises.append((above - center) / center)
         moved += [above, below]
     jumps = torch.zeros_like(center)
-    for k, bend in enumerate(bends[:-1], 1):  # a curve bends by the square of the distance
-        jumps = torch.maximum(jumps, (bend - (k / PEEKS) ** 2 * bends[-1]).abs())
+    for k in range(1, PEEKS):  # a curve rises with the distance, and bends by its square
+        bend = bends[k - 1] - (k / PEEKS) ** 2 * bends[-1]
+        rise = rises[k - 1] - k / PEEKS * rises[-1]  # float32 inputs are rounded alike on both sides
+        jumps = torch.maximum(jumps, torch.maximum(bend.abs(), rise.abs()))
     every = torch.stack(moved)
     in_float32 = (every == every.float().double()).all(0)
     found = torch.zeros_like(center)
