@@ -207,6 +207,9 @@ def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> No
          {}, "On these, forward raises TypeError: float32 alone. On your inputs, forward runs."),
         ("bits of float32", raw(lambda ctx, x: high_bits(x), lambda ctx, g: 1 * g), (SINGLE,),
          {"surrogate": lambda x: 1 * x}, "For these, forward returns other shapes"),
+        ("a product in float16", saving(lambda x, w: (x.half() @ w.half().T).to(x.dtype),
+                                        lambda x, w, g: (g @ w, g.T @ x)), (X, draw(5, 4, seed=2)),
+         {}, "16-bit numbers"),
         ("bfloat16 comes out", saving(lambda x: x.bfloat16(), lambda x, g: g.to(x.dtype)), (X,), {},
          "16-bit numbers"),
     ],
@@ -233,16 +236,28 @@ def test_what_fails_in_the_callers_own_dtype_is_an_error(dtype) -> None:
     assert "the dtype of your inputs" in finding.message
 
 
+def rotated(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    return torch.cat((-second, first), -1)
+
+
+COS, SIN = (f(draw(3, 2).repeat(1, 2)) for f in (torch.cos, torch.sin))
+
+
 @pytest.mark.parametrize(
     ("what", "fn"),
     [
+        ("a rotary embedding in float32", saving(
+            lambda x: (x.float() * COS + rotated(x.float()) * SIN).type_as(x),
+            lambda x, g: (g.float() * COS - rotated(g.float() * SIN)).type_as(g))),
         ("a cast cotangent", saving(torch.sin, lambda x, g: (g.float() * x.cos()).type_as(x))),
         ("float64 and float32", saving(lambda x: (x * x, x.float().sin()),
                                        lambda x, a, b: 2 * a * x + b.to(a.dtype) * x.cos())),
     ],
 )  # fmt: skip
-def test_rounding_to_float32_is_no_wrong_gradient(what, fn) -> None:
-    assert diagnose(fn, (X,)).ok
+@pytest.mark.parametrize("inputs", [X, SINGLE], ids=["float64", "float32"])
+def test_rounding_to_float32_is_no_wrong_gradient(what, fn, inputs) -> None:
+    assert diagnose(fn, (inputs,)).ok
 
 
 @pytest.mark.parametrize(

@@ -311,10 +311,6 @@ SAID = [
         "there)",
     ),
     (
-        "a cast to 16 bits", saving(in_half, lambda x, w, g: (g @ w, g.T @ x)), (X, Y), {},
-        "undeclared-surrogate", "forward rounds its result to float16",
-    ),
-    (
         "the norm of the whole, by NumPy, held fixed",
         saving(lambda x: x / numpy_norm(x), lambda x, g: g / numpy_norm(x)), (X,), {},
         "missing-dependency", "across the whole tensor, the error in the gradient of args[0] is a "

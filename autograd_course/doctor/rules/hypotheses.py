@@ -21,9 +21,6 @@ from autograd_course.doctor.rules.registry import Seen
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.differences import as_real
 
-FEW_BITS = 6  # a quantizer's levels have no more digits than that, numbers of 16 bits have
-FEWEST = 3  # numbers to tell the two apart by
-
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
     """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
@@ -33,27 +30,10 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
     values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
     if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.jacobian):
         return None  # a constant function is no quantizer
-    if dtype := _short(values):
-        return (
-            f"forward rounds its result to {dtype}, so a small change of {m.name} does not change "
-            "the output. Finite differences give a slope of zero, but backward returns a nonzero "
-            "gradient"
-        )
     return (
         f"forward is piecewise constant, so the true gradient of {m.name} is zero, but backward "
         "returns a nonzero gradient. Backward looks like a straight-through estimator"
     )
-
-
-def _short(values: Tensor) -> str | None:
-    """Return the 16-bit dtype that holds all values, where they are too fine for levels."""
-    digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
-    if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
-        return None
-    held = (
-        d for d in (torch.float16, torch.bfloat16) if torch.equal(values, values.to(d).double())
-    )
-    return next((str(dtype).removeprefix("torch.") for dtype in held), None)
 
 
 def swapped_gradients(m: Mismatch) -> str | None:

@@ -11,10 +11,15 @@ from torch import Tensor
 from autograd_course.doctor.comparing.closeness import size
 from autograd_course.doctor.comparing.mismatch import mismatches
 from autograd_course.doctor.evidence import Columns, Evidence, Expected
+from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.declared import Declared, Reference
 from autograd_course.doctor.truth.differences import as_real
 from autograd_course.doctor.truth.extremes import at_extremes
 from autograd_course.doctor.truth.projection import flat_cotangent, judged
+
+SHORT = (torch.float16, torch.bfloat16)
+FEW_BITS = 6  # a quantizer's levels have no more digits than that, numbers of 16 bits have
+FEWEST = 3  # numbers to tell the two apart by
 
 # Of a gradient's largest element: well above what float64 loses, below any real bug.
 RELATIVE = 1e-6
@@ -46,8 +51,21 @@ def establish(
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether forward returns 16-bit numbers, of which finite differences see no slope."""
-    return any(out.dtype in (torch.float16, torch.bfloat16) for out in evidence.forward.outputs)
+    """Whether forward returns 16-bit numbers, whatever their dtype: then no slope is seen."""
+    outputs = [out for out in evidence.forward.outputs if is_float(out)]
+    if any(out.dtype in SHORT for out in outputs):
+        return True
+    if not evidence.jacobian or any(bool(c.matrix[:, c.smooth].any()) for c in evidence.jacobian):
+        return False
+    return _fit_16_bits(torch.cat([as_real(out).reshape(-1).double() for out in outputs]))
+
+
+def _fit_16_bits(values: Tensor) -> bool:
+    """Whether a 16-bit dtype holds all values, which are too fine for the levels of a quantizer."""
+    digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
+    if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
+        return False
+    return any(torch.equal(values, values.to(dtype).double()) for dtype in SHORT)
 
 
 def _all_expected(
