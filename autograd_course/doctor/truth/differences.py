@@ -102,9 +102,8 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
     jumps = torch.zeros_like(center)
     for k in range(1, PEEKS):  # a curve rises with the distance, and bends by its square
         bend = bends[k - 1] - (k / PEEKS) ** 2 * bends[-1]
-        rise = (
-            rises[k - 1] - k / PEEKS * rises[-1]
-        )  # float32 inputs are rounded alike on both sides
+        # The rise shows what the bend does not: float32 inputs are rounded alike on both sides.
+        rise = rises[k - 1] - k / PEEKS * rises[-1]
         jumps = torch.maximum(jumps, torch.maximum(bend.abs(), rise.abs()))
     every = torch.stack(moved)
     in_float32 = (every == every.float().double()).all(0)
