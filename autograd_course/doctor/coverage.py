@@ -40,12 +40,12 @@ _FULL = "autocast, torch.compile, torch.func, whether a Function is needed"
 
 
 def examined(
-    level: Level, seen: Sequence[Evidence], intentional: Collection[str]
+    level: Level, seen: Sequence[Evidence], intentional: Collection[str], missing: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return what was examined, in words; without what :func:`unexamined` names."""
-    if nothing_compared(seen[0], intentional):
+    """Return what was examined, in words; ``missing`` is what :func:`unexamined` names."""
+    if missing and nothing_compared(seen[0], intentional):
         return (_CONTRACT, *by_design(seen[0], intentional))
-    some = len(list(unexamined(seen, intentional))) < len(seen[0].wanted)
+    some = len(missing) < len(seen[0].wanted)
     first = ", ".join((_CONTRACT, _LINEARITY, *[_VALUES] * some))
     full = [_FULL] * (level == "full")
     return (first, *_STANDARD, *full, *by_design(seen[0], intentional))

@@ -104,11 +104,12 @@ def diagnose(
         if (why := unjudged(found, seen)) is not None:
             raise why
         alone = () if sampler else hiding(seen[0])
+        missing = tuple(unexamined(seen, designed))
         return Diagnosis(
             case.subject.name,
             found,
-            examined=(*examined(level, seen, designed), *beside_kinks(seen[0]), *alone),
-            unexamined=tuple(unexamined(seen, designed)),
+            examined=(*examined(level, seen, designed, missing), *beside_kinks(seen[0]), *alone),
+            unexamined=missing,
             jacobians=drawn(found, verdicts, seen),
             steps=steps_of(seen[0]),
         )

@@ -28,7 +28,6 @@ from autograd_course.doctor.world.randomness import Stream, generator
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
-DOUBLE = (torch.float64, torch.complex128)
 SAMPLES = 2  # drawn from a sampler, beside the example
 
 

@@ -100,9 +100,7 @@ def linear_range(
         and (first := _linear(session, *drawn_from(found, one, two))) is not None
     ]
     confirmed = (found for found, first in linear if _confirmed(evidence, first))
-    nonzero = (
-        found for found, first in linear if any(g is not None and g.any() for g in first.grads)
-    )
+    nonzero = (found for found, first in linear if not _all_zero(first))
     return next(confirmed, None) or next(nonzero, None)
 
 

@@ -26,7 +26,7 @@ def points(exercise_id: str, answer: Any, seed: int | None = None) -> int:
     Args:
         exercise_id: the exercise.
         answer: what the notebook defines for it.
-        seed: draws the inputs; it should stand in no notebook that students see.
+        seed: draws the inputs. Do not put it into a notebook that students see.
     """
     exercise = find(exercise_id)
     chosen = secrets.randbits(_BITS) if seed is None else seed

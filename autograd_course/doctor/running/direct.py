@@ -50,13 +50,18 @@ def runs_directly(
 ) -> bool:
     """Whether backward, called directly, does not raise for these inputs."""
 
-    def both() -> None:
+    def both() -> Any:
         run = session.run(inputs=inputs, watched=False)
-        gs = tuple(handed_over(run.returned, fitting(run.floats, grad_outputs)))
-        with torch.no_grad():
-            own_node(run).apply(*gs)
+        return call_backward(run, fitting(run.floats, grad_outputs))
 
     return inputs is not None and not isinstance(attempt(both), Failure)
+
+
+def call_backward(run: Run, grad_outputs: Sequence[Tensor | None]) -> Any:
+    """Hand cotangents to the graph's own node, and return whatever backward returns."""
+    gs = tuple(handed_over(run.returned, grad_outputs))
+    with torch.no_grad():
+        return own_node(run).apply(*gs)
 
 
 def own_node(run: Run) -> Any:

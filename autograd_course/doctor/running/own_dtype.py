@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from autograd_course.doctor.evidence import Evidence, Failure, OwnDtype
 from autograd_course.doctor.running.calls import attempt, is_float
-from autograd_course.doctor.running.direct import handed_over, own_node
+from autograd_course.doctor.running.direct import call_backward
 from autograd_course.doctor.running.passes import drawn, gradients
 from autograd_course.doctor.running.session import Run, Session
 from autograd_course.doctor.world.randomness import generator
@@ -42,11 +40,7 @@ def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
 def _backward(run: Run, whole: bool, seed: int) -> None:
     """Send a cotangent back: directly into a Function's backward, else through autograd."""
     gs = drawn(run.floats, generator(seed))
-    if not whole:
-        gradients(run, gs)
-        return
-    with torch.no_grad():
-        own_node(run).apply(*handed_over(run.returned, gs))
+    (call_backward if whole else gradients)(run, gs)
 
 
 def _with(

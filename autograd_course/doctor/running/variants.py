@@ -18,9 +18,8 @@ from autograd_course.doctor.running.calls import (
     prepare_meta,
 )
 from autograd_course.doctor.running.direct import (
+    call_backward,
     direct_call,
-    handed_over,
-    own_node,
     runs_directly,
 )
 from autograd_course.doctor.running.operations import OneDevice
@@ -75,10 +74,7 @@ def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
     """Whether forward or backward might put a tensor elsewhere than its inputs lie."""
 
     def both() -> Any:
-        run = session.run(watched=False)
-        gs = tuple(handed_over(run.returned, grad_outputs))
-        with torch.no_grad():
-            return own_node(run).apply(*gs)
+        return call_backward(session.run(watched=False), grad_outputs)
 
     strangers, devices = Strangers([*session.inputs, *grad_outputs]), DevicesNamed()
     with strangers, devices:
