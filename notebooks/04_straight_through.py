@@ -31,11 +31,11 @@ if "google.colab" in sys.modules:
 
 # %%
 import torch
-from sklearn.datasets import load_digits
 from torch.autograd import Function, gradcheck
 from torch.nn.functional import cross_entropy, hardtanh, one_hot
 
 from autograd_course import diagnose
+from autograd_course.digits import load_digits
 from autograd_course.functions import FakeQuantize, GumbelSoftmax, ReinMax, RoundSTE
 from autograd_course.functions.gumbel_softmax import gumbel_noise
 from autograd_course.grader.predict import predict
@@ -50,15 +50,15 @@ from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 # keep a real number behind each weight, take its *sign* in the forward pass, and let the optimizer
 # move the real number (the *latent* weight).
 #
-# The data are scikit-learn's digits: 1797 images of 8 × 8 gray values; one in five is kept back.
+# The data are 1797 images of handwritten digits, 8 × 8 gray values each; one in five is kept back.
 # Two layers, 64 hidden values, full-batch training. After each step the latent weights are clamped
 # to $[-1, 1]$: a sign does not care how large they are, and what is far out takes long to come
 # back.
 
 # %%
-images, labels = load_digits(return_X_y=True)
+images, labels = load_digits()
 order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-images, labels = (torch.tensor(images) / 8 - 1)[order], torch.tensor(labels)[order]
+images, labels = images[order], labels[order]
 seen, unseen = slice(0, 1437), slice(1437, None)
 
 

@@ -90,7 +90,7 @@ x = torch.tensor([-0.4, 0.2, 0.6, 1.3], dtype=torch.float64)
 print(diagnose(Levels, (x, 4), surrogate=lambda x, n: x.clamp(0, 1)))
 
 # %% [markdown]
-# The net has two hidden layers, and is trained on scikit-learn's digits (8 × 8 pixels; 400 of the
+# The net has two hidden layers, and is trained on handwritten digits (8 × 8 pixels; 400 of the
 # 1797 are held out). In float64, so that the run is the same on every machine.
 
 

@@ -422,7 +422,7 @@ WRONG = Diagnosis(
         Finding(
             "nonlinear-in-grad-output",
             "error",
-            "doubling grad_output does not double the gradient of x",
+            "doubling `grad_output` does not double the gradient of `x`",
             {"witness": "x[0]: :bug: [bold]", "line": "return torch.sigmoid(x)[:, None], " * 5},
             "A vector-Jacobian product is linear.",
             "01_template",
@@ -431,7 +431,7 @@ WRONG = Diagnosis(
         Finding("kink-convention", "info", "it differs at a kink"),
     ),
 )
-CLEAN = Diagnosis("Square", (), ("the contract", "linearity in grad_output"))
+CLEAN = Diagnosis("Square", (), ("the contract", "linearity in `grad_output`"))
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 
 

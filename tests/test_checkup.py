@@ -38,4 +38,4 @@ def test_progress_that_cannot_be_kept_is_said(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AUTOGRAD_COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
-    assert "Progress cannot be kept" in repr(checkup())
+    assert "Progress cannot be saved" in repr(checkup())

@@ -78,7 +78,7 @@ def seconds_of_a_neighbor(box: Sandbox) -> float:
 
 HONEST = Verdict(
     "passed",
-    "forward and every gradient agree with the reference. Tried on: "
+    "`forward` and every gradient agree with the reference. Tried on: "
     f"{'; '.join(CATALOGUE['square'].samplers)}.",  # type: ignore[attr-defined]
 )
 

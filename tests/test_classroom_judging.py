@@ -76,8 +76,8 @@ def test_every_wrong_square_is_handed_in_here_too() -> None:
 
 
 UNFINISHED = {
-    "backward is still to be written": square(backward="raise NotImplementedError"),
-    "forward is still to be written": square("raise NotImplementedError"),
+    "ou have not written `backward` yet": square(backward="raise NotImplementedError"),
+    "ou have not written `forward` yet": square("raise NotImplementedError"),
     "there is no answer yet": "Square = ...",
 }
 
@@ -92,11 +92,11 @@ def test_an_unfinished_answer_is_not_attempted(box: Sandbox, said: str, source: 
 
 TEXTLESS = "class E(Exception):\n  def __str__(self): raise RuntimeError\nraise E"
 UNRUN = {
-    "the cell raised E: without a message (line 3: `raise E`)": TEXTLESS,
+    "the cell raises E: without a message (line 3: `raise E`)": TEXTLESS,
     "the cell defines no Square": "class Sqare: pass",
     "this is a plain function": "def Square(x): return x",
-    "the cell raised SyntaxError": "class Square(",
-    "the cell raised ZeroDivisionError: division by zero (line 2: `1 / 0`)": "x = 1\n1 / 0",
+    "the cell raises SyntaxError": "class Square(",
+    "the cell raises ZeroDivisionError: division by zero (line 2: `1 / 0`)": "x = 1\n1 / 0",
 }
 
 

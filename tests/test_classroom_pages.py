@@ -208,10 +208,10 @@ def test_a_line_of_the_code_is_found_again(line: str) -> None:
 
 
 MESSAGES = {
-    "the cell raised NameError: x (line 5: `return x * x`).": {5},
-    "the cell raised NameError: x (line 5: `something else`).": set(),  # of another cell
-    "the cell raised SyntaxError: invalid syntax (<cell 2>, line 7).": {7},
-    "the cell raised SyntaxError (<cell 1>, line 700).": set(),
+    "the cell raises NameError: x (line 5: `return x * x`).": {5},
+    "the cell raises NameError: x (line 5: `something else`).": set(),  # of another cell
+    "the cell raises SyntaxError: invalid syntax (<cell 2>, line 7).": {7},
+    "the cell raises SyntaxError (<cell 1>, line 700).": set(),
     "nothing of a line": set(),
 }
 

@@ -231,7 +231,7 @@ WRONG = SQUARE.replace("2 * x", "x")
 HANDED_IN: dict[str, tuple[dict[str, bytes], float, str]] = {
     "right": (notebooks(homework=SQUARE), 1, ""),
     "wrong": (notebooks(homework=WRONG), 0, "wrong: constant-factor"),
-    "a stub": (notebooks(homework=STUB), 0, "not attempted: forward is still to be written"),
+    "a stub": (notebooks(homework=STUB), 0, "not attempted: you have not written `forward` yet"),
     "broken": ({"homework.ipynb": solution()[:500]}, 0, "the notebook's JSON is broken"),
     "a script": ({"01_template.py": f"import torch\n{SQUARE}".encode()}, 1, "in another cell"),
     "nothing": ({}, 0, "there is no notebook and no script in it\nnot attempted: no Square"),

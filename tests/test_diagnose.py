@@ -98,12 +98,12 @@ def test_the_reference_functions_are_twice_differentiable(call) -> None:
 def test_the_report_reads_well() -> None:
     assert str(diagnose(HalfSquare, (torch.tensor([1.0, -2.0, 3.0]),))) == (
         "✗ Made · wrong\n"
-        "  constant-factor: The gradient of args[0] is 1/2 times the true gradient.\n"
+        "  constant-factor: The gradient of `args[0]` is 1/2 times the true gradient.\n"
         "  example  args[0][2] = 3, grad_output = 2.224: gradient 6.671, should be 13.34\n"
         "  at       return b(*args, *gs)\n"
-        "  hint     Compare the constants in forward and backward (an exponent, the 1/N of a\n"
-        "           mean, a scale, an inner derivative). One of them is missing from backward or\n"
-        "           occurs there twice.\n"
+        "  hint     Compare the constants in `forward` and `backward` (an exponent, the 1/N of a\n"
+        "           mean, a scale, an inner derivative). One of them is missing from `backward`\n"
+        "           or occurs there twice.\n"
         "  lesson   01_template"
     )
 
@@ -114,7 +114,7 @@ def test_a_warning_is_no_error() -> None:
     lines = str(diagnose(float_mask, (X,))).splitlines()
 
     assert lines[0] == "✓ Made · no error, 1 warning"
-    assert lines[1].startswith("  warning, gradient-dtype: For float64 inputs, backward returns")
+    assert lines[1].startswith("  warning, gradient-dtype: For float64 inputs, `backward` returns")
 
 
 def test_a_clean_report_says_what_was_examined() -> None:
@@ -130,7 +130,9 @@ def test_a_clean_report_names_the_numbers_at_which_a_mistake_does_not_show() -> 
     """The factor beta is missing from this backward."""
     logistic = saving(lambda x, beta: (beta * x).sigmoid(), half_of_a_logistic)
 
-    assert "args[1] only at 1, where a missing factor args[1] does not show" in words(logistic, 1.0)
+    assert "`args[1]` only at 1, where a missing factor `args[1]` does not show" in words(
+        logistic, 1.0
+    )
     assert "constant-factor" in words(logistic, 2.0)
 
 

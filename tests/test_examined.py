@@ -55,7 +55,7 @@ LINEAR, UNIFORM, IGNORES = (
         ("a dead zone", squared(lambda x, g: 2 * x * g * (g.abs() > 0.5)), LINEAR, True,
          "of 1000 or more"),
         ("clipped and wrong", squared(lambda x, g: 7 * x * g.clamp(-1, 1)), LINEAR, False,
-         "constant-factor: The gradient of args[0] is 7/2 times"),
+         "constant-factor: The gradient of `args[0]` is 7/2 times"),
         ("guided and wrong", saving(torch.relu, lambda x, g: g.relu()), LINEAR, False,
          "wrong-region"),
         ("normalized", squared(lambda x, g: 2 * x * g / g.norm()), LINEAR, None,
@@ -65,7 +65,7 @@ LINEAR, UNIFORM, IGNORES = (
         ("a mean", squared(lambda x, g: 2 * x * g.mean()), UNIFORM, True, "are all equal"),
         ("a mean and wrong", squared(lambda x, g: 7 * x * g.mean()), UNIFORM, False, "7/2 times"),
         ("right for 1", squared(lambda x, g: 2 * x), IGNORES, True, "are all equal"),
-        ("wrong for 1", squared(lambda x, g: 7 * x), IGNORES, None, "Where grad_output is 1"),
+        ("wrong for 1", squared(lambda x, g: 7 * x), IGNORES, None, "Where `grad_output` is 1"),
         ("grad_output is changed, and ignored", squared(mutating_its_grad_output),
          "mutates-grad-output", False, "ignores-grad-output"),
         ("the input is changed, and grad_output ignored",
@@ -83,9 +83,9 @@ LINEAR, UNIFORM, IGNORES = (
         ("reversed", raw(lambda ctx, x: 1 * x, lambda ctx, g: -g), "flipped-sign", True,
          "flipped-sign, by design"),
         ("anything", squared(lambda x, g: x**3 * g), "gradient-mismatch", None,
-         "values of args[0]: not examined. You declared gradient-mismatch, so diagnose does"),
+         "values of `args[0]`: not examined. You declared `gradient-mismatch`, so `diagnose` does"),
         ("rounded", saving(torch.round, lambda x, g: g), "undeclared-surrogate", None,
-         "Pass surrogate=f"),
+         "Pass `surrogate=f`"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else None,
 )  # fmt: skip
@@ -174,7 +174,7 @@ def test_the_cotangent_has_the_outputs_dtype() -> None:
     ("fn", "rules", "says"),
     [
         (PairsAsComplex, [], "copies of the inputs. For these, forward returns other shapes"),
-        (squared(scattered), ["gradient-dtype"], "On your inputs, backward runs."),
+        (squared(scattered), ["gradient-dtype"], "On your inputs, `backward` runs."),
     ],
     ids=["another shape in float64", "a scatter into float32"],
 )
@@ -204,7 +204,7 @@ def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> No
     ("what", "fn", "inputs", "options", "says"),
     [
         ("forward takes float32 alone", saving(single_alone, lambda x, g: g * x.cos()), (SINGLE,),
-         {}, "On these, forward raises TypeError: float32 alone. On your inputs, forward runs."),
+         {}, "On these, `forward` raises TypeError: float32 alone. On your inputs, `forward`"),
         ("bits of float32", raw(lambda ctx, x: high_bits(x), lambda ctx, g: 1 * g), (SINGLE,),
          {"surrogate": lambda x: 1 * x}, "For these, forward returns other shapes"),
         ("a product in float16", saving(lambda x, w: (x.half() @ w.half().T).to(x.dtype),
@@ -282,12 +282,12 @@ def test_nan_at_a_kink_of_the_example_is_found(what, fn, inputs) -> None:
         ("3 is an argument", saving(lambda x, s: 2 * x.sin(), lambda x, s, g:
                                     (6 * g * x.cos(), None)), (draw(4), 3), ""),
         ("an argument", saving(lambda x, s: s * x.sin(), lambda x, s, g: (g * x.cos(), None)),
-         (draw(4), 3), "(3 is the value of args[1])"),
+         (draw(4), 3), "(3 is the value of `args[1]`)"),
         ("a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), (draw(4, 5),),
-         "(20 is the number of elements of args[0])"),
+         "(20 is the number of elements of `args[0]`)"),
         ("attention's scale", saving(lambda q, k: q @ k.T / math.sqrt(q.shape[1]),
                                      lambda q, k, g: (g @ k, g.T @ q)), (draw(3, 4), draw(6, 4)),
-         "(2 is the square root of the size of dim 1 of args[0])"),
+         "(2 is the square root of the size of dim 1 of `args[0]`)"),
     ],
 )  # fmt: skip
 def test_a_coincidence_of_numbers_is_not_named(what, fn, inputs, origin) -> None:

@@ -82,11 +82,11 @@ def test_a_wrong_answer_reads_well() -> None:
 
     assert re.sub(r"-?\d+\.\d+", "#", text) == (
         "✗ Repair: multiply · wrong · 0 of 1 point\n"
-        "  swapped-gradients: The gradients of x and y are swapped.\n"
+        "  swapped-gradients: The gradients of `x` and `y` are swapped.\n"
         "  with     a 3×5 matrix\n"
         "  example  x[0, 3] = #, grad_output = #: gradient #, should be #\n"
         "  at       return x * grad_output, y * grad_output\n"
-        "  hint     Return the gradients in the order of forward's arguments.\n"
+        "  hint     Return the gradients in the order of the arguments of `forward`.\n"
         '  read     lesson 01, "Several inputs, several outputs"\n'
         '  next     hint("repair-multiply") gives the next hint'
     )
@@ -126,8 +126,8 @@ class KeptAxis(SOLVED["BrokenMean"]):  # type: ignore[misc]
 def test_a_forward_of_the_wrong_shape_is_pointed_to_its_shapes() -> None:
     text = " ".join(str(grade("repair-mean", KeptAxis)).split())
 
-    assert "Forward has shape (2, 1); this exercise asks for (2,)." in text
-    assert "Print the shape after each step of forward" in text
+    assert "`forward` has shape (2, 1); this exercise asks for (2,)." in text
+    assert "Print the shape after each step of `forward`" in text
 
 
 # Unfinished answers
@@ -169,14 +169,14 @@ class Empty(Function):
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (Stub, "Forward is still to be written: forward(ctx, x)."),
-        (StubBackward, "Forward is right; backward is still to be written."),
+        (Stub, "You have not written `forward` yet: forward(ctx, x)."),
+        (StubBackward, "`forward` is right. You have not written `backward` yet."),
         (
             StubBackwardAndWrongForward,
-            "Backward is still to be written, and forward is wrong at 15 of 15 elements.",
+            "You have not written `backward` yet, and `forward` is wrong at 15 of 15 elements.",
         ),
-        (NoBackward, "Forward is right; backward is still to be written."),
-        (Empty, "Forward is still to be written: forward(ctx, x)."),
+        (NoBackward, "`forward` is right. You have not written `backward` yet."),
+        (Empty, "You have not written `forward` yet: forward(ctx, x)."),
         (Function, "torch.autograd.Function itself"),
         (None, "There is no answer yet"),
         (..., "There is no answer yet"),
@@ -247,18 +247,21 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         (torch.ones(2), "This is a Tensor; hand in"),
         (forward(lambda ctx: 1), "arguments of this exercise: write forward(ctx, x)."),
         (forward(lambda ctx, x, y: x), "arguments of this exercise: write forward(ctx, x)."),
-        (forward(lambda ctx, x: None), "Forward is None; this exercise asks for a tensor."),
-        (forward(lambda ctx, x: (x * x, x)), "Forward returns 2 values; this exercise asks for 1."),
-        (forward(lambda ctx, x: x.sum()), "Forward has shape (); this exercise asks for (3, 5)."),
+        (forward(lambda ctx, x: None), "`forward` is None; this exercise asks for a tensor."),
+        (
+            forward(lambda ctx, x: (x * x, x)),
+            "`forward` returns 2 values; this exercise asks",
+        ),
+        (forward(lambda ctx, x: x.sum()), "`forward` has shape (); this exercise asks for (3, 5)."),
         (
             forward(lambda ctx, x: (x * x).float()),
             "dtype torch.float32; this exercise asks for torch.float64",
         ),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),
-        (forward(raises), "forward raises NameError: name 'undefined' is not defined"),
+        (forward(raises), "`forward` raises NameError: name 'undefined' is not defined"),
         (forward(raises), "raises: return x * undefined"),
         (forward(not_implemented_by_torch), "raises NotImplementedError: Cannot copy out of meta"),
-        (forward(raises_without_text), "forward raises TextlessError without a message"),
+        (forward(raises_without_text), "`forward` raises TextlessError without a message"),
         (forward(exits), "exit()"),
     ],
 )
@@ -362,7 +365,7 @@ def test_an_answer_that_raises_is_told_also_where_the_doctor_refuses_it(
 
     assert result.status == "wrong"
     assert re.fullmatch(
-        r"forward raised NameError: name 'undefined' is not defined "
+        r"`forward` raises NameError: name 'undefined' is not defined "
         r"\(line \d+: `return x \* undefined .*`\)\.",
         result.message,
     )

@@ -67,7 +67,7 @@ def changing(x: torch.Tensor, times: int = 2) -> torch.Tensor:
 ROUTINES = [
     (doubled, "passed", "its results agree with the reference's. Tried on: a vector; times 3."),
     (changing, "passed", "agree"),
-    (unwritten, "not attempted", "the function is still to be written."),
+    (unwritten, "not attempted", "you have not written the function yet."),
     (None, "not attempted", "there is no answer yet"),
     (3, "wrong", "this is int, not a function"),
     (torch.autograd.Function, "wrong", "this exercise asks for a plain function"),
@@ -76,13 +76,13 @@ ROUTINES = [
         "wrong",
         "the function does not take the arguments of this exercise: write (x, times=2).",
     ),
-    (torch.mul, "wrong", "it raised TypeError"),  # of C: no signature tells before the call
+    (torch.mul, "wrong", "it raises TypeError"),  # of C: no signature tells before the call
     (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
     (lambda x, times=2: None, "wrong", "the result is None; this exercise asks for a tensor."),
     (lambda x, times=2: (x, x), "wrong", "the result has 2 values; this exercise asks for 1."),
     (lambda x, times=2: (x * times).float(), "wrong", "dtype torch.float32"),
     (lambda x, times=2: x / (times * 0) / 0, "wrong", "is wrong at"),
-    (lambda x, times=2: undefined, "wrong", "it raised NameError"),  # noqa: F821
+    (lambda x, times=2: undefined, "wrong", "it raises NameError"),  # noqa: F821
     (lambda x, times=2: x * times + (x == 0), "wrong", "zero does not stay zero."),
 ]
 
@@ -130,8 +130,8 @@ def not_built(x: torch.Tensor, times: int = 2) -> torch.Tensor:
     ("answer", "missing", "status", "says"),
     [
         (not_built, MISSING, "grader failed", MISSING),
-        (not_built, None, "wrong", "it raised RuntimeError"),
-        (unwritten, MISSING, "not attempted", "still to be written"),
+        (not_built, None, "wrong", "it raises RuntimeError"),
+        (unwritten, MISSING, "not attempted", "you have not written"),
         (doubled, MISSING, "passed", "agree"),
         (lambda x, times=2: x, MISSING, "wrong", "is wrong at"),
     ],
@@ -160,9 +160,9 @@ NAMES = [
     ("", "not attempted", "there is no answer yet"),
     (3, "wrong", "hand in the name as text"),
     ("oversaved", "wrong", "It saves one tensor only."),
-    ("flipped-sign", "wrong", "flipped-sign would mean: "),
+    ("flipped-sign", "wrong", "`flipped-sign` means: "),
     ("saved-twise", "wrong", "Did you mean saved-twice"),
-    ("qqqq", "wrong", 'no rule is called "qqqq". autograd-course explain lists them all.'),
+    ("qqqq", "wrong", 'no rule is called "qqqq". `autograd-course explain` lists all rules.'),
 ]
 
 
@@ -244,4 +244,4 @@ def test_a_gradient_for_what_the_reference_holds_fixed_is_extra() -> None:
     diagnosis = diagnose(Both, (x, target), reference=lambda x, target: x * target.detach())
 
     assert diagnosis.findings[0].rule == "extra-gradient"
-    assert "backward returns a gradient for target" in diagnosis.findings[0].message
+    assert "`backward` returns a gradient for `target`" in diagnosis.findings[0].message

@@ -40,15 +40,19 @@ def fake(x: Any, width: int) -> Any:
 
 
 UNFINISHED = [
-    ("vmap-solve", {"vmap": vmap}, "Forward is right; vmap is still to be written."),
-    ("jvp-smooth-maximum", {"jvp": jvp}, "Forward is right; jvp is still to be written."),
+    ("vmap-solve", {"vmap": vmap}, "`forward` is right. You have not written `vmap` yet."),
+    ("jvp-smooth-maximum", {"jvp": jvp}, "`forward` is right. You have not written `jvp` yet."),
     (
         "jvp-smooth-maximum",
         {"setup_context": setup_context, "jvp": jvp},
-        "setup_context is still to be written.",
+        "You have not written `setup_context` yet.",
     ),
-    ("repair-graph-breaks", {"backward": backward}, "backward is still to be written."),
-    ("split-rms-norm", {"forward": stub}, "to be written: forward(x, weight, eps)."),
+    ("repair-graph-breaks", {"backward": backward}, "ou have not written `backward` yet."),
+    (
+        "split-rms-norm",
+        {"forward": stub},
+        "`forward` yet: forward(x, weight, eps).",
+    ),
 ]
 
 
@@ -83,8 +87,8 @@ def operator_with(**stubs: Any) -> Any:
 @pytest.mark.parametrize(
     ("stubs", "says"),
     [
-        ({"kernel": stub}, "stub is still to be written."),
-        ({"backward": backward}, "backward is still to be written."),
+        ({"kernel": stub}, "ou have not written `stub` yet."),
+        ({"backward": backward}, "ou have not written `backward` yet."),
         ({"fake": fake}, "values and gradient are right; fake is still to be written."),
     ],
 )
@@ -98,7 +102,7 @@ def test_a_part_of_an_operator_that_is_a_stub_is_named(stubs: dict[str, Any], sa
 def test_a_jvp_that_finds_nothing_saved_is_told_where_to_save() -> None:
     answer = spoiled(RIGHT["jvp-smooth-maximum"], setup_context=backward_only)
 
-    assert "ctx.save_for_forward with the tensors that jvp needs" in " ".join(
+    assert "`ctx.save_for_forward` with the tensors that `jvp` needs" in " ".join(
         str(grade("jvp-smooth-maximum", answer)).split()
     )
 

@@ -62,4 +62,4 @@ def test_hints_go_on_where_nothing_can_be_kept(
     monkeypatch.setenv("AUTOGRAD_COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
 
     assert [hint("square").number for _ in range(2)] == [1, 2]
-    assert "cannot be kept" in str(hint("square"))
+    assert "cannot be saved" in str(hint("square"))

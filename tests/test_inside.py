@@ -60,10 +60,20 @@ class Shifted(nn.Module):
 @pytest.mark.parametrize(
     ("call", "inputs", "rule", "says"),
     [
-        (lambda x, b: 3 * Bias.apply(x, b), (X, draw(4)), "unreduced-broadcast", "In Made, back"),
-        (lambda x: Masked.apply(x) + x, (X,), "mutates-grad-output", "In Made, backward changes"),
-        (lambda x: Power.apply(x.abs() + 1, 2), (X,), "wrong-arity", "forward takes 2 arguments"),
-        (Shifted(), (X,), "unreduced-broadcast", "for args[1], which has shape (4,)"),
+        (
+            lambda x, b: 3 * Bias.apply(x, b),
+            (X, draw(4)),
+            "unreduced-broadcast",
+            "In `Made`, `",
+        ),
+        (
+            lambda x: Masked.apply(x) + x,
+            (X,),
+            "mutates-grad-output",
+            "In `Made`, `backward`",
+        ),
+        (lambda x: Power.apply(x.abs() + 1, 2), (X,), "wrong-arity", "`forward` takes 2 arguments"),
+        (Shifted(), (X,), "unreduced-broadcast", "for `args[1]`, which has shape (4,)"),
     ],
 )
 def test_what_the_engine_mends_is_seen_at_the_function_inside(call, inputs, rule, says) -> None:

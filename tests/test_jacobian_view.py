@@ -180,7 +180,7 @@ def test_a_complex_element_has_two_rows() -> None:
 def test_the_doctors_first_finding_stands_above() -> None:
     view = jacobian_view(Untransposed, draw(2, 3), draw(3, 3, seed=1))
 
-    assert view.finding.startswith("transposed-gradient: The gradient of x is the Jacobian times")
+    assert view.finding.startswith("transposed-gradient: The gradient of `x` is the Jacobian times")
 
 
 def test_plain_autograd_is_not_blamed_for_having_no_function() -> None:
@@ -290,7 +290,7 @@ def test_the_account_tells_what_the_picture_shows() -> None:
     text = repr(jacobian_view(HalfSquare, torch.tensor([1.0, -2.0])))
 
     assert text.splitlines() == [
-        "constant-factor: The gradient of args[0] is 1/2 times the true gradient.",
+        "constant-factor: The gradient of `args[0]` is 1/2 times the true gradient.",
         "The 2 × 2 Jacobian of the output with respect to args[0]",
         "  ✗ 2 of 4 entries of backward are wrong.",
         "  finite differences of forward: only the diagonal, up to ±4",

@@ -218,7 +218,7 @@ def test_a_budget_of_kept_bytes() -> None:
 
     assert check(Doubled, (torch.randn(50),)) is None
     assert check(Kept_x, (torch.randn(50),)).message == (
-        "200 bytes are kept for backward; this exercise allows 0: nothing at all."
+        "200 bytes are saved for `backward`. This exercise allows 0: nothing at all."
     )
     assert check(OnCtx, (torch.randn(50),)).evidence["bytes"] == 200
 
@@ -228,5 +228,6 @@ def test_a_budget_of_peak_bytes() -> None:
 
     assert check(Doubled, (torch.randn(50),)) is None
     assert check(Wasteful, (torch.randn(50),)).message == (
-        "forward and backward need 10,400 bytes at once; this exercise allows 800: four times x."
+        "`forward` and `backward` need 10,400 bytes at once. "
+        "This exercise allows 800: four times x."
     )

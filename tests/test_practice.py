@@ -104,9 +104,9 @@ def test_a_target_is_found(word: str, where: str, only: tuple[str, ...], folder:
     [
         ("sqare", (), "there is no lesson, file or exercise 'sqare'; did you mean square?"),
         ("01", ("liner",), "there is no exercise 'liner'; did you mean linear?"),
-        ("01", ("gelu",), f"gelu is no exercise of {LESSON}, but of 03_gradient_patterns."),
+        ("01", ("gelu",), f"gelu is an exercise of 03_gradient_patterns, not of {LESSON}."),
         ("01_tempate.py", (), f"there is no file 01_tempate.py; did you mean {LESSON}.py?"),
-        ("02", (), "there is no 02_ctx_rules.py or 02_ctx_rules.ipynb here: change into your copy"),
+        ("02", (), "there is no 02_ctx_rules.py or 02_ctx_rules.ipynb here. Change into your copy"),
         ("02", (), "or get one with git clone https://github.com/"),
     ],
 )
@@ -139,9 +139,9 @@ OUTCOMES = {
     "of another name": (SQUARE.replace("Square", "Other"), "the cell does not define Square"),
     "no Python": (UNFINISHED, "Line {9} (`(x,) = (ctx.saved_tensors`) is not Python: '('"),
     "raises": (f"{SQUARE}\nSquare.aply\n", "attribute 'aply' (line {12}: `Square.aply`)."),
-    "exits": (f"raise SystemExit\n{SQUARE}", "The cell raised SystemExit: without a message (line"),
+    "exits": (f"raise SystemExit\n{SQUARE}", "The cell raises SystemExit: without a message (line"),
     "raises in forward": (
-        SQUARE.replace("x * x", "no * x"), "Forward raises NameError: name 'no' is not",
+        SQUARE.replace("x * x", "no * x"), "`forward` raises NameError: name 'no' is not",
     ),
     "with calls of the course in it": (
         SQUARE.replace("class", 'hint("square")\n\nclass', 1) + "\nSquare.aply\n",
@@ -222,7 +222,7 @@ def test_a_file_is_graded_each_answer_in_a_process_of_its_own(script: Path) -> N
         "✗ Weighted sum · wrong · 0 of 2 points",
         "○ Linear with optional bias · not attempted · 0 of 3 points",
     ]
-    assert "Your code ended the process that it ran in (exit code 3)." in ran.stdout
+    assert "Your code ended its own process (exit code 3)." in ran.stdout
     assert "autograd-course hint linear gives the next hint" in ran.stdout
     assert ran.stdout.endswith(f"{LESSON}.py · 1 of 4 passed · 1 of 8 points\n")
 
@@ -254,8 +254,8 @@ def test_a_failure_of_the_grader_is_not_the_learner_s(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b'{"cells": [', "its JSON is broken at line 1: save it once more"),
-        (b"", "its JSON is broken at line 1"),
+        (b'{"cells": [', "its JSON is invalid at line 1. Save the notebook again"),
+        (b"", "its JSON is invalid at line 1"),
         (b'{"cells": []}', "the file holds no cell"),
     ],
 )
@@ -300,7 +300,7 @@ def test_what_is_untouched_or_only_run_stays_as_it_is(script: Path) -> None:
     result = run("reset", "01")
 
     assert (result.exit_code, contents(script), kept(script)) == (DONE, before, [])
-    assert f"{LESSON}.py is as it was shipped." in result.output
+    assert f"{LESSON}.py is already the original." in result.output
 
 
 def test_a_notebook_is_put_back_and_nothing_is_ever_lost(script: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_notebook_is_put_back_and_nothing_is_ever_lost(script: Path) -> None:
     names = [f"{LESSON}.before-reset-{date.today()}-{n}.py" for n in (1, 2)]
     assert [path.name for path in kept(script)] == names
     assert [path.read_bytes() for path in kept(script)] == tried
-    assert f"{LESSON}.py is put back; your version is {names[1]}" in result.output
+    assert f"Restored {LESSON}.py. Your version is saved as {names[1]}." in result.output
 
 
 def test_one_exercise_is_put_back_in_both_files_and_the_others_stay(script: Path) -> None:
@@ -342,15 +342,17 @@ def test_a_file_that_is_missing_is_made_again(script: Path) -> None:
     assert result.exit_code == DONE
     assert script.read_bytes() == shipped
     assert [path.read_text() for path in kept(script)] == ["no notebook"]
-    assert "was missing, and is there again" in result.output
+    assert "which was missing" in result.output
 
 
 def test_progress_is_left_unless_it_is_to_go(script: Path) -> None:
     grade("square", None)
-    assert "Your progress is as it was; --progress forgets it too." in run("reset", "01").output
+    assert (
+        "Your progress is unchanged. Use --progress to delete it too." in run("reset", "01").output
+    )
     assert "square" in progress().state.exercises
 
-    assert "forgotten" in run("reset", "01", "--progress").output
+    assert "Deleted the results" in run("reset", "01", "--progress").output
     assert "square" not in progress().state.exercises
 
 
@@ -365,10 +367,10 @@ def spoil(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ("no solutions", f"from solutions/{LESSON}.py, which"),
-        ("no solutions", "you get with git clone https://github.com/"),
+        ("no solutions", f"from solutions/{LESSON}.py, and"),
+        ("no solutions", "complete copy of the course with git clone https://github.com/"),
         ("no packages", "that are not installed: pip install jupytext nbformat ruff"),
-        ("no cell", f"{LESSON}.py has no cell 'square': reset the whole notebook, without --exer"),
+        ("no cell", f"{LESSON}.py has no cell 'square'. Reset the whole notebook, without --exer"),
     ],
 )
 def test_what_cannot_be_put_back_is_one_sentence_and_changes_nothing(

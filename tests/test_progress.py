@@ -173,7 +173,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_litter(
     result = grade("square", SQUARE)
 
     assert result.status == "passed"
-    assert "Progress cannot be kept" in " ".join(str(result).split())
+    assert "Progress cannot be saved" in " ".join(str(result).split())
     assert "No space left on device" in " ".join(str(result).split())
     assert progress_file.read_bytes() == before
     assert {p.name for p in progress_file.parent.iterdir()} == {
@@ -207,12 +207,12 @@ def test_a_damaged_file_is_set_aside_and_said_once(progress_file: Path, content:
     progress_file.write_bytes(content)
     aside = progress_file.with_name("progress.json.set-aside-1")
 
-    assert "is damaged; the next grading sets it aside" in " ".join(str(progress()).split())
+    assert "is damaged. The next grading moves it aside" in " ".join(str(progress()).split())
     assert progress_file.read_bytes() == content, "looking changes nothing"
 
     first, second = grade("square", SQUARE), grade("square", SQUARE)
     assert aside.read_bytes() == content
-    assert "The progress file is damaged: it is kept as" in first.note
+    assert "The progress file is damaged. It was moved to" in first.note
     assert second.note == ""
     assert saved(progress_file)["exercises"]["square"]["attempts"] == 2
 
@@ -251,7 +251,7 @@ def test_a_lock_that_is_never_released_delays_but_does_not_stop(
         result = grade("square", SQUARE)
 
     assert result.status == "passed"
-    assert "another program holds" in result.note
+    assert "another program has locked" in result.note
 
 
 def test_what_waited_for_a_lock_does_not_undo_what_was_written_meanwhile(

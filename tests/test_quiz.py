@@ -195,7 +195,7 @@ def test_damaged_answers_are_set_aside_with_their_file(progress_file: Path, ques
     assert "is damaged" in check.kept["note"]
     check.answer("vjp", "a")
 
-    assert "it is kept as" in check.kept["note"]
+    assert "It was moved to" in check.kept["note"]
     aside = progress_file.with_name("progress.json.set-aside-1")
     assert aside.read_text(encoding="utf-8") == content
 

@@ -152,7 +152,7 @@ def test_one_element_shows_every_number() -> None:
 @pytest.mark.parametrize(
     ("step", "line"),
     [
-        (compare_forward(Square, (X,)), "  1 forward     – no reference given, so forward"),
+        (compare_forward(Square, (X,)), "  1 forward     – no reference given, so `forward"),
         (run_backward(Square, (X,)), "  2 contract    ✓ 1 value for 1 argument, with matching"),
         (compare_magnitudes(Square, (X,)), "  3 magnitudes  ✓ gradient norm of x: backward "),
         (run_gradcheck(Square, (X,)), "  5 gradcheck   ✓ passes"),

@@ -120,7 +120,7 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
 
     assert ">       assert_gradients(Half, torch.ones(3))" in shown
     assert "E       autograd_course.WrongGradientError: ✗ Half · wrong\n" in shown
-    assert "constant-factor: The gradient of x is 1/2 times the true gradient." in shown
+    assert "constant-factor: The gradient of `x` is 1/2 times the true gradient." in shown
     assert (
         "E       autograd_course.DoctorError: no input is a floating-point or complex tensor"
         in shown
@@ -132,5 +132,5 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
 def test_unittest_counts_a_wrong_gradient_as_a_failure(suite: Path) -> None:
     shown = shown_by(suite, "unittest", suite.stem)
 
-    assert "constant-factor: The gradient of x is 1/2 times the true gradient." in shown
+    assert "constant-factor: The gradient of `x` is 1/2 times the true gradient." in shown
     assert "FAILED (failures=1)" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, linear
 
-from autograd_course.grader.trials.digits import HELD_OUT, digits, learns_binary_digits
+from autograd_course.grader.trials.digits import HELD_OUT, digits
 from autograd_course.grader.trials.optimizing import watched
 from autograd_course.grader.trials.products import weights_used
 
@@ -69,10 +68,3 @@ def test_held_out_digits_are_not_trained_with() -> None:
     assert (shown.images.min(), shown.images.max()) == (-1, 1)
 
 
-def test_without_scikit_learn_the_answer_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    verdict = learns_binary_digits(0.9)(lambda images, labels: None)
-
-    assert verdict is not None
-    assert verdict.status == "grader failed"
-    assert "pip install scikit-learn" in verdict.message

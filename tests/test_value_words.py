@@ -15,4 +15,4 @@ def test_a_wrong_gradient_is_called_what_it_is(row: Named) -> None:
     found = diagnose(row.fn, row.inputs, **row.options).findings[0]
 
     evidence = json.dumps(found.to_dict()["evidence"], ensure_ascii=False)
-    assert row.words in f"{found.rule}: {found.message} {evidence}"
+    assert row.words in f"{found.rule}: {found.message} {evidence}".replace("`", "")

@@ -108,7 +108,7 @@ def test_what_was_judged_beside_a_kink_is_said() -> None:
 
     report = " ".join(str(diagnose(relu, (torch.tensor([-1.0, 0.0, 2.0]),))).split())
 
-    assert "args[0] near kinks: forward is not differentiable at 1 of its 3 elements" in report
+    assert "`args[0]` near kinks: `forward` is not differentiable at 1 of its 3 elements" in report
 
 
 def test_rounding_to_float32_is_no_kink() -> None:
@@ -129,7 +129,7 @@ def test_what_is_not_differentiated_stays_as_the_caller_gave_it() -> None:
     logits, target = X.clone().requires_grad_(), torch.eye(4)[:3]
 
     assert diagnose(cross_entropy, (logits, target)).ok
-    assert "is data, call requires_grad_() on" in " ".join(
+    assert "is data, call `requires_grad_()` on" in " ".join(
         str(diagnose(cross_entropy, (X, target))).split()
     )
 
@@ -223,7 +223,7 @@ def test_a_forward_that_refuses_neighboring_inputs_has_no_slope_there() -> None:
     assert diagnosis.findings == ()
     assert diagnosis.ok is None
     (why,) = diagnosis.unexamined
-    assert why.startswith("values of x: not examined. Forward is not differentiable at any")
+    assert why.startswith("values of `x`: not examined. `forward` is not differentiable at any")
 
 
 def test_endless_recursion_is_a_finding() -> None:
@@ -239,4 +239,4 @@ def test_endless_recursion_is_a_finding() -> None:
 def test_a_lacking_term_is_named_in_the_authors_words() -> None:
     message = diagnose(SwishFixed, (X,)).findings[0].message
 
-    assert "the gradient of x lacks the term grad_output · output · (1 - sigma)" in message
+    assert "the gradient of `x` lacks the term `grad_output · output · (1 - sigma)`" in message

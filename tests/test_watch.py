@@ -102,10 +102,10 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     terminal.shows(f"Line {line_of(broken, 'square') + 8} (", "is not Python: '(' was never closed")
 
     script.write_text(answered(text, "square", ENDLESS))
-    terminal.shows("does a loop there never end?")
+    terminal.shows("Is there an endless loop?")
 
     script.write_text(answered(text, "square", EXITS))
-    terminal.shows("Your code ended the process that it ran in (exit code 3).")
+    terminal.shows("Your code ended its own process (exit code 3).")
 
     beside = script.with_name("new.py")  # as editors do that write anew and rename
     beside.write_text(answered(text, "square", SQUARE))
@@ -119,7 +119,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     terminal.shows("✓ Square · passed")
 
     script.unlink()
-    terminal.shows(f"{LESSON}.py is gone: waiting for it.", "✓ Square · passed")
+    terminal.shows(f"{LESSON}.py does not exist.", "✓ Square · passed")
     script.write_text(answered(text, "square", HALF))
     terminal.shows("✗ Square · wrong")
     terminal.types("q")

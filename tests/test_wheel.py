@@ -191,7 +191,7 @@ COMMANDS = {
     "grade 03": (2, GET),
     "watch 03": (2, GET),
     "reset 03": (2, GET),
-    "grade 01_template.py --exercise square": (1, "Forward is still to be written"),
+    "grade 01_template.py --exercise square": (1, "You have not written `forward` yet"),
     "reset 01": (1, f"which you get with {GET}"),
     "classroom grade homework --exercises square": (0, "1 answer graded"),
     "classroom grade homework --dask tcp://127.0.0.1:9": (1, "autograd-course[dask]"),

@@ -119,5 +119,5 @@ class Case:
 
 
 def _named(found: Finding, function: str) -> Finding:
-    message = f"in {function}, {found.message}"
+    message = f"in `{function}`, {found.message}"
     return replace(found, message=message, evidence={**found.evidence, "function": function})

@@ -29,14 +29,14 @@ PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored
 
 _CONTRACT, _LINEARITY, _VALUES = (
     "the contract",
-    "linearity in grad_output",
+    "linearity in `grad_output`",
     "values (finite differences)",
 )
 _STANDARD = (
     "memory layouts, batches, frozen, empty and extreme inputs, float32",
-    "state, memory, second derivatives, jvp and vmap where defined",
+    "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
-_FULL = "autocast, torch.compile, torch.func, whether a Function is needed"
+_FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
 
 
 def examined(
@@ -57,7 +57,7 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
         if name in intentional and (finding := RULES[name](evidence)) is not None:
             yield f"{name}, by design: {finding.message}"
     if evidence.cotangent_range:
-        yield f"values only for grad_outputs {evidence.cotangent_range}"
+        yield f"values only for `grad_outputs` {evidence.cotangent_range}"
 
 
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
@@ -72,14 +72,14 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
         name = seen[0].name(position)
         if rule := _left_open(seen[0], name, intentional):
             yield (
-                f"values of {name}: not examined. You declared {rule}, so diagnose does not know "
-                "which gradient is right. Pass surrogate=f, where f is the differentiable function "
-                "whose gradient backward returns."
+                f"values of `{name}`: not examined. You declared `{rule}`, so `diagnose` does not "
+                "know which gradient is right. Pass `surrogate=f`, where `f` is the "
+                "differentiable function whose gradient `backward` returns."
             )
         elif not any(_compared(evidence, slot) for evidence in seen):
             yield (
-                f"values of {name}: not examined. Forward is not differentiable at any element "
-                "that diagnose tried."
+                f"values of `{name}`: not examined. `forward` is not differentiable at any element "
+                "that `diagnose` tried."
             )
 
 
@@ -93,29 +93,32 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
             return _float64_alone("backward", failed)
     if in_16_bits(evidence) and evidence.reference_outputs is None and not evidence.surrogate:
         return (
-            "Forward returns 16-bit numbers, which are too coarse for finite differences. "
-            "Pass reference=f, where f is a differentiable function that computes the same."
+            "`forward` returns 16-bit numbers, which are too coarse for finite differences. "
+            "Pass `reference=f`, where `f` is a differentiable function that computes the same."
         )
     if evidence.cotangent_range is None:
         if "ignores-grad-output" in intentional:
             return (
-                "You declared that backward adds something to the gradient or ignores grad_output. "
-                "Where grad_output is 1, backward does not return the gradient of forward."
+                "You declared that `backward` adds something to the gradient or ignores "
+                "`grad_output`. Where `grad_output` is 1, `backward` does not return the gradient "
+                "of `forward`."
             )
-        return "Backward is not linear in grad_output for any grad_output that diagnose tried."
+        return (
+            "`backward` is not linear in `grad_output` for any `grad_output` that `diagnose` tried."
+        )
     for rule in PREVENTS_COMPARISON:
         if rule in intentional and RULES[rule](evidence) is not None:
-            return f"You declared {rule}, so diagnose cannot compare results."
+            return f"You declared `{rule}`, so `diagnose` cannot compare results."
     return ""
 
 
 def _float64_alone(stage: str, failure: Failure) -> str:
     """Say what fails on float64 copies though the call runs on the caller's inputs."""
-    copies = "diagnose works on float64 copies of the inputs."
+    copies = "`diagnose` works on float64 copies of the inputs."
     if not failure.kind:
         return f"{copies} For these, {failure.text} than for your inputs."
     said = what_was_raised(failure).rstrip(".")
-    return f"{copies} On these, {stage} {said}. On your inputs, {stage} runs."
+    return f"{copies} On these, `{stage}` {said}. On your inputs, `{stage}` runs."
 
 
 def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:

@@ -68,7 +68,7 @@ def beside_kinks(evidence: Evidence) -> Iterator[str]:
         if len(kinks):
             total = evidence.inputs[position].numel()
             yield (
-                f"{evidence.name(position)} near kinks: forward is not differentiable at "
+                f"`{evidence.name(position)}` near kinks: `forward` is not differentiable at "
                 f"{len(kinks)} of its {total} elements, so these were moved slightly"
             )
 
@@ -79,7 +79,7 @@ def hiding(evidence: Evidence) -> Iterator[str]:
         if type(value) is float and value in (0.0, 1.0):
             name = evidence.name(position)
             what = "term with" if value == 0 else "factor"
-            yield f"{name} only at {value:g}, where a missing {what} {name} does not show"
+            yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
 
 
 def on_example(

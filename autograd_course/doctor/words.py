@@ -37,6 +37,11 @@ def nth(k: int) -> str:
     return words[k] if k < len(words) else f"{k + 1}th"
 
 
+def quoted(names: Iterable[str]) -> list[str]:
+    """Return names from the user's code as a sentence shows them: in backticks."""
+    return [f"`{name}`" for name in names]
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """Return names as an enumeration, in which many are only counted."""
     if len(names) > most:

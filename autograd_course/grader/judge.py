@@ -42,7 +42,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     except TimeUp as stop:
         return replace(_out_of_time(stop, exercise, answer), printed=printed.latest)
     except DoctorError as error:
-        return failed(f"the doctor could not examine this answer: {first_line(error)}")
+        return failed(f"`diagnose` could not examine this answer: {first_line(error)}")
     except Exception as error:
         return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
 
@@ -81,5 +81,7 @@ def _out_of_time(stop: TimeUp, exercise: Exercise, answer: Any) -> Verdict:
     """Blame the answer only where its own code was running when the time was up."""
     seconds = f"{seconds_for(exercise):g} s"
     if where := place(stop, answer):
-        return wrong(f"stopped after {seconds} in your code{where}: does a loop there never end?")
-    return failed(f"grading took longer than {seconds}; set {VARIABLE} to more seconds.")
+        return wrong(f"stopped after {seconds} in your code{where}. Is there an endless loop?")
+    return failed(
+        f"grading took longer than {seconds}. Set {VARIABLE} to a larger number of seconds."
+    )

@@ -35,12 +35,18 @@ def unfinished_part(error: BaseException) -> str:
     return frame.f_code.co_name
 
 
+def not_written(part: str) -> str:
+    """Say that a part of an answer is a stub: a method by its name, or "the function"."""
+    return f"you have not written {part if ' ' in part else f'`{part}`'} yet."
+
+
 def told(method: str, error: BaseException, answer: Any) -> str:
     """Return one sentence: which method raised what, and the learner's own line."""
     if isinstance(error, BuildError):
         return _built(error)
+    who = method if method == "it" else f"`{method}`"
     return (
-        f"{method} raised {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
+        f"{who} raises {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
     )
 
 

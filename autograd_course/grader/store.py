@@ -44,7 +44,7 @@ def load() -> Kept:
     try:
         kept = Kept(_read(path))
     except UnreadableStateError as why:
-        kept = Kept(State(), f"The progress file {path} {why}; the next grading sets it aside.")
+        kept = Kept(State(), f"The progress file {path} {why}. The next grading moves it aside.")
     except OSError as error:
         kept = Kept(State(), _cannot(path, error))
     return replace(kept, state=_with_pending(path, kept.state))
@@ -90,7 +90,8 @@ def _read_or_set_aside(path: Path) -> Kept:
         aside = _free_name(path)
         os.replace(path, aside)
         return Kept(
-            State(), f"The progress file {why}: it is kept as {aside}, and a new one is begun."
+            State(),
+            f"The progress file {why}. It was moved to {aside}, and a new file was started.",
         )
 
 
@@ -118,6 +119,6 @@ def _write(path: Path, state: State) -> None:
 
 def _cannot(path: Path, error: Exception) -> str:
     if isinstance(error, Timeout):
-        return f"Progress was not saved: another program holds {path}.lock."
+        return f"Progress was not saved, because another program has locked {path}.lock."
     why = getattr(error, "strerror", None) or type(error).__name__
-    return f"Progress cannot be kept in {path} ({why}); set {VARIABLE} to another file."
+    return f"Progress cannot be saved in {path} ({why}). Set {VARIABLE} to another file."

@@ -52,7 +52,11 @@ class Grading:
         if left is not None and self._left(None) == 0.0:
             self.stop()
             spent = f"{self._seconds:g} s"
-            return ended(self.task, f"ended after {spent}: your code let nothing interrupt it.")
+            return ended(
+                self.task,
+                f"stopped after {spent}. Your code could not be interrupted, so its process was "
+                "ended.",
+            )
         return None
 
     def stop(self) -> None:
@@ -82,7 +86,7 @@ def _end(code: int | None) -> str:
     how = f"exit code {code}"
     if code is not None and code < 0:
         how = f"signal {signal.Signals(-code).name}"
-    return f"your code ended the process that it ran in ({how})."
+    return f"your code ended its own process ({how})."
 
 
 def _kill(process: Any) -> None:

@@ -45,10 +45,10 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
     ids = [e.id for e in CATALOGUE.values() if e.lesson == lesson]
     if strangers := [each for each in wanted.only if each not in ids]:
         raise TargetError(
-            f"{path.name} has no exercise {strangers[0]}; name the notebook that has it."
+            f"{path.name} does not contain exercise {strangers[0]}. Pass the notebook that does."
         )
     if not ids:
-        raise TargetError(f"{path.name} holds no exercise of the course.")
+        raise TargetError(f"{path.name} contains no exercise of the course.")
     chosen = [CATALOGUE[each] for each in ids if each in wanted.only or not wanted.only]
     lines = clean(data.decode("utf-8", "replace")).split("\n") if path.suffix == ".py" else []
     tasks = tuple(_task(answer, path, lines) for answer in extract(notebook, "", chosen))
@@ -63,7 +63,7 @@ def _refuse_half(path: Path, data: bytes) -> None:
         json.loads(data)
     except (ValueError, RecursionError) as error:
         where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UnreadableError(f"its JSON is broken{where}: save it once more") from None
+        raise UnreadableError(f"its JSON is invalid{where}. Save the notebook again.") from None
 
 
 def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:

@@ -33,7 +33,7 @@ def reset(
     wanted = target_or_exit(what, exercises)
     if not wanted.lesson:
         end(
-            f"{what} does not have the name of a lesson: name the lesson, as in 03.",
+            f"{what} does not have the name of a lesson. Pass the lesson instead, for example 03.",
             Exit.NOT_UNDERSTOOD,
         )
     files = tuple(wanted.files[0].with_name(f"{wanted.lesson}{suffix}") for suffix in SUFFIXES)
@@ -52,19 +52,21 @@ def _tell(files: tuple[Path, ...], changes: list[Change]) -> None:
     changed = {change.path: change for change in changes}
     for path in files:
         if path not in changed:
-            typer.echo(f"{path.name} is as it was shipped.")
+            typer.echo(f"{path.name} is already the original.")
         elif kept := changed[path].kept:
-            typer.echo(f"{path.name} is put back; your version is {kept.name}")
+            typer.echo(f"Restored {path.name}. Your version is saved as {kept.name}.")
         else:
-            typer.echo(f"{path.name} was missing, and is there again.")
+            typer.echo(f"Restored {path.name}, which was missing.")
 
 
 def _forget(wanted: Target, progress: bool) -> None:
     if not progress:
-        typer.echo("Your progress is as it was; --progress forgets it too.")
+        typer.echo("Your progress is unchanged. Use --progress to delete it too.")
         return
     from autograd_course.grader import reset as forget
     from autograd_course.shell.syllabus import SYLLABUS
 
     notes = {forget(each).note for each in wanted.only or SYLLABUS[wanted.lesson]}
-    typer.echo("; ".join(filter(None, notes)) or "Its results and hints are forgotten.")
+    typer.echo(
+        "; ".join(filter(None, notes)) or "Deleted the results and the record of used hints."
+    )

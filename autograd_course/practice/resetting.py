@@ -54,7 +54,7 @@ def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
     except (KeyError, TypeError, ValueError) as error:
         lacks = f"has no cell {error}" if isinstance(error, KeyError) else "cannot be read"
         raise NotShippedError(
-            f"{path.name} {lacks}: reset the whole notebook, without --exercise."
+            f"{path.name} {lacks}. Reset the whole notebook, without --exercise."
         ) from None
 
 
@@ -120,7 +120,9 @@ def _kept(path: Path, content: bytes) -> Path:
         except FileExistsError:
             continue
         return path.with_name(name)
-    raise NotShippedError(f"{path.name} was put back 10,000 times today: remove some copies.")
+    raise NotShippedError(
+        f"{path.name} has been reset 10,000 times today. Delete some of the saved copies."
+    )
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -54,7 +54,7 @@ def _result(exercise: Exercise, task: Task) -> Result:
         return result_of(exercise, wrong(str(error)))
     except TimeUp as stop:
         where = line_in(stop, task.file)
-        sentence = f"stopped after {seconds:g} s in the cell{where}: does a loop there never end?"
+        sentence = f"stopped after {seconds:g} s in the cell{where}. Is there an endless loop?"
         return result_of(exercise, wrong(sentence))
     return grade(exercise.id, defined.get(task.answer.name))
 
@@ -88,7 +88,7 @@ def _exec(source: str, file: str, defined: dict[str, Any]) -> None:
         raise _CellError(f"{_line(error)} is not Python: {error.msg}.") from None
     except (Exception, SystemExit) as error:
         what = "a definition that the cell needs" if file == _NEEDED else "the cell"
-        told = f"{what} raised {type(error).__name__}: {said(error).rstrip('.')}"
+        told = f"{what} raises {type(error).__name__}: {said(error).rstrip('.')}"
         raise _CellError(f"{told}{line_in(error, file)}.") from None
 
 

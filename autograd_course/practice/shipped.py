@@ -45,7 +45,7 @@ def shipped(root: Path, lesson: str) -> Shipped:
     try:
         source = exercise(root, f"{lesson}.py")
     except (AuthoringError, OSError, KeyError) as error:
-        raise NotShippedError(f"the notebook cannot be made from its solution: {error}.") from None
+        raise NotShippedError(f"cannot build the notebook from its solution: {error}.") from None
     script = render(source.cells).encode()
     return Shipped(script, _with_outputs(root, lesson, unexecuted(source.cells)))
 
@@ -53,8 +53,8 @@ def shipped(root: Path, lesson: str) -> Shipped:
 def _require(root: Path, lesson: str) -> None:
     if not (root / _SOLUTIONS / f"{lesson}.py").is_file():
         raise NotShippedError(
-            f"reset makes the notebook from {_SOLUTIONS}/{lesson}.py, which {root} does not have: "
-            f"use a whole copy of the course, which you get with {GET}"
+            f"reset builds the notebook from {_SOLUTIONS}/{lesson}.py, and {root} does not contain "
+            f"that file. Get a complete copy of the course with {GET}"
         )
     lacking = [name for name in ("jupytext", "nbformat", "ruff") if find_spec(name) is None]
     if lacking:

@@ -68,7 +68,11 @@ def _known(word: str, among: str = "") -> str:
         return typed
     names = [name for asked in SYLLABUS.values() for name in asked]
     near = get_close_matches(typed, [*names, *SYLLABUS] if among else names, 3)
-    meant = f"did you mean {' or '.join(near)}?" if near else "autograd-course status lists all."
+    meant = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "autograd-course status lists all exercises."
+    )
     raise TargetError(f"there is no {among}exercise {word!r}; {meant}")
 
 
@@ -88,7 +92,7 @@ def _files(lesson: str, here: Path) -> tuple[Path, ...]:
         if any(file.is_file() for file in files):
             return files
     raise TargetError(
-        f"there is no {lesson}.py or {lesson}.ipynb here: change into your copy of the course, or "
+        f"there is no {lesson}.py or {lesson}.ipynb here. Change into your copy of the course, or "
         f"get one with {GET}"
     )
 
@@ -105,7 +109,7 @@ def _agree(found: Target) -> None:
     for exercise in found.only:
         if found.lesson and lesson_with(exercise) != found.lesson:
             raise TargetError(
-                f"{exercise} is no exercise of {found.lesson}, but of {lesson_with(exercise)}."
+                f"{exercise} is an exercise of {lesson_with(exercise)}, not of {found.lesson}."
             )
 
 

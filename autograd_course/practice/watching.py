@@ -60,7 +60,9 @@ class Watch:
         """Read the file where it was saved; a file that is gone or unreadable changes no result."""
         data = self._saves.changed()
         if gone := self._saves.gone:
-            self._view = replace(self._view, notice=f"{gone} is gone: waiting for it.")
+            self._view = replace(
+                self._view, notice=f"{gone} does not exist. Waiting for it to come back."
+            )
         elif data is not None and (path := self._saves.path) is not None:
             try:
                 self._view = self._view.read(reading(path, data, self._wanted))

@@ -464,7 +464,7 @@ WRONG = [
     Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
     Wrong("fused-linear-relu", "passes at 0", "kink-convention", PassesAtZero),
     Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
-    Wrong("fused-linear-relu", "a mask as an array", "outside of any tensor", KeepsAMaskAsArray),
+    Wrong("fused-linear-relu", "a mask as an array", "another kind of object", KeepsAMaskAsArray),
     backward(
         "fused-linear-relu",
         "forgets the ReLU",
@@ -545,7 +545,7 @@ WRONG = [
     ),
     Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
     Wrong("invertible-coupling", "saves copies of the outputs", "oversaved", CouplingOfCopies),
-    Wrong("invertible-coupling", "x2 as an array", "outside of any tensor", CouplingWithAnArray),
+    Wrong("invertible-coupling", "x2 as an array", "another kind of object", CouplingWithAnArray),
     Wrong("invertible-coupling", "saves the tanhs too", "oversaved", CouplingOfIntermediates),
     *(
         backward(

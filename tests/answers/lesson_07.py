@@ -327,7 +327,7 @@ WRONG = [
             "        ctx.p = (weights / total.clamp(1e-30)).tolist()\n        ctx.save",
         ),
         ("p = torch.exp(s - lse.masked_fill(lse == -math.inf, 0))", "p = s.new_tensor(ctx.p)"),
-        hint="Numbers that grow with the data",
+        hint="If their number grows with the data",
     ),
     changed(
         "attention-budget",

@@ -239,7 +239,7 @@ ALSO_RIGHT = {
     **ALSO_SORTERS,
 }
 WRONG = [
-    Wrong("any-batch", "for the example's size", "refuses a batch of 5", ships_for_eight),
+    Wrong("any-batch", "for the example's size", "an error for a batch of 5", ships_for_eight),
     Wrong("any-batch", "in training mode", "the dropout is on", ships_in_training),
     Wrong("any-batch", "no_grad for eval", "the dropout is on", ships_without_grad),
     Wrong("any-batch", "leaves eval on", "was in training mode", ships_and_leaves_eval),

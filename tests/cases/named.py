@@ -253,7 +253,7 @@ def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named
 NAMED = [
     named("undeclared-surrogate: forward is piecewise constant, "
           "so the true gradient of args[0] is zero, but backward returns a nonzero gradient. "
-          "Backward looks like", "levels that no 16 bits hold",
+          "It looks like", "levels that no 16 bits hold",
           saving(lambda x: (300 * x).round() / 300, lambda x, g: g.clone()), draw(6, 4)),
     named("undeclared-surrogate: forward is piecewise constant", "levels of few digits",
           saving(lambda x: (8 * x).round() / 8, lambda x, g: g.clone()), draw(6, 4)),
@@ -336,10 +336,11 @@ NAMED = [
           saving(lambda t, j, i: t[j][i], lambda t, j, i, g:
                  (torch.zeros_like(t).index_copy(0, j[i], g), None, None)),
           TABLE.round(), torch.arange(5, -1, -1), IDX),
-    named("duplicate-index: the gradient of args[0] is right for elements that only one output uses. For "
-          "elements that several outputs use, backward keeps one of the terms instead of summing them.",
+    named("duplicate-index: the gradient of args[0] is right for elements that only one output uses. If "
+          "several outputs use an element, its gradient is the sum of one term for each of them, but "
+          "backward returns only one of these terms.",
           "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
-    named("backward keeps one of the terms instead of summing them.",
+    named("but backward returns only one of these terms.",
           "of three", last_kept(0, 1, 1, 1), X),
     named(UNNAMED + "6 of 12", "each element is used twice", last_kept(0, 0, 1, 1), X),
     named(UNNAMED + "3 of 12", "half of their sum",
@@ -588,7 +589,7 @@ NAMED = [
           saving(lambda x, n: x.exp() + 1.5 * x * x, lambda x, n, g: (x.exp() * g, None)), X, 10**400),
     named(UNNAMED + "all 5 elements", "a column, of which each element is a row",
           saving(torch.tanh, lambda x, g: g * x.exp()), draw(5, 1)),
-    named("along dim 1, the error in the gradient of args[0] is constant. Forward probably reduces over "
+    named("along dim 1, the error in the gradient of args[0] is constant. forward probably reduces over "
           "these elements (a mean, a norm, a variance), and backward treats the result as a constant "
           "or differentiates it with a wrong factor.", "of a mean",
           saving(lambda x: x * mean(x).tanh(), lambda x, g: g * mean(x).tanh()), X),

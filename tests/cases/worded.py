@@ -357,7 +357,7 @@ SAID = [
     ),
     (
         "no gradient where two rows are alike", none_where(1), (X, Y), {}, "nonlinear-in-grad-output",
-        "for the sum of two grad_outputs is not the sum of the two gradients. {…, 0 for the sum "
+        "for the sum of two values of grad_output is not the sum of the two gradients. {…, 0 for the sum "
         "of two, should be",
     ),
     (
@@ -368,7 +368,7 @@ SAID = [
     (
         "no gradient for the first cotangent, in a sentence",
         none_unless(lambda total: abs(total) < 3), (X, Y), {}, "nonlinear-in-grad-output",
-        "error: the gradient of args[1] for the sum of two grad_outputs is not the sum of the "
+        "error: the gradient of args[1] for the sum of two values of grad_output is not the sum of the "
         "two gradients. {",
     ),
     (
@@ -604,7 +604,7 @@ SAID = [
     ),
     (
         "detached", lambda x: (2 * x).detach(), (X,), {}, "backward-never-called",
-        "error: no output requires grad, so autograd never calls backward. {} Call F.apply(...)",
+        "error: no output requires grad, so autograd never calls backward. {} Call F.apply",
     ),
     (
         "all outputs", raw(marks_both, lambda ctx, g, h: g), (X,), {}, "wrong-non-differentiable",
@@ -714,7 +714,7 @@ SAID = [
         "no tensors at all", raw(lambda ctx, x: (None, None), lambda ctx, g, h: g), (X,), {},
         "backward-never-called", "error: forward returns values of type NoneType, NoneType, but "
         'it must return a tensor or a tuple of tensors. {"returned": "NoneType, NoneType"} Call '
-        "F.apply(...)",
+        "F.apply",
     ),
     (
         "of two elements", saving(torch.exp, lambda x, g: x.exp() * g.mean()), (draw(2),), {},
@@ -833,7 +833,7 @@ OF_WITNESSES = {
         "info: the output is a view of a tensor that forward created, so",
     "missing-dependency: the norms of filters held fixed":
         "within each slice along dim 0, the error in the gradient of args[0] is a multiple of the "
-        "output. Forward probably reduces over these elements (a mean,",
+        "output. forward probably reduces over these elements (a mean,",
     "oversaved: a product that is never unpacked":
         "warning: forward saves the output for backward (96 bytes in float64), but backward "
         "never unpacks it.",

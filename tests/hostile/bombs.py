@@ -8,7 +8,7 @@ from hostile.making import Hostile
 _UNTIMED = "import os, signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n"
 
 BOMBS = {
-    "forks": Hostile("import os\nwhile True: os.fork()", "the cell raised BlockingIOError"),
+    "forks": Hostile("import os\nwhile True: os.fork()", "the cell raises BlockingIOError"),
     "processes that spin": Hostile(
         "import os\nfor _ in range(20):\n    if os.fork() == 0: break\nwhile True: pass",
         "did not answer within 2 s|ran too long", "imports os", wall=2,
@@ -18,7 +18,7 @@ BOMBS = {
         "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
         "can't start new thread", "imports threading",
     ),
-    "memory at once": Hostile("x = bytearray(1 << 40)", "the cell raised MemoryError"),
+    "memory at once": Hostile("x = bytearray(1 << 40)", "the cell raises MemoryError"),
     "memory by and by": Hostile("x = []\nwhile True: x.append(bytearray(1 << 20))", "Memory"),
     "memory in many processes": Hostile(
         "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
@@ -54,7 +54,7 @@ BOMBS = {
         seen="imports os", status="passed",
     ),
     "100 MB of message": Hostile(
-        "raise ValueError('x' * 10**8)", r"^the cell raised ValueError: x{1,2000} … \(line 1"
+        "raise ValueError('x' * 10**8)", r"^the cell raises ValueError: x{1,2000} … \(line 1"
     ),
     "a million files": Hostile(
         "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",

@@ -38,7 +38,7 @@ BORROWING = {
     "a graph kept on ctx": Hostile(
         square("with torch.enable_grad():\n    ctx.x = x.detach().requires_grad_()\n"
                "    ctx.y = ctx.x * ctx.x\nreturn ctx.y.detach()",
-               "ctx.y.backward(g)\nreturn ctx.x.grad"), "ctx.x holds a tensor",
+               "ctx.y.backward(g)\nreturn ctx.x.grad"), "`ctx.x` holds a tensor",
     ),
     "func.jvp in backward": _passes(
         square(backward=f"{_X}return torch.func.jvp(torch.square, (x,), (g,))[1]"), "uses jvp"

@@ -4,7 +4,7 @@ from submissions import square
 
 from hostile.making import Hostile
 
-_MISMATCH = "gradient of x"
+_MISMATCH = "gradient of `x`"
 _CATALOGUE = """
 from autograd_course.grader.exercises import find
 SHAPES = [tuple(sample[0].shape) for sample in find('square').samples().values()]

@@ -8,10 +8,10 @@ _ENDED = "the code ended the process before it had answered"
 _KILLED = "the code was stopped: .* or killed itself"
 
 EXITS = {
-    "sys.exit at import": Hostile("import sys\nsys.exit(0)", "the cell raised SystemExit"),
-    "sys.exit in forward": Hostile(square("raise SystemExit(0)"), r"forward calls exit\(\)"),
+    "sys.exit at import": Hostile("import sys\nsys.exit(0)", "the cell raises SystemExit"),
+    "sys.exit in forward": Hostile(square("raise SystemExit(0)"), r"`forward` calls exit\(\)"),
     "sys.exit in backward": Hostile(
-        square(backward="raise SystemExit(0)"), r"backward calls exit\(\)"
+        square(backward="raise SystemExit(0)"), r"`backward` calls exit\(\)"
     ),
     "os._exit at import": Hostile("import os\nos._exit(0)", _ENDED, "imports os"),
     "os._exit in forward": Hostile(square("import os; os._exit(0)"), _ENDED, "imports os"),
@@ -19,7 +19,7 @@ EXITS = {
     "an interrupt": Hostile("raise KeyboardInterrupt", _ENDED),
     "an interrupt in forward": Hostile(square("raise KeyboardInterrupt"), _ENDED),
     "killing the parent": Hostile(
-        "import os\nos.kill(os.getppid() or -1, 9)", "the cell raised ProcessLookupError",
+        "import os\nos.kill(os.getppid() or -1, 9)", "the cell raises ProcessLookupError",
         unsecluded=_KILLED,
     ),
     "killing the process group": Hostile(
@@ -31,7 +31,7 @@ EXITS = {
         unsecluded="the code did not answer within 8 s",
     ),
     "killing all": Hostile(
-        "import os\nos.kill(-1, 9)", "the cell raised ProcessLookupError", unsecluded=_KILLED
+        "import os\nos.kill(-1, 9)", "the cell raises ProcessLookupError", unsecluded=_KILLED
     ),
     "killing itself": Hostile("import os\nos.kill(os.getpid(), 9)\nos._exit(137)", _KILLED),
     "abort": Hostile("import os\nos.abort()", "the code crashed Python"),

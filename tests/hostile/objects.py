@@ -71,7 +71,7 @@ OBJECTS = {
     "a class that poses as one": Hostile(_POSES, "is a class but not a Function"),
     "a metaclass that agrees to all": Hostile(
         half(_AGREES).replace("Square(Function)", "Square(Function, metaclass=Agrees)"),
-        "gradient of x",
+        "gradient of `x`",
     ),
     "an object that answers all": Hostile(_CHAMELEON, "ended the process"),
     "an apply of its own": Hostile(
@@ -84,7 +84,7 @@ OBJECTS = {
     "the input, changed": Hostile(square(f"{_RIGHT}x.mul_(x)"), "changed its input x in place"),
     "the input's memory": Hostile(square(f"{_RIGHT}x.data.mul_(x)"), "changed its input x"),
     "grad_output's memory": Hostile(
-        square(backward="(x,) = ctx.saved_tensors\nreturn g.mul_(2 * x)"), "grad_output in place"
+        square(backward="(x,) = ctx.saved_tensors\nreturn g.mul_(2 * x)"), "`grad_output` in place"
     ),
     "a pickle": _returns("b'\\x80\\x04.'", "of type bytes"),
     "an object that runs when unpickled": _returns(
@@ -142,6 +142,6 @@ OBJECTS = {
     ),
     "an error that cannot be told": Hostile(
         "class Mute(Exception):\n    def __str__(self): raise self\nraise Mute",
-        "the cell raised Mute: without a message",
+        "the cell raises Mute: without a message",
     ),
 }  # fmt: skip

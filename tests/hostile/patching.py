@@ -2,7 +2,7 @@
 
 from hostile.making import Hostile, half
 
-_MISMATCH = "gradient of x"
+_MISMATCH = "gradient of `x`"
 
 PATCHING = {
     "the rules": Hostile(

@@ -31,12 +31,12 @@ KEPT.__enter__()
 
 POISONING = {
     "all of it": Hostile(square(before=_ALL), seen="the default device", status="passed"),
-    "all of it, and wrong": Hostile(half(_ALL), "gradient of x", "the default device"),
+    "all of it, and wrong": Hostile(half(_ALL), "gradient of `x`", "the default device"),
     "anomaly detection": Hostile(
         square(before="torch.autograd.set_detect_anomaly(True)"), status="passed"
     ),
     "a trace function": Hostile(
-        half("import sys\nsys.settrace(lambda *a: None)"), "gradient of x", "uses settrace"
+        half("import sys\nsys.settrace(lambda *a: None)"), "gradient of `x`", "uses settrace"
     ),
     "a dispatch mode": Hostile(half(_MODE), "is wrong", "the operations of PyTorch"),
 }

@@ -4,7 +4,7 @@ from submissions import square
 
 from hostile.making import Hostile, half
 
-_MISMATCH = "gradient of x"  # the verdict is that on the wrong backward
+_MISMATCH = "gradient of `x`"  # the verdict is that on the wrong backward
 _TRUE = "lambda *a, **k: True"
 
 REBINDING = {

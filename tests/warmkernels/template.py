@@ -21,7 +21,6 @@ import ipykernel.ipkernel  # noqa: F401
 import ipywidgets  # noqa: F401
 import matplotlib.pyplot  # noqa: F401
 import numpy as np
-import sklearn.datasets  # type: ignore[import-untyped, unused-ignore]  # noqa: F401
 import torch._dynamo  # noqa: F401
 from ipykernel.kernelapp import IPKernelApp
 

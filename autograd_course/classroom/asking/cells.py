@@ -34,4 +34,4 @@ def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
         exec(compile(source, filename, "exec"), defined)
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {first_line(error)}{line_in(error, filename)}"
-        raise CellError(f"the cell raised {told}.") from None
+        raise CellError(f"the cell raises {told}.") from None

@@ -17,6 +17,7 @@ def plain(value: Any) -> Any:
 
 def element(name: str, index: Sequence[int]) -> str:
     """Write one element, as in ``x[0, 2]`` or ``output[1]``; of a 0-dim tensor the name alone."""
+    name = name.replace("`", "")
     return f"{name.replace('the output', 'output')}{list(index)}" if index else name
 
 

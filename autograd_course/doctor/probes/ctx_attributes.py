@@ -78,7 +78,8 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, T
 
     plain = evidence.pulls["random"]
     came = replace(both_ways(session, plain.grad_outputs, between=edit), outputs=())
-    how = f"when {name} is changed in place after forward"
+    shown = f"`{name}`" if as_input else name
+    how = f"when {shown} is changed in place after `forward`"
     return name, twin(evidence, "edited", how, came, Pass(grads=plain.grads))
 
 

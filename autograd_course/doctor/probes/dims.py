@@ -98,4 +98,4 @@ def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]
 
 def _in_words(name: str, home: int, axis: int, dim: int) -> str:
     moved = "" if home == axis else f"dim {home} is moved to dim {axis} and "
-    return f"when {moved}{name}={dim} is passed"
+    return f"when {moved}`{name}={dim}` is passed"

@@ -55,7 +55,7 @@ def _ladder(
     first = next(rung for rung in rungs if rung is rungs[-1] or _overflows(call.single(at(rung))))
     both = call.both(at(first))
     if both is not None:
-        how = f"once |{evidence.name(position)}| reaches {number(first)}"
+        how = f"once `|{evidence.name(position)}|` reaches {number(first)}"
         yield call.extreme(evidence, how, at(first), *both)
 
 
@@ -84,7 +84,7 @@ def _masked(
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
         every = "every element of " if len(place) < tensor.dim() else ""
-        how = f"when {every}{element(name, place)} is -inf"
+        how = f"when {every}`{element(name, place)}` is -inf"
         yield replace(call.extreme(evidence, how, inputs, (), double), masked=position)
 
 

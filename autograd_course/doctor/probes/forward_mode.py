@@ -68,13 +68,13 @@ def _left_alone(
     if evidence.forward.dirty:
         return
     for position, tangent in before.items():
-        name = f"the tangent of {evidence.name(position)}"
+        name = f"the tangent of `{evidence.name(position)}`"
         yield Twin("tangent", how, (name,), (after[position],), (tangent,))
 
 
 def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
     """Yield each tangent alone, the others being zero, and then all together."""
-    names = [evidence.name(position) for position in tangents]
+    names = [f"`{evidence.name(position)}`" for position in tangents]
     alone = " alone" if len(names) > 1 else ""
     for name, position in zip(names, tangents, strict=True):
         yield f"for a tangent of {name}{alone}", {position: tangents[position]}

@@ -71,7 +71,7 @@ def _cotangents_laid_out(session: Session, evidence: Evidence, plain: Plain) -> 
             should = _sent_back(session, plain, [g.contiguous() for g in laid])
         came = _sent_back(session, plain, laid)
         if not should.failure:
-            how = f"when grad_output is {how}"
+            how = f"when `grad_output` is {how}"
             yield twin(evidence, "grad-output-layout", how, came, should, tolerance=TOLERANCE)
 
 
@@ -107,6 +107,6 @@ def _passed(
 
     done = both_ways(session, plain.grad_outputs, inputs=plain.inputs, arrange=arrange)
     if done.stage == "forward" or len(done.outputs) == len(plain.done.outputs):
-        names = listed([evidence.name(i) for i in places], len(places))
+        names = listed([f"`{evidence.name(i)}`" for i in places], len(places))
         how = f"when {names} {'is' if len(places) == 1 else 'are'} {how}"
         yield twin(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)

@@ -40,10 +40,10 @@ def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
     wanted = evidence.wanted
     if len(wanted) > 1:
         for i in wanted:
-            yield f"when only {evidence.name(i)} requires grad", (i,)
+            yield f"when only `{evidence.name(i)}` requires grad", (i,)
     if len(wanted) > 2:
         for i in wanted:
-            yield f"when {evidence.name(i)} does not require grad", [j for j in wanted if j != i]
+            yield f"when `{evidence.name(i)}` does not require grad", [j for j in wanted if j != i]
 
 
 def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:

@@ -107,7 +107,7 @@ def _neighbors(
     """Yield them by size: the smaller first."""
     wanted = evidence.wanted
     one = len(wanted) == 1
-    are, their = (f"{evidence.name(wanted[0])} is", "its") if one else ("the inputs are", "their")
+    are, their = (f"`{evidence.name(wanted[0])}` is", "its") if one else ("the inputs are", "their")
     for fraction in fractions:
         how = f"when {are} multiplied by {fraction:g}"
         yield _Neighbor(how, _changed(wanted, torch.mul, fraction))

@@ -39,7 +39,7 @@ def repetition(session: Session, evidence: Evidence) -> Evidence:
 
 REPEATED = "from one call to the next, with the same arguments and seeds"
 FILLED = "when torch.empty returns memory filled with nan"
-REDRAWN = "when backward reuses them"
+REDRAWN = "when `backward` reuses them"
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:

@@ -40,7 +40,7 @@ def output_names(count: int) -> Iterator[str]:
 
 def gradient_of(evidence: Evidence, position: int) -> str:
     """Return what to call the gradient of an input."""
-    return f"the gradient of {evidence.name(position)}"
+    return f"the gradient of `{evidence.name(position)}`"
 
 
 def _values(done: Pass) -> tuple[Tensor | None, ...]:

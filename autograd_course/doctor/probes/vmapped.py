@@ -69,18 +69,18 @@ def _layouts(evidence: Evidence) -> Iterator[Layout]:
     tensors = [isinstance(value, Tensor) for value in evidence.inputs]
     every = tuple(0 if float_ else None for float_ in floats)
     in_place = bool(evidence.forward.dirty)
-    yield Layout("under torch.func.vmap", every, must_run=not in_place)
+    yield Layout("under `torch.func.vmap`", every, must_run=not in_place)
     if in_place:  # a shared tensor cannot be changed for each slice
         return
     for i, name in enumerate(evidence.parameters):
         if floats[i] and sum(floats) > 1:
             alone = tuple(0 if j == i else None for j in range(len(floats)))
-            yield Layout(f"under torch.func.vmap over {name} alone", alone, shared=True)
+            yield Layout(f"under `torch.func.vmap` over `{name}` alone", alone, shared=True)
     last = tuple(None if dim is None else -1 for dim in every)
-    yield Layout("under torch.func.vmap with in_dims=-1", last)
+    yield Layout("under `torch.func.vmap` with `in_dims=-1`", last)
     if tensors != floats:
         whole = tuple(0 if tensor else None for tensor in tensors)
-        yield Layout("under torch.func.vmap over the integer inputs too", whole, must_run=False)
+        yield Layout("under `torch.func.vmap` over the integer inputs too", whole, must_run=False)
 
 
 def _is_fault(failure: Failure, layout: Layout) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from textwrap import wrap
@@ -95,9 +96,9 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "") -> str:
 
 def _html_row(label: str, text: str) -> str:
     if _is_rule(label):
-        return f"<div><code>{escape(label)}</code> – {escape(text)}</div>"
+        return f"<div><code>{escape(label)}</code> – {_marked(text)}</div>"
     if not label:
-        return f"<div>{escape(text)}</div>"
+        return f"<div>{_marked(text)}</div>"
     style = f"flex: 0 0 5em; margin-right: 0.8em; color: {_FAINT}"
     return (
         f'<div style="display: flex"><span style="{style}">{escape(label)}</span>'
@@ -110,5 +111,9 @@ def _is_rule(label: str) -> bool:
 
 
 def _value(label: str, text: str) -> str:
-    tag = "code" if label in _CODE else "span"
-    return f"<{tag}>{escape(text)}</{tag}>"
+    return f"<code>{escape(text)}</code>" if label in _CODE else f"<span>{_marked(text)}</span>"
+
+
+def _marked(text: str) -> str:
+    """Return a sentence as HTML, with what it puts in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

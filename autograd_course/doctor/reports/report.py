@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 # How to declare what is wrong by design; a learner in an exercise does not see it.
 BY_DESIGN = {
-    "extra-gradient": "for a straight-through estimator, pass surrogate=f, where f is the "
-    "differentiable function whose gradient backward returns",
-    "flipped-sign": "for a gradient reversal, pass intentional='flipped-sign'",
-    "nonlinear-in-grad-output": "for a clipped or guided backward, pass "
-    "intentional='nonlinear-in-grad-output'",
-    "undeclared-surrogate": "for a straight-through estimator, pass surrogate=f, where f is the "
-    "differentiable function whose gradient backward returns",
+    "extra-gradient": "for a straight-through estimator, pass `surrogate=f`, where `f` is the "
+    "differentiable function whose gradient `backward` returns",
+    "flipped-sign": "for a gradient reversal, pass `intentional='flipped-sign'`",
+    "nonlinear-in-grad-output": "for a clipped or guided `backward`, pass "
+    "`intentional='nonlinear-in-grad-output'`",
+    "undeclared-surrogate": "for a straight-through estimator, pass `surrogate=f`, where `f` is "
+    "the differentiable function whose gradient `backward` returns",
 }
 HELD_FIXED = (
     "for elements that get no gradient by design, such as the padding of an embedding, pass "
-    "reference=f, where f is a differentiable function that treats them as constants"
+    "`reference=f`, where `f` is a differentiable function that treats them as constants"
 )
 SCALED = (
     "for a gradient that you reverse or scale by design, pass the function that has this gradient, "
-    "for example surrogate=lambda x, strength: -strength * x"
+    "for example `surrogate=lambda x, strength: -strength * x`"
 )
-DATA = "if {} is data, call requires_grad_() only on the inputs that you want to differentiate"
+DATA = "if `{}` is data, call `requires_grad_()` only on the inputs that you want to differentiate"
 
 
 def as_text(diagnosis: Diagnosis) -> str:

@@ -29,9 +29,8 @@ def disagreement(evidence: Evidence, kind: str) -> Seen | None:
 def told(twin: Twin) -> Seen | None:
     """Say how one twin failed or disagrees, ``None`` where it agrees."""
     if twin.failure:
-        return Seen(
-            f"{twin.how}, {twin.stage} {what_was_raised(twin.failure)}", raised(twin.failure)
-        )
+        stage = f"`{twin.stage}`" if twin.stage in ("forward", "backward") else twin.stage
+        return Seen(f"{twin.how}, {stage} {what_was_raised(twin.failure)}", raised(twin.failure))
     place = furthest(twin)
     if place is None:
         return None

@@ -12,10 +12,10 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "layout",
     "warning",
     "the call fails or changes under autocast",
-    hint="Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd, which "
-    "fix the dtype in which both run. Without these decorators, autocast computes the matrix "
-    "products of forward in low precision, and their dtype differs from that of the saved "
-    "tensors.",
+    hint="Decorate `forward` with `torch.amp.custom_fwd` and `backward` with "
+    "`torch.amp.custom_bwd`, which fix the dtype in which both run. Without these decorators, "
+    "autocast computes the matrix products of `forward` in low precision, and their dtype differs "
+    "from that of the saved tensors.",
     lesson="09_beyond_eager",
     after=("contract", "linearity", "values", "layout"),
 )

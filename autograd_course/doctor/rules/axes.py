@@ -15,13 +15,13 @@ from autograd_course.doctor.rules.registry import Seen
 def wrong_dim(m: Mismatch) -> str | None:
     """Wrong for the dim that the call names, right for another."""
     how = _right_when(m, "dim-argument")
-    return how and f"the gradient of {m.name} is wrong for this call, but right {how}"
+    return how and f"the gradient of `{m.name}` is wrong for this call, but right {how}"
 
 
 def wrong_batch(m: Mismatch) -> str | None:
     """Right for every slice along dim 0 alone, wrong for all of them at once."""
     how = _right_when(m, "batch")
-    return how and f"the gradient of {m.name} is wrong for the whole batch, but right {how}"
+    return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
 
 
 def _right_when(m: Mismatch, kind: str) -> str | None:

@@ -20,8 +20,8 @@ from autograd_course.doctor.rules.wording import (
     "contract",
     "error",
     "backward raises an exception",
-    hint="Read the line that raises the exception, and print the shapes of grad_output and of the "
-    "saved tensors there.",
+    hint="Read the line that raises the exception, and print the shapes of `grad_output` and of "
+    "the saved tensors there.",
     lesson="08_debugging_clinic",
     after=("contract",),
 )
@@ -31,16 +31,16 @@ def backward_raises(evidence: Evidence) -> Seen | None:
     if failure is None and own and own.stage == "backward":
         where = f"in {own.dtype}, the dtype of your inputs, "
         return Seen(
-            f"{where}backward {what_was_raised(own.failure)}",
+            f"{where}`backward` {what_was_raised(own.failure)}",
             {**raised(own.failure), "call": call(evidence)},
             hint=_what_to_do(own.failure, evidence.backward_source),
         )
     if failure is None or turned:
         return None
     # The family of cotangents stops at the first, if that fails.
-    some = "for some values of grad_output, " if len(evidence.pulls) > 1 else ""
+    some = "for some values of `grad_output`, " if len(evidence.pulls) > 1 else ""
     return Seen(
-        f"{some}backward {what_was_raised(failure)}",
+        f"{some}`backward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
         hint=_what_to_do(failure, evidence.backward_source),
     )
@@ -54,30 +54,31 @@ def _what_to_do(failure: Failure, source: str) -> str:
 
 _NEEDS = (
     "Check that the call passed the optional argument before you read its entry: "
-    "ctx.needs_input_grad has entries only for arguments that were passed."
+    "`ctx.needs_input_grad` has entries only for arguments that were passed."
 )
-_TUPLE = "Unpack ctx.saved_tensors, a tuple even for a single tensor: (x,) = ctx.saved_tensors."
+_TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 
 # What Python and PyTorch say about common mistakes, and how to repair each.
 WHAT_TO_DO = {
-    "unpack (expected 1, got 0)": "Call ctx.save_for_backward in forward: ctx.saved_tensors "
+    "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
     "is empty.",
-    "to unpack (expected": "Unpack exactly the tensors that forward saved, in the same order.",
+    "to unpack (expected": "Unpack exactly the tensors that `forward` saved, in the same order.",
     "only integer tensors of a single element": _TUPLE,
     "can't multiply sequence": _TUPLE,
     "'tuple' and": _TUPLE,
     "must be Tensor, not tuple": _TUPLE,
-    "value of Tensor with more than one value": "Use torch.where or multiply by the mask: "
+    "value of Tensor with more than one value": "Use `torch.where` or multiply by the mask: "
     "a Python if needs a single truth value, and this tensor has many elements.",
-    "positional argument": "Give backward ctx and one parameter for each output of forward.",
-    "or None (got list)": "Return the gradients as a tuple: return grad_x, grad_y.",
+    "positional argument": "Give `backward` the parameter `ctx` and one more for each "
+    "output of `forward`.",
+    "or None (got list)": "Return the gradients as a tuple: `return grad_x, grad_y`.",
     "expected Variable or None": "Return a tensor or None for each argument.",
     "does not require grad and does not have a grad_fn": "Write the derivative as a formula, or "
-    "compute it under torch.enable_grad() from x.detach().requires_grad_(). Grad mode is off in "
-    "backward, so PyTorch records no graph there.",
+    "compute it under `torch.enable_grad()` from `x.detach().requires_grad_()`. Grad mode is off "
+    "in `backward`, so PyTorch records no graph there.",
     "with a bool tensor is not supported": "Convert the mask to numbers first: "
-    "mask.to(grad_output.dtype).",
-    "'_fwd_used_autocast'": "Decorate forward with custom_fwd: custom_bwd needs it.",
+    "`mask.to(grad_output.dtype)`.",
+    "'_fwd_used_autocast'": "Decorate `forward` with `custom_fwd`: `custom_bwd` needs it.",
 }
 
 
@@ -86,16 +87,16 @@ WHAT_TO_DO = {
     "contract",
     "error",
     "backward changes grad_output in place",
-    hint="Compute a new tensor (grad_output * mask) or change a copy (grad_output.clone()): other "
-    "branches of the graph may use the same memory.",
+    hint="Compute a new tensor (`grad_output * mask`) or change a copy (`grad_output.clone()`): "
+    "other branches of the graph may use the same memory.",
     lesson="02_ctx_rules",
 )
 def mutates_grad_output(evidence: Evidence) -> Seen | None:
     if not evidence.raw or not evidence.raw.changed_grad_outputs:
         return None
     return Seen(
-        "backward changes grad_output in place, so another branch of the graph that shares it gets "
-        "a wrong gradient.",
+        "`backward` changes `grad_output` in place, so another branch of the graph that shares it "
+        "gets a wrong gradient.",
         {"outputs": list(evidence.raw.changed_grad_outputs)},
     )
 
@@ -113,7 +114,7 @@ def mutates_saved(evidence: Evidence) -> Seen | None:
     if not evidence.raw or not evidence.raw.changed_saved:
         return None
     return Seen(
-        f"backward changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in "
+        f"`backward` changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in "
         "place.",
         {"saved": list(evidence.raw.changed_saved)},
     )
@@ -124,8 +125,8 @@ def mutates_saved(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "backward fails when an output is unused",
-    hint="Handle unused outputs: backward gets zeros as their grad_output, or None if forward "
-    "calls ctx.set_materialize_grads(False).",
+    hint="Handle unused outputs: `backward` gets zeros as their `grad_output`, or None if "
+    "`forward` calls `ctx.set_materialize_grads(False)`.",
     lesson="02_ctx_rules",
     after=("contract",),
 )
@@ -138,7 +139,7 @@ def none_grad_output(evidence: Evidence) -> Seen | None:
             continue
         if pull.failure:
             return Seen(
-                f"when only the {used} output is used, backward {what_was_raised(pull.failure)}",
+                f"when only the {used} output is used, `backward` {what_was_raised(pull.failure)}",
                 {"used": used, **raised(pull.failure)},
             )
         wrong = mismatches(evidence, name)

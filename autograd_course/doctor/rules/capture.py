@@ -6,7 +6,7 @@ from autograd_course.doctor.comparing.numbers import element, number
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.rules.agreement import furthest, shown, twins
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.words import listed
+from autograd_course.doctor.words import listed, quoted
 
 
 @rule(
@@ -14,8 +14,8 @@ from autograd_course.doctor.words import listed
     "state",
     "error",
     "a tensor that is not an argument gets no gradient",
-    hint="Pass the tensor to F.apply as a separate argument. Autograd does not see tensors inside "
-    "a list, a module or a closure.",
+    hint="Pass the tensor to `F.apply` as a separate argument. Autograd does not see tensors "
+    "inside a list, a module or a closure.",
     lesson="02_ctx_rules",
     after=("contract",),
 )
@@ -31,8 +31,8 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     )
     what, requires, affects, gets = does
     return Seen(
-        f"the {what} {listed(names)} {requires} grad and {affects} the output, but {gets} no "
-        "gradient.",
+        f"the {what} {listed(quoted(names))} {requires} grad and {affects} the output, but {gets} "
+        "no gradient.",
         {
             "tensors": names,
             "witness": f"the output changes with {names[0]} at a rate of {number(lost[0].slope)}, "
@@ -46,8 +46,8 @@ def captured_tensor(evidence: Evidence) -> Seen | None:
     "state",
     "error",
     "backward updates a module's state a second time",
-    hint="Switch off updates of running statistics and counters while backward recomputes forward: "
-    "a recomputation repeats everything that forward does.",
+    hint="Switch off updates of running statistics and counters while `backward` recomputes "
+    "`forward`: a recomputation repeats everything that `forward` does.",
     lesson="06_memory_patterns",
     after=("contract",),
 )
@@ -59,7 +59,7 @@ def recompute_side_effect(evidence: Evidence) -> Seen | None:
     k, index = place
     forth, back = shown(twin.should[k], index), shown(twin.came[k], index)
     return Seen(
-        f"forward updates the buffer {twin.names[k]}, and backward updates it again.",
+        f"`forward` updates the buffer `{twin.names[k]}`, and `backward` updates it again.",
         {
             "buffers": list(twin.names),
             "witness": f"{element(twin.names[k], index)}: {forth} after forward, {back} after "

@@ -21,22 +21,22 @@ def missing_dependency(m: Mismatch) -> str | None:
     term = lacking_term(m)
     for cut, grads in m.evidence.held_fixed.items():
         if m.fits(grads[m.slot]):
-            named = f". The missing term is {term}" if term else ""
+            named = f". The missing term is `{term}`" if term else ""
             ways, constant = (
                 ("paths", "the results of these operations as constants")
                 if " and " in cut
                 else ("path", "the result of this operation as a constant")
             )
             return (
-                f"the gradient of {m.name} does not include the {ways} through {cut}: backward "
+                f"the gradient of `{m.name}` does not include the {ways} through {cut}: `backward` "
                 f"treats {constant}{named}"
             )
     if path := _output_path(m):
         return path
     if term:
         return (
-            f"the gradient of {m.name} lacks the term {term}: backward treats a part of forward "
-            "as a constant"
+            f"the gradient of `{m.name}` lacks the term `{term}`: `backward` treats a part of "
+            "`forward` as a constant"
         )
     return _row_term(m)
 
@@ -48,7 +48,7 @@ def _output_path(m: Mismatch) -> str | None:
             grad, truth = pull.grads[m.slot], m.evidence.expected[name][m.slot].value
             if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
                 return (
-                    f"the gradient of {m.name} does not include the path through the "
+                    f"the gradient of `{m.name}` does not include the path through the "
                     f"{ordinal(name)} output"
                 )
     return None
@@ -86,9 +86,9 @@ def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def _reduced(m: Mismatch, where: str, what: str) -> str:
     return (
-        f"{where}, the error in the gradient of {m.name} is {what}. Forward probably reduces over "
-        "these elements (a mean, a norm, a variance), and backward treats the result as a constant "
-        "or differentiates it with a wrong factor"
+        f"{where}, the error in the gradient of `{m.name}` is {what}. `forward` probably reduces "
+        "over these elements (a mean, a norm, a variance), and `backward` treats the result as a "
+        "constant or differentiates it with a wrong factor"
     )
 
 

@@ -9,7 +9,7 @@ from autograd_course.doctor.evidence import Evidence, Twin
 from autograd_course.doctor.probes.plain import KIND
 from autograd_course.doctor.rules.agreement import furthest, twins
 from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.words import listed, plural
+from autograd_course.doctor.words import listed, plural, quoted
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the caller's dtype
@@ -20,8 +20,8 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     "efficiency",
     "warning",
     "backward computes a gradient that the call does not need",
-    hint="Compute a gradient only if its entry in ctx.needs_input_grad is True. There is one entry "
-    "for each argument of forward.",
+    hint="Compute a gradient only if its entry in `ctx.needs_input_grad` is True. There is one "
+    "entry for each argument of `forward`.",
     lesson="02_ctx_rules",
     after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
@@ -31,10 +31,10 @@ def wasted_gradient(evidence: Evidence) -> Seen | None:
     names = [evidence.name(seen.position) for seen in evidence.unasked]
     operations = [seen.operations for seen in evidence.unasked]
     first = (
-        f"backward computes the gradient of {names[0]} ({_counted(operations[0])}) even when "
-        f"{names[0]} does not require grad"
+        f"`backward` computes the gradient of `{names[0]}` ({_counted(operations[0])}) even when "
+        f"`{names[0]}` does not require grad"
     )
-    others = f". The same holds for {listed(names[1:])}" if names[1:] else ""
+    others = f". The same holds for {listed(quoted(names[1:]))}" if names[1:] else ""
     return Seen(
         f"{first}{others}.", {"operations": dict(zip(names, map(list, operations), strict=True))}
     )
@@ -53,8 +53,8 @@ def _counted(operations: Sequence[str]) -> str:
     "warning",
     "forward saves a tensor that backward does not need",
     hint="Save only the tensors that the formula of the derivative contains: a saved tensor stays "
-    "in memory until backward has run. If backward needs only a shape or a number, store that as "
-    "an attribute of ctx.",
+    "in memory until `backward` has run. If `backward` needs only a shape or a number, store that "
+    "as an attribute of `ctx`.",
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
@@ -66,10 +66,13 @@ def oversaved(evidence: Evidence) -> Seen | None:
     size = sum(kept.size for kept in idle)
     its, it = ("their", "them") if len(names) > 1 else ("its", "it")
     unpacked = any(kept.unpacked for kept in idle)
-    why_not = f"no gradient depends on {its} values" if unpacked else f"backward never unpacks {it}"
+    why_not = (
+        f"no gradient depends on {its} values" if unpacked else f"`backward` never unpacks {it}"
+    )
     return Seen(
-        f"forward saves {listed(names)} for backward ({size} bytes {IN_FLOAT64}), but {why_not}.",
-        {"saved": names, "bytes": size},
+        f"`forward` saves {listed(names)} for `backward` ({size} bytes {IN_FLOAT64}), but "
+        f"{why_not}.",
+        {"saved": [name.replace("`", "") for name in names], "bytes": size},
     )
 
 
@@ -95,9 +98,10 @@ def unneeded_function(evidence: Evidence) -> Seen | None:
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}
     operations = {"plain": ordinary.operations, "function": function.operations}
     return Seen(
-        "plain autograd on the same forward gives the same gradients at no greater cost. It saves "
-        f"{sizes['plain']} bytes {IN_FLOAT64} (the Function saves {sizes['function']}) and runs "
-        f"{plural(ordinary.operations, 'operation')} (the Function runs {function.operations}).",
+        "plain autograd on the same `forward` gives the same gradients at no greater cost. It "
+        f"saves {sizes['plain']} bytes {IN_FLOAT64} (the Function saves {sizes['function']}) and "
+        f"runs {plural(ordinary.operations, 'operation')} (the Function runs "
+        f"{function.operations}).",
         {"bytes": sizes, "operations": operations},
     )
 

@@ -30,7 +30,7 @@ def constant_factor(m: Mismatch) -> str | None:
         return None  # any number is a multiple of any other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
     times = f"{told} times the true gradient"
-    return f"the gradient of {m.name} is {times}{origin}"
+    return f"the gradient of `{m.name}` is {times}{origin}"
 
 
 def _ratio(m: Mismatch) -> float | None:
@@ -117,8 +117,8 @@ def _numbers(
     for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
-            yield ("value", argument, 0), abs(value), f"the {what} of {argument}"
-    owners = {name: shape, "the output": output}
+            yield ("value", argument, 0), abs(value), f"the {what} of `{argument}`"
+    owners = {f"`{name}`": shape, "the output": output}
     for owner, lengths in owners.items():
         for axis, n in enumerate(lengths):
             if n > 1:

@@ -16,6 +16,7 @@ from autograd_course.doctor.rules.wording import (
 )
 from autograd_course.doctor.running.calls import is_float
 from autograd_course.doctor.truth.differences import as_real
+from autograd_course.doctor.words import quoted
 
 
 @rule(
@@ -23,15 +24,15 @@ from autograd_course.doctor.truth.differences import as_real
     "contract",
     "error",
     "forward or backward is an instance method",
-    hint="Decorate forward and backward with @staticmethod and remove self: PyTorch calls them on "
-    "the class, with ctx as the first argument.",
+    hint="Decorate `forward` and `backward` with `@staticmethod` and remove self: PyTorch calls "
+    "them on the class, with `ctx` as the first argument.",
     lesson="01_template",
 )
 def missing_staticmethod(evidence: Evidence) -> Seen | None:
     names = evidence.instance_methods
     if not names:
         return None
-    methods = " and ".join(names)
+    methods = " and ".join(quoted(names))
     verb = (
         "is an instance method, but it must be a static method"
         if len(names) == 1
@@ -46,7 +47,7 @@ def missing_staticmethod(evidence: Evidence) -> Seen | None:
     "error",
     "forward passes save_for_backward something that is not a tensor",
     hint="Pass only tensors (or None) to save_for_backward. Keep numbers, shapes and flags as "
-    "attributes: ctx.name = value.",
+    "attributes: `ctx.name = value`.",
     lesson="02_ctx_rules",
 )
 def non_tensor_saved(evidence: Evidence) -> Seen | None:
@@ -59,7 +60,7 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
         return None
     place, kind = int(found[1]), found[2]
     return Seen(
-        f"save_for_backward got {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
+        f"`save_for_backward` got {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
         f"{place} (counting from 0), but it can save only tensors.",
         {"argument": place, "type": kind},
     )
@@ -70,14 +71,16 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "forward reads ctx.saved_tensors",
-    hint="In forward, use the tensor itself instead. PyTorch fills ctx.saved_tensors only after "
-    "forward has returned.",
+    hint="In `forward`, use the tensor itself instead. PyTorch fills `ctx.saved_tensors` only "
+    "after `forward` has returned.",
     lesson="02_ctx_rules",
 )
 def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
     if not evidence.forward.read_saved:
         return None
-    return Seen("forward reads ctx.saved_tensors, which is an empty tuple until forward returns.")
+    return Seen(
+        "`forward` reads `ctx.saved_tensors`, which is an empty tuple until `forward` returns."
+    )
 
 
 @rule(
@@ -85,18 +88,18 @@ def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "mark_dirty does not match what forward did",
-    hint="Mark exactly the inputs that forward changes in place as dirty, and return those same "
-    "tensors from forward.",
+    hint="Mark exactly the inputs that `forward` changes in place as dirty, and return those same "
+    "tensors from `forward`.",
     lesson="02_ctx_rules",
 )
 def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
     forward = evidence.forward
     if forward.failure and "marked as dirty" in forward.failure.text:
-        return Seen("forward marks an input as dirty but does not return it.")
+        return Seen("`forward` marks an input as dirty but does not return it.")
     unchanged = set(forward.dirty) - set(forward.changed) - set(forward.written)
     if unchanged:
         return Seen(
-            f"forward marks {evidence.name(min(unchanged))} as dirty but does not change it."
+            f"`forward` marks `{evidence.name(min(unchanged))}` as dirty but does not change it."
         )
     return None
 
@@ -106,7 +109,7 @@ def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
     "contract",
     "error",
     "forward changes an input in place without mark_dirty",
-    hint="Compute into a new tensor, or call ctx.mark_dirty(x) and return x itself.",
+    hint="Compute into a new tensor, or call `ctx.mark_dirty(x)` and return `x` itself.",
     lesson="02_ctx_rules",
 )
 def mutates_input(evidence: Evidence) -> Seen | None:
@@ -120,18 +123,18 @@ def mutates_input(evidence: Evidence) -> Seen | None:
     harmful = [i for i in hidden if not _may_be_statistics(evidence, i)]
     name = evidence.name((harmful or hidden)[0])
     if harmful:
-        message = f"forward changes {name} in place but does not mark it as dirty."
+        message = f"`forward` changes `{name}` in place but does not mark it as dirty."
         return Seen(message, {"input": name})
     message = (
-        f"forward changes {name} in place but does not mark it as dirty ({name} does not require "
-        "grad)."
+        f"`forward` changes `{name}` in place but does not mark it as dirty (`{name}` does not "
+        "require grad)."
     )
     return Seen(message, {"input": name}, "warning", _STATISTICS)
 
 
 _STATISTICS = (
-    "Ignore this warning for running statistics, such as those of batch normalization. Otherwise "
-    "compute into a new tensor, or call ctx.mark_dirty: the tensor belongs to the caller."
+    "Ignore this warning for running statistics, such as those of batch normalization. Any other "
+    "tensor belongs to the caller: compute into a new tensor, or call `ctx.mark_dirty`."
 )
 
 
@@ -148,7 +151,7 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     "contract",
     "error",
     "forward raises an exception",
-    hint="Run forward alone on these inputs, and repair it before you look at any gradient.",
+    hint="Run `forward` alone on these inputs, and repair it before you look at any gradient.",
     lesson="08_debugging_clinic",
     after=("contract",),
 )
@@ -161,7 +164,7 @@ def forward_raises(evidence: Evidence) -> Seen | None:
         return None
     ambiguous = "value of Tensor with more than one value" in failure.text
     return Seen(
-        f"{where}forward {what_was_raised(failure)}",
+        f"{where}`forward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
         hint=_ONE_ANSWER if ambiguous else "",
     )
@@ -169,7 +172,7 @@ def forward_raises(evidence: Evidence) -> Seen | None:
 
 _ONE_ANSWER = (
     "To test whether an argument was passed, write `bias is not None`. To choose a value for each "
-    "element, use torch.where. A Python if needs a single truth value, and this tensor has many "
+    "element, use `torch.where`. A Python if needs a single truth value, and this tensor has many "
     "elements."
 )
 
@@ -179,8 +182,8 @@ _ONE_ANSWER = (
     "contract",
     "error",
     "the outputs are not connected to this Function's backward",
-    hint="Call F.apply(...), return the tensor that apply returned, and do not detach it. Autograd "
-    "never calls a backward that you define on an nn.Module.",
+    hint="Call `F.apply(…)`, return the tensor that `apply` returned, and do not detach it. "
+    "Autograd never calls a `backward` that you define on an `nn.Module`.",
     lesson="01_template",
     after=("contract",),
 )
@@ -191,23 +194,23 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     if not forward.outputs:
         what = ", ".join(forward.kinds)
         hint = {
-            "NoneType": "Return the result from forward: a return statement seems to be missing.",
+            "NoneType": "Return the result from `forward`: a return statement seems to be missing.",
             "list": "Return several outputs as a tuple: return r, theta.",
         }.get(what, "")
         came = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
         came = "None" if what == "NoneType" else came
-        needed = f"forward returns {came}, but it must return a tensor or a tuple of tensors."
+        needed = f"`forward` returns {came}, but it must return a tensor or a tuple of tensors."
         return Seen(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None
     if not any(is_float(output) for output in forward.outputs):
         return None
     if not any(forward.requires_grad):
-        return Seen("no output requires grad, so autograd never calls backward.")
+        return Seen("no output requires grad, so autograd never calls `backward`.")
     if not forward.custom_node:
         return Seen(
             "the outputs come from plain autograd: their graph contains no custom Function, so "
-            "your backward never runs."
+            "your `backward` never runs."
         )
     return None
 
@@ -217,9 +220,9 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     "contract",
     "warning",
     "an output is an input, or a view of one",
-    hint="Return a new tensor, for example x.clone(). If the output is a view, PyTorch raises an "
+    hint="Return a new tensor, for example `x.clone()`. If the output is a view, PyTorch raises an "
     "error when the caller changes it in place, and the gradient of the output may bypass your "
-    "backward.",
+    "`backward`.",
     lesson="02_ctx_rules",
     after=("mutates-input",),
 )
@@ -227,15 +230,15 @@ def returns_view(evidence: Evidence) -> Seen | None:
     alone = len(evidence.forward.outputs) == 1
     for output, source in evidence.forward.views:
         which = "the output" if alone else f"output {output}"
-        return Seen(f"{which} shares memory with {evidence.name(source)}.")
+        return Seen(f"{which} shares memory with `{evidence.name(source)}`.")
     for output in evidence.own_views:
         which = "the output" if alone else f"output {output}"
         return Seen(
-            f"{which} is a view of a tensor that forward created, so changing it in place, for "
-            "example with relu_(), raises an error.",
+            f"{which} is a view of a tensor that `forward` created, so changing it in place, for "
+            "example with `relu_()`, raises an error.",
             severity="info",
-            hint="If callers may change the output in place, compute it in its final "
-            "shape (x.sum(-1) instead of x.sum(-1, keepdim=True).squeeze(-1)), or return a copy.",
+            hint="If callers may change the output in place, compute it in its final shape "
+            "(`x.sum(-1)` instead of `x.sum(-1, keepdim=True).squeeze(-1)`), or return a copy.",
         )
     return None
 
@@ -246,7 +249,7 @@ def returns_view(evidence: Evidence) -> Seen | None:
     "warning",
     "mark_non_differentiable does not match the outputs",
     hint="Pass exactly the outputs that carry no gradient (masks, indices stored as floats) to "
-    "ctx.mark_non_differentiable.",
+    "`ctx.mark_non_differentiable`.",
     lesson="02_ctx_rules",
 )
 def wrong_non_differentiable(evidence: Evidence) -> Seen | None:

@@ -17,7 +17,7 @@ from autograd_course.doctor.words import elements, plural
     "values",
     "error",
     "forward differs from the reference",
-    hint="Repair forward first: a gradient can be right only for the function that forward "
+    hint="Repair `forward` first: a gradient can be right only for the function that `forward` "
     "computes.",
     lesson="01_template",
     after=("contract",),
@@ -30,7 +30,7 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
     got = evidence.forward.outputs
     if len(got) != len(wanted):
         return Seen(
-            f"forward returns {plural(len(got), 'tensor')}, but the reference returns "
+            f"`forward` returns {plural(len(got), 'tensor')}, but the reference returns "
             f"{len(wanted)}."
         )
     for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
@@ -38,7 +38,7 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
         named = "the output" if len(got) == 1 else which
         if mine.shape != reference.shape:
             return Seen(
-                f"{named} of forward has shape {tuple(mine.shape)}, but the reference returns "
+                f"{named} of `forward` has shape {tuple(mine.shape)}, but the reference returns "
                 f"shape {tuple(reference.shape)}.",
                 {"expected": list(reference.shape), "actual": list(mine.shape)},
             )
@@ -46,7 +46,7 @@ def forward_mismatch(evidence: Evidence) -> Seen | None:
         if bool(off.any()):
             index = tuple(off.nonzero()[0].tolist())
             return Seen(
-                f"{named} of forward differs from the reference at "
+                f"{named} of `forward` differs from the reference at "
                 f"{elements(int(off.sum()), off.numel())}.",
                 {
                     "input": which,

@@ -23,9 +23,9 @@ UNSUPPORTED = (
     "contract",
     "warning",
     "a gradient does not have the dtype of its input",
-    hint="Create new tensors with the dtype of existing ones (torch.zeros_like(x), "
-    "x.new_zeros(shape), dtype=grad_output.dtype), and convert masks with "
-    ".to(grad_output.dtype), not with .float().",
+    hint="Create new tensors with the dtype of existing ones (`torch.zeros_like(x)`, "
+    "`x.new_zeros(shape)`, `dtype=grad_output.dtype`), and convert masks with "
+    "`.to(grad_output.dtype)`, not with `.float()`.",
     lesson="03_gradient_patterns",
 )
 def gradient_dtype(evidence: Evidence) -> Seen | None:
@@ -38,7 +38,7 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
         assert failure is not None
         runs = " and ".join(v.name for v in dtypes if not v.failure)
         return Seen(
-            f"backward runs in {runs} but raises {failure.kind} in {crashed[0].name}: "
+            f"`backward` runs in {runs} but raises {failure.kind} in {crashed[0].name}: "
             f"{failure.text}",
             raised(failure),
             "warning" if failure.runs_in_own_dtype else "error",
@@ -48,8 +48,8 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
         for position, want, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"for {want} inputs, backward returns a {got} gradient for {name}, which autograd "
-                "silently converts.",
+                f"for {want} inputs, `backward` returns a {got} gradient for `{name}`, which "
+                "autograd silently converts.",
                 {"input": name, "expected": want, "actual": got},
             )
     return None
@@ -57,7 +57,7 @@ def gradient_dtype(evidence: Evidence) -> Seen | None:
 
 _NUMPY = (
     "Write the formula in PyTorch operations: NumPy does not support bfloat16, and it records no "
-    "graph. If you must use NumPy, call .float() first."
+    "graph. If you must use NumPy, call `.float()` first."
 )
 
 
@@ -73,7 +73,7 @@ def _complex_for_a_real(evidence: Evidence) -> Seen | None:
         if grad is not None and grad.is_complex() and not evidence.inputs[position].is_complex():
             name = evidence.name(position)
             return Seen(
-                f"backward returns a complex gradient for {name}, which is real. Autograd "
+                f"`backward` returns a complex gradient for `{name}`, which is real. Autograd "
                 "rejects it with an error that does not name the cause.",
                 {"input": name, "expected": "real", "actual": "complex"},
                 "error",
@@ -94,8 +94,8 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     "contract",
     "error",
     "backward creates tensors on a fixed device",
-    hint="Create new tensors on the device of existing ones: torch.zeros_like(x), "
-    "x.new_zeros(shape), device=grad_output.device.",
+    hint="Create new tensors on the device of existing ones: `torch.zeros_like(x)`, "
+    "`x.new_zeros(shape)`, `device=grad_output.device`.",
     lesson="03_gradient_patterns",
     after=("gradient-shape", "wrong-arity", "gradient-dtype"),
 )
@@ -105,15 +105,15 @@ def gradient_device(evidence: Evidence) -> Seen | None:
             continue
         if variant.failure and "device" in variant.failure.text.lower():
             return Seen(
-                "backward mixes devices when its inputs are not on the CPU. It raises "
+                "`backward` mixes devices when its inputs are not on the CPU. It raises "
                 f"{variant.failure.kind}: {variant.failure.text}",
                 raised(variant.failure),
             )
         for position, _, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Seen(
-                f"backward returns the gradient of {name} on the device {got}, whatever the device "
-                f"of {name} is.",
+                f"`backward` returns the gradient of `{name}` on the device {got}, whatever the "
+                f"device of `{name}` is.",
                 {"input": name, "actual": got},
             )
     return None

@@ -14,7 +14,7 @@ from autograd_course.doctor.rules.wording import (
     raw_transpose,
     shape,
 )
-from autograd_course.doctor.words import plural
+from autograd_course.doctor.words import plural, quoted
 
 
 @rule(
@@ -22,7 +22,7 @@ from autograd_course.doctor.words import plural
     "contract",
     "error",
     "backward returns the wrong number of gradients",
-    hint="Return one value for each argument of forward after ctx, in the same order: "
+    hint="Return one value for each argument of `forward` after `ctx`, in the same order: "
     "a gradient for a tensor, None for everything else.",
     lesson="01_template",
 )
@@ -36,13 +36,13 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
             return None
         if raw.kinds == ("list",):
             return Seen(
-                "backward returns a list, which autograd takes for a single gradient.",
+                "`backward` returns a list, which autograd takes for a single gradient.",
                 {"returned": 1, "expected": arguments},
-                hint="Return the gradients as a tuple: return grad_x, grad_y.",
+                hint="Return the gradients as a tuple: `return grad_x, grad_y`.",
             )
-        names = ", ".join(evidence.parameters)
+        names = ", ".join(quoted(evidence.parameters))
         return Seen(
-            f"backward returns {plural(raw.count, 'gradient')}, but forward takes "
+            f"`backward` returns {plural(raw.count, 'gradient')}, but `forward` takes "
             f"{plural(arguments, 'argument')} ({names}).",
             {
                 "returned": raw.count,
@@ -57,7 +57,7 @@ def wrong_arity(evidence: Evidence) -> Seen | None:
     if not found:
         return None
     return Seen(
-        f"the backward of an inner Function returns {plural(int(found[2]), 'gradient')}, but "
+        f"the `backward` of an inner Function returns {plural(int(found[2]), 'gradient')}, but "
         f"autograd expects {found[1]}.",
         {"returned": int(found[2]), "expected": int(found[1])},
     )
@@ -74,15 +74,15 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     if numbers:
         name = numbers[0]
         return (
-            f"backward returns a gradient for {name}, which is not a tensor. It must return None "
-            "for this argument."
+            f"`backward` returns a gradient for `{name}`, which is not a tensor. It must return "
+            "None for this argument."
         )
     later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
     for name, kind in later:
         if kind != "NoneType":
             return (
-                f"backward returns a gradient for {name}, which this call does not pass. It must "
-                "return None for this argument."
+                f"`backward` returns a gradient for `{name}`, which this call does not pass. It "
+                "must return None for this argument."
             )
     return ""
 
@@ -93,7 +93,7 @@ def _unasked(evidence: Evidence, raw: Raw) -> str:
     "error",
     "a gradient does not have the shape of its input",
     hint="Return each gradient in exactly the shape of its input: follow the shapes through the "
-    "formula, and sum over every dim that forward broadcast or expanded.",
+    "formula, and sum over every dim that `forward` broadcast or expanded.",
     lesson="03_gradient_patterns",
     after=("wrong-arity",),
 )
@@ -102,8 +102,8 @@ def gradient_shape(evidence: Evidence) -> Seen | None:
         name = evidence.name(position)
         if got != want and not _sums_to(got, want) and not raw_transpose(evidence, position):
             return Seen(
-                f"backward returns a gradient of shape {shape(got)} for {name}, which has shape "
-                f"{shape(want)}.",
+                f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
+                f"shape {shape(want)}.",
                 {
                     "input": name,
                     "expected": list(want),
@@ -117,7 +117,7 @@ def gradient_shape(evidence: Evidence) -> Seen | None:
     )
     if found and not (evidence.raw and evidence.raw.grads):
         return Seen(
-            f"the backward of an inner Function returns a gradient of shape {found[1]} for an "
+            f"the `backward` of an inner Function returns a gradient of shape {found[1]} for an "
             f"input of shape {found[2]}."
         )
     return None
@@ -146,8 +146,8 @@ def _sums_to(got: torch.Size, want: torch.Size) -> bool:
     "contract",
     "error",
     "a gradient is larger than its input",
-    hint="Sum the gradient over the dims that forward broadcast, and keep dims of size 1: "
-    "grad.sum_to_size(x.shape).",
+    hint="Sum the gradient over the dims that `forward` broadcast, and keep dims of size 1: "
+    "`grad.sum_to_size(x.shape)`.",
     lesson="03_gradient_patterns",
 )
 def unreduced_broadcast(evidence: Evidence) -> Seen | None:
@@ -158,14 +158,14 @@ def unreduced_broadcast(evidence: Evidence) -> Seen | None:
             larger = got.numel() > want.numel()
             memory = "the larger gradient needs more memory, and " if larger else ""
             mended = (
-                f"the sum is right. But {memory}code that calls backward directly gets the wrong "
+                f"the sum is right. But {memory}code that calls `backward` directly gets the wrong "
                 "shape"
                 if right
                 else "the sum is wrong"
             )
             return Seen(
-                f"backward returns a gradient of shape {shape(got)} for {name}, which has shape "
-                f"{shape(want)}. Autograd silently sums it to that shape, and {mended}.",
+                f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
+                f"shape {shape(want)}. Autograd silently sums it to that shape, and {mended}.",
                 {"input": name, "expected": list(want), "actual": list(got)},
                 "warning" if right else "error",
             )

@@ -38,7 +38,7 @@ class Hypothesis:
 def _unexplained(m: Mismatch) -> str:
     where = elements(int(m.wrong.sum()), int(m.known.sum()))
     sample = "" if bool(m.known.all()) else " that were checked"
-    off = f"the gradient of {m.name} is wrong at {where}{sample}"
+    off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
     names = [name for name in m.evidence.pulls if name.startswith("only")]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
@@ -54,7 +54,7 @@ HYPOTHESES = (
         "dim-argument",
         "the gradient is right along one dim and wrong along another",
         axes.wrong_dim,
-        "Use the dim that the call passes. Look in backward for a fixed dim (-1, 0, shape[-1], a "
+        "Use the dim that the call passes. Look in `backward` for a fixed dim (-1, 0, shape[-1], a "
         "transpose) and for code that does not handle negative dims.",
         "03_gradient_patterns",
         axes.other_dim,
@@ -71,14 +71,14 @@ HYPOTHESES = (
         "swapped-gradients",
         "two gradients are swapped",
         h.swapped_gradients,
-        "Return the gradients in the order of forward's arguments.",
+        "Return the gradients in the order of the arguments of `forward`.",
         "01_template",
     ),
     Hypothesis(
         "missing-gradient",
         "a gradient is missing",
         h.missing_gradient,
-        "Find the formula for this argument in backward, and look for a factor that is always 0. "
+        "Find the formula for this argument in `backward`, and look for a factor that is always 0. "
         "Return None only for an input that needs no gradient.",
         "01_template",
     ),
@@ -109,15 +109,16 @@ HYPOTHESES = (
         "constant-factor",
         "the gradient is off by a constant factor",
         constant_factor,
-        "Compare the constants in forward and backward (an exponent, the 1/N of a mean, a scale, "
-        "an inner derivative). One of them is missing from backward or occurs there twice.",
+        "Compare the constants in `forward` and `backward` (an exponent, the 1/N of a mean, a "
+        "scale, an inner derivative). One of them is missing from `backward` or occurs there "
+        "twice.",
         "01_template",
     ),
     Hypothesis(
         "transposed-gradient",
         "the gradient is transposed",
         h.transposed_gradient,
-        "Check the order of the factors and the transposes: for Y = A B with grad_output G, the "
+        "Check the order of the factors and the transposes: for Y = A B with `grad_output` G, the "
         "gradients are G Bᵀ for A and Aᵀ G for B.",
         "03_gradient_patterns",
     ),
@@ -125,7 +126,7 @@ HYPOTHESES = (
         "missing-conjugate",
         "the complex conjugate is missing",
         h.missing_conjugate,
-        "Conjugate the local derivative: for a holomorphic f, PyTorch's gradient is grad_output "
+        "Conjugate the local derivative: for a holomorphic f, PyTorch's gradient is `grad_output` "
         "times the conjugate of f'.",
         "03_gradient_patterns",
     ),
@@ -140,7 +141,7 @@ HYPOTHESES = (
         "duplicate-index",
         "the gradient is wrong where an index repeats",
         h.duplicate_index,
-        "Use index_add_ or scatter_add_ instead of an assignment: the gradients of repeated "
+        "Use `index_add_` or `scatter_add_` instead of an assignment: the gradients of repeated "
         "indices add up.",
         "03_gradient_patterns",
     ),
@@ -148,15 +149,15 @@ HYPOTHESES = (
         "off-by-one",
         "the gradient is wrong at an edge",
         h.off_by_one,
-        "Compare the first and last index of every range, padding and window in backward with "
-        "those in forward.",
+        "Compare the first and last index of every range, padding and window in `backward` with "
+        "those in `forward`.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "wrong-region",
         "the gradient is wrong for some input values",
         region,
-        "Compare the masks and conditions in backward with the branches of forward, and check "
+        "Compare the masks and conditions in `backward` with the branches of `forward`, and check "
         "which branch this input takes.",
         "01_template",
     ),
@@ -164,8 +165,9 @@ HYPOTHESES = (
         "batch-dimension",
         "a batch and its slices give different gradients",
         axes.wrong_batch,
-        "Check every sum, mean, index and squeeze in backward. Each slice along dim 0 must get its "
-        "own gradient, and an input that the slices share must get the sum of their gradients.",
+        "Check every sum, mean, index and squeeze in `backward`. Each slice along dim 0 must get "
+        "its own gradient, and an input that the slices share must get the sum of their "
+        "gradients.",
         "03_gradient_patterns",
         axes.other_batch,
     ),
@@ -173,7 +175,7 @@ HYPOTHESES = (
         "missing-dependency",
         "backward treats a dependency as a constant",
         missing_dependency,
-        "Write forward as a chain of steps, and find every path from this input to the output. "
+        "Write `forward` as a chain of steps, and find every path from this input to the output. "
         "Each path adds one term to the gradient.",
         "03_gradient_patterns",
     ),
@@ -181,15 +183,15 @@ HYPOTHESES = (
         "permuted-gradient",
         "the gradient has the right values at the wrong positions",
         h.permuted_gradient,
-        "Undo the reordering of forward in backward: apply the inverse permutation, not the same "
-        "permutation again.",
+        "Undo the reordering of `forward` in `backward`: apply the inverse permutation, not the "
+        "same permutation again.",
         "03_gradient_patterns",
     ),
     Hypothesis(
         "gradient-mismatch",
         "the gradient is wrong, without a simple pattern",
         _unexplained,
-        "Check one element by hand: derive the formula, insert these numbers, and compare.",
+        "Check one element by hand: derive the formula, substitute these numbers, and compare.",
         "08_debugging_clinic",
     ),
 )
@@ -255,8 +257,8 @@ def _turned(evidence: Evidence) -> Seen | None:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
             return Seen(
-                f"the gradient of {name} is the true gradient with its last two dims swapped, so "
-                f"it does not have the shape {tuple(evidence.inputs[position].shape)} of {name}.",
+                f"the gradient of `{name}` is the true gradient with its last two dims swapped, so "
+                f"it does not have the shape {tuple(evidence.inputs[position].shape)} of `{name}`.",
                 {"inputs": [name], "line": return_line(evidence.backward_source)},
             )
     return None

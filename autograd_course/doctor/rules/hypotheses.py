@@ -31,8 +31,8 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
     if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.jacobian):
         return None  # a constant function is no quantizer
     return (
-        f"forward is piecewise constant, so the true gradient of {m.name} is zero, but backward "
-        "returns a nonzero gradient. Backward looks like a straight-through estimator"
+        f"`forward` is piecewise constant, so the true gradient of `{m.name}` is zero, but "
+        "`backward` returns a nonzero gradient. It looks like a straight-through estimator"
     )
 
 
@@ -41,7 +41,7 @@ def swapped_gradients(m: Mismatch) -> str | None:
     for other in mismatches(m.evidence):
         if m.fits(other.truth) and other.fits(m.truth):
             first, second = sorted((m, other), key=lambda one: one.slot)
-            return f"the gradients of {first.name} and {second.name} are swapped"
+            return f"the gradients of `{first.name}` and `{second.name}` are swapped"
     return None
 
 
@@ -51,11 +51,13 @@ def missing_gradient(m: Mismatch) -> str | None:
     if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
-        return f"backward returns None, but {depends} {m.name}. A return statement may be missing"
+        return (
+            f"`backward` returns None, but {depends} `{m.name}`. A return statement may be missing"
+        )
     if not m.returned:
-        return f"no gradient reaches {m.name}, but {depends} {m.name}"
+        return f"no gradient reaches `{m.name}`, but {depends} `{m.name}`"
     if not bool(m.actual.any()):
-        return f"the gradient of {m.name} is zero everywhere, but {depends} {m.name}"
+        return f"the gradient of `{m.name}` is zero everywhere, but {depends} `{m.name}`"
     return None
 
 
@@ -66,18 +68,18 @@ def extra_gradient(m: Mismatch) -> str | None:
         return None
     if e.surrogate:
         return (
-            f"backward returns a gradient for {m.name}, but the declared surrogate does not depend "
-            f"on {m.name}"
+            f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
+            f"depend on `{m.name}`"
         )
     # No Jacobian was needed where forward's slopes confirm what backward returns.
     if not e.jacobian or bool(e.jacobian[m.slot].matrix.any()):
         return (
-            f"backward returns a gradient for {m.name}, but the reference treats {m.name} as a "
-            "constant"
+            f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
+            "a constant"
         )
     return (
-        f"backward returns a gradient for {m.name}, but a small change of {m.name} does not change "
-        "the output"
+        f"`backward` returns a gradient for `{m.name}`, but a small change of `{m.name}` does not "
+        "change the output"
     )
 
 
@@ -87,7 +89,7 @@ def non_finite(m: Mismatch) -> str | None:
     if not bool(bad.any()):
         return None
     value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
-    return f"the gradient of {m.name} is {value} where the true gradient is finite"
+    return f"the gradient of `{m.name}` is {value} where the true gradient is finite"
 
 
 def nan_at_a_kink(evidence: Evidence) -> Seen | None:
@@ -110,7 +112,7 @@ def nan_at_a_kink(evidence: Evidence) -> Seen | None:
             index = unraveled(int(lost.flatten().nonzero()[0]), lost.shape)
             name, value = evidence.name(position), evidence.inputs[position][index]
             return Seen(
-                f"the gradient of {name} is nan at a kink of forward.",
+                f"the gradient of `{name}` is nan at a kink of `forward`.",
                 {
                     "inputs": [name],
                     "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
@@ -122,18 +124,18 @@ def nan_at_a_kink(evidence: Evidence) -> Seen | None:
 
 def flipped_sign(m: Mismatch) -> str | None:
     """Minus the truth."""
-    return f"the gradient of {m.name} has the wrong sign everywhere" if m.fits(-m.truth) else None
+    return f"the gradient of `{m.name}` has the wrong sign everywhere" if m.fits(-m.truth) else None
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
     """The truth with its last two dims swapped, or the Jacobian where its transpose belongs."""
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
-        return f"the gradient of {m.name} is the true gradient with its last two dims swapped"
+        return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
     if told is None and m.fits(jacobians.untransposed(m)):
         return (
-            f"the gradient of {m.name} is the Jacobian times grad_output. It should be the "
-            "transpose of the Jacobian times grad_output"
+            f"the gradient of `{m.name}` is the Jacobian times `grad_output`. It should be the "
+            "transpose of the Jacobian times `grad_output`"
         )
     return None
 
@@ -146,7 +148,7 @@ def missing_conjugate(m: Mismatch) -> str | None:
     if not any(m.fits(candidate) for candidate in candidates):
         return None
     return (
-        f"the gradient of {m.name} is right only for real values, because backward does not "
+        f"the gradient of `{m.name}` is right only for real values, because `backward` does not "
         "conjugate the local derivative"
     )
 
@@ -179,8 +181,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     if not m.fits(candidate):
         return None
     return (
-        f"the gradient of {m.name} uses only the diagonal of the Jacobian. Each element of "
-        f"the output also depends on other elements of {m.name}, and those terms are missing"
+        f"the gradient of `{m.name}` uses only the diagonal of the Jacobian. Each element of "
+        f"the output also depends on other elements of `{m.name}`, and those terms are missing"
     )
 
 
@@ -191,19 +193,19 @@ def duplicate_index(m: Mismatch) -> str | None:
     again, index = jacobians.wrong_where_used_again(m), _repeating(m)
     if again and index:
         return (
-            f"the gradient of {m.name} is right where {index} selects an element once, but wrong "
-            "where it selects an element more than once"
+            f"the gradient of `{m.name}` is right where `{index}` selects an element once, but "
+            "wrong where it selects an element more than once"
         )
     if again and jacobians.one_term_kept(m):
         return (
-            f"the gradient of {m.name} is right for elements that only one output uses. For "
-            "elements that several outputs use, backward keeps one of the terms instead of summing "
-            "them"
+            f"the gradient of `{m.name}` is right for elements that only one output uses. If "
+            "several outputs use an element, its gradient is the sum of one term for each of them, "
+            "but `backward` returns only one of these terms"
         )
     if index and jacobians.wrong_where_shared(m):
         return (
-            f"the gradient of {m.name} is right for elements whose value in {index} is unique, but "
-            f"wrong for elements that share the same value in {index}"
+            f"the gradient of `{m.name}` is right for elements whose value in `{index}` is unique, "
+            f"but wrong for elements that share the same value in `{index}`"
         )
     return None
 
@@ -222,7 +224,7 @@ def off_by_one(m: Mismatch) -> str | None:
     if labeled(m) and not bool(m.actual[m.wrong].any()):
         return None
     where = edge(m.wrong, m.known)
-    return f"the gradient of {m.name} is wrong only at {where}" if where else None
+    return f"the gradient of `{m.name}` is wrong only at {where}" if where else None
 
 
 def permuted_gradient(m: Mismatch) -> str | None:
@@ -232,4 +234,4 @@ def permuted_gradient(m: Mismatch) -> str | None:
     ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
     if not bool(within(m.actual.flatten().sort().values, ordered).all()):
         return None
-    return f"the gradient of {m.name} has the right values at the wrong positions"
+    return f"the gradient of `{m.name}` has the right values at the wrong positions"

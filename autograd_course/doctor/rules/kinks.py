@@ -15,9 +15,9 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "values",
     "info",
     "the gradient differs from the reference only where no derivative exists",
-    hint="State in the docstring which value backward returns at the kink: both are valid. In "
-    "PyTorch, the gradient of relu is 0 at 0, that of hardtanh is 0 at its bounds, and that of "
-    "clamp is 1 at its bounds up to PyTorch 2.13 and 0 from 2.14 on.",
+    hint="State in the docstring which value `backward` returns at the kink. Any value "
+    "between the two slopes is valid. PyTorch chooses 0 for relu at 0 and for hardtanh at its "
+    "bounds. For clamp at its bounds it chooses 1 up to PyTorch 2.13 and 0 from 2.14 on.",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )
@@ -34,7 +34,7 @@ def kink_convention(evidence: Evidence) -> Seen | None:
             index = tuple(off.nonzero()[0].tolist())
             name = evidence.name(evidence.wanted[slot])
             return Seen(
-                f"the gradient of {name} differs from the reference only at a kink, where no "
+                f"the gradient of `{name}` differs from the reference only at a kink, where no "
                 "derivative exists.",
                 {
                     "input": name,

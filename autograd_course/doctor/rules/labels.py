@@ -50,7 +50,7 @@ def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
     values, counts = label.unique(return_counts=True)
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         if value is True or value is False or value < 0 or count > 1:
-            yield f"{name} is {value}", rows == value
+            yield f"`{name}` is {value}", rows == value
 
 
 def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
@@ -59,4 +59,4 @@ def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
         if length > 2 and -length <= value < length:
             holds = torch.zeros_like(like, dtype=torch.bool)
             holds.select(axis, value).fill_(True)
-            yield f"the index along dim {axis} is {value}, the value of {name}", holds
+            yield f"the index along dim {axis} is {value}, the value of `{name}`", holds

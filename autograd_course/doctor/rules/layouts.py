@@ -14,9 +14,9 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "layout",
     "error",
     "backward depends on grad_output's memory layout",
-    hint="Do not assume that grad_output is contiguous: after a sum, for example, it is a single "
-    "number expanded to a shape. Call reshape instead of view, and call .contiguous() before you "
-    "use as_strided or a raw pointer.",
+    hint="Do not assume that `grad_output` is contiguous: after a sum, for example, it is a "
+    "single number expanded to a shape. Call `reshape` instead of `view`, and call "
+    "`.contiguous()` before you use `as_strided` or a raw pointer.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity"),
 )
@@ -30,8 +30,8 @@ def grad_output_layout(evidence: Evidence) -> Seen | None:
     "error",
     "the result depends on an input's memory layout",
     hint="Do not assume contiguous inputs: a transpose or a slice has other strides. Check every "
-    "view, as_strided, raw pointer and buffer in forward and backward, or call .contiguous() "
-    "first.",
+    "`view`, `as_strided`, raw pointer and buffer in `forward` and `backward`, or call "
+    "`.contiguous()` first.",
     lesson="10_external_code",
     after=("contract", "linearity"),
 )

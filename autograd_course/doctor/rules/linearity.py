@@ -47,7 +47,8 @@ def _seen(
     "linearity",
     "error",
     "backward does not multiply by grad_output",
-    hint="Multiply the local derivative by grad_output in every gradient that backward returns.",
+    hint="Multiply the local derivative by `grad_output` in every gradient that `backward` "
+    "returns.",
     lesson="01_template",
     after=("contract",),
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),
@@ -60,12 +61,12 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
         if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
             continue
         if same(once, twice) and same(once, other):
-            law = "the gradient of {name} does not change when grad_output doubles."
+            law = "the gradient of `{name}` does not change when `grad_output` doubles."
             return _seen(evidence, slot, law, "2 · grad_output", (once, twice, 2 * once))
         if zero is not None and bool(zero.any()) and not bool(torch.isnan(zero).any()):
             law = (
-                "the gradient of {name} is not zero when grad_output is zero, so backward adds "
-                "something to it."
+                "the gradient of `{name}` is not zero when `grad_output` is zero, so `backward` "
+                "adds something to it."
             )
             return _seen(evidence, slot, law, "0 · grad_output", (once, zero, None))
     return None
@@ -76,8 +77,8 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     "linearity",
     "error",
     "backward is not linear in grad_output",
-    hint="Do not apply clamp, sign, abs, relu, square or a comparison to grad_output: a "
-    "vector-Jacobian product is linear in it.",
+    hint="Do not apply `clamp`, `sign`, `abs`, `relu`, `square` or a comparison to `grad_output`: "
+    "a vector-Jacobian product is linear in it.",
     lesson="01_template",
     after=("contract", "ignores-grad-output"),
 )
@@ -95,8 +96,8 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
         wanted = _plus(once, other)
         if not _agree(evidence, "sum", _where_finite(got, wanted), wanted):
             law = (
-                "the gradient of {name} for the sum of two grad_outputs is not the sum of the two "
-                "gradients."
+                "the gradient of `{name}` for the sum of two values of `grad_output` is not the "
+                "sum of the two gradients."
             )
             return _seen(evidence, slot, law, "the sum of two", (once, got, wanted))
     return _lost_at_zero(evidence)
@@ -109,20 +110,20 @@ def _lost_at_zero(evidence: Evidence) -> Seen | None:
         if once is None or zero is None or not bool(torch.isfinite(once).all()):
             continue
         if bool(zero.isnan().any()):
-            law = "the gradient of {name} is nan where grad_output is zero."
+            law = "the gradient of `{name}` is nan where `grad_output` is zero."
             seen = _seen(evidence, slot, law, "0 · grad_output", (once, zero, None))
             return replace(seen, hint=_DIVIDES)
     return None
 
 
-_DIVIDES = "Do not divide by grad_output, or by a value that is zero where grad_output is zero."
+_DIVIDES = "Do not divide by `grad_output`, or by a value that is zero where `grad_output` is zero."
 
 MULTIPLES = {
-    "negative": (-1.0, "negating grad_output does not negate the gradient of {name}."),
-    "double": (2.0, "doubling grad_output does not double the gradient of {name}."),
+    "negative": (-1.0, "negating `grad_output` does not negate the gradient of `{name}`."),
+    "double": (2.0, "doubling `grad_output` does not double the gradient of `{name}`."),
     "far": (
         FAR,
-        f"multiplying grad_output by {FAR:g} does not multiply the gradient of {{name}} by "
+        f"multiplying `grad_output` by {FAR:g} does not multiply the gradient of `{{name}}` by "
         f"{FAR:g}.",
     ),
 }
@@ -160,7 +161,7 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     "linearity",
     "error",
     "backward is right only for a constant grad_output",
-    hint="Use grad_output elementwise, not its mean, its sum or its first element: every element "
+    hint="Use `grad_output` elementwise, not its mean, its sum or its first element: every element "
     "of the output has its own upstream gradient.",
     lesson="01_template",
     after=("contract", "linearity"),
@@ -186,8 +187,8 @@ def uniform_grad_output(evidence: Evidence) -> Seen | None:
             continue  # one huge element, and the others lost beside it
         statistic = _statistic(outputs[0], c)
         return Seen(
-            f"the gradient of {wrong.name} depends on grad_output only through a single number"
-            f"{statistic}. It can be right only when all elements of grad_output are equal.",
+            f"the gradient of `{wrong.name}` depends on `grad_output` only through a single number"
+            f"{statistic}. It can be right only when all elements of `grad_output` are equal.",
             {
                 "input": wrong.name,
                 "factor": plain(c),

@@ -14,7 +14,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
     "layout",
     "error",
     "backward fails or changes when an input is frozen",
-    hint="Compute each gradient only if the ctx.needs_input_grad flag of its input is set, and "
+    hint="Compute each gradient only if the `ctx.needs_input_grad` flag of its input is set, and "
     "save what it needs under the same condition. Any combination of flags can occur.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
@@ -27,6 +27,6 @@ def frozen_input(evidence: Evidence) -> Seen | None:
 
 
 _ONE_FOR_EACH = (
-    "Return one value for each argument of forward on every path through backward: None for each "
-    "gradient that is not needed."
+    "Return one value for each argument of `forward` on every path through `backward`: None for "
+    "each gradient that is not needed."
 )

@@ -24,8 +24,8 @@ OTHERWISE = 0.5  # of what a straight line gives
     "warning",
     "a result is far less precise than its dtype allows",
     hint="Look for a difference of nearly equal numbers, or for a small number added to a large "
-    "one. Use a formula that computes the small quantity directly, such as torch.expm1(x) "
-    "instead of exp(x) - 1.",
+    "one. Use a formula that computes the small quantity directly, such as `torch.expm1(x)` "
+    "instead of `exp(x) - 1`.",
     lesson="08_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )
@@ -45,11 +45,11 @@ def _cast(evidence: Evidence) -> Seen | None:
             if grad is not None and _held(grad, dtype):
                 name = evidence.name(position)
                 return Seen(
-                    f"backward computes the gradient of {name} in "
-                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of {name} is.",
+                    f"`backward` computes the gradient of `{name}` in "
+                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of `{name}` is.",
                     {"input": name, "line": return_line(evidence.backward_source)},
-                    hint="Remove the cast from backward, or the tensor that it creates in a fixed "
-                    "dtype.",
+                    hint="Remove the cast from `backward`, or the tensor that it creates in a "
+                    "fixed dtype.",
                 )
     return None
 
@@ -75,12 +75,12 @@ def _stairs(evidence: Evidence) -> Seen | None:
                 f"{found.names[k]} is less precise than float64: it changes in steps, as a float32 "
                 "result does.",
                 {"witness": told},
-                hint="Find the line that casts to float32, for example .float() or a NumPy "
+                hint="Find the line that casts to float32, for example `.float()` or a NumPy "
                 "operation. To use float32 for 16-bit inputs and float64 for float64 inputs, cast "
-                "to torch.promote_types(x.dtype, torch.float32). If you can compute only in "
-                "float32, pass reference=f, where f computes the same in float64 with PyTorch "
-                "operations: finite differences of a float32 forward cannot show small errors of "
-                "backward.",
+                "to `torch.promote_types(x.dtype, torch.float32)`. If you can compute only in "
+                "float32, pass `reference=f`, where `f` computes the same in float64 with PyTorch "
+                "operations: finite differences of a float32 `forward` cannot show small errors of "
+                "`backward`.",
             )
     return None
 

@@ -47,11 +47,11 @@ def region(m: Mismatch) -> str | None:
         return None
     instead = _instead(m)
     what = f" ({instead} there)" if instead else ""
-    told = f"the gradient of {m.name} is wrong only where "
+    told = f"the gradient of `{m.name}` is wrong only where "
     for where, chance in _thresholds(m, right):
         # Where few digits are known, small elements pass for right: no bound but 0 is sure then.
         if where.endswith(" 0") and instead if m.coarse else instead or chance < 0.01:
-            return f"{told}{where}{what}"
+            return f"{told}`{where}`{what}"
     if m.coarse:
         return None
     if label := labeled(m):
@@ -69,7 +69,7 @@ def _instead(m: Mismatch) -> str | None:
         "its sign is flipped": -truth,
     }
     if len(gs) == 1 and gs[0].shape == m.truth.shape:
-        known_things["it equals grad_output"] = gs[0][wrong]
+        known_things["it equals `grad_output`"] = gs[0][wrong]
     for name, value in known_things.items():
         if bool(within(actual, Expected(value, tolerance)).all()):
             return name

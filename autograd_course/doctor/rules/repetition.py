@@ -62,7 +62,7 @@ def _rounding(evidence: Evidence) -> Seen | None:
                     f"{name} differs in its last digits from one call to the next, because an "
                     "operation does not add in a fixed order.",
                     severity="info",
-                    hint="Call torch.use_deterministic_algorithms(True) to find such operations.",
+                    hint="Call `torch.use_deterministic_algorithms(True)` to find such operations.",
                 )
     return None
 
@@ -72,8 +72,8 @@ def _rounding(evidence: Evidence) -> Seen | None:
     "state",
     "error",
     "backward draws new random numbers",
-    hint="Save the random numbers that forward drew, or restore the generator's state before "
-    "backward draws them again.",
+    hint="Save the random numbers that `forward` drew, or restore the generator's state before "
+    "`backward` draws them again.",
     lesson="06_memory_patterns",
     after=("contract",),
     explains=COMPARISONS,
@@ -83,10 +83,10 @@ def rng_not_restored(evidence: Evidence) -> Seen | None:
     for twin in twins(evidence, "redrawn"):
         if place := furthest(twin):
             name, witness = _witness(
-                twin, place, "with new random numbers, {} with those of forward"
+                twin, place, "with new random numbers, {} with those of `forward`"
             )
             return Seen(
-                "backward draws new random numbers instead of reusing those of forward. "
+                "`backward` draws new random numbers instead of reusing those of `forward`. "
                 f"{sentence(name)} changes {twin.how}.",
                 {"witness": witness},
             )

@@ -13,8 +13,8 @@ from autograd_course.doctor.words import sentence
     "state",
     "warning",
     "a tensor is kept as an attribute of ctx",
-    hint="Save tensors with ctx.save_for_backward, so that autograd can check them for in-place "
-    "changes and free them. Use attributes of ctx for numbers, shapes and flags.",
+    hint="Save tensors with `ctx.save_for_backward`, so that autograd can check them for in-place "
+    "changes and free them. Use attributes of `ctx` for numbers, shapes and flags.",
     lesson="02_ctx_rules",
     after=("contract",),
 )
@@ -36,19 +36,19 @@ def tensor_on_ctx(evidence: Evidence) -> Seen | None:
 
 
 def _kept(evidence: Evidence, kept: OnCtx) -> str:
-    whose = {"input": f"the argument {kept.owner}", "output": kept.owner}.get(kept.role, "")
+    whose = {"input": f"the argument `{kept.owner}`", "output": kept.owner}.get(kept.role, "")
     what = whose if kept.owner else f"an {kept.role or 'intermediate result'}"
-    inside = "" if evidence.is_function else f" in {kept.function}"
+    inside = "" if evidence.is_function else f" in `{kept.function}`"
     is_cycle = kept.role == "output" and evidence.outlived
     cycle = ", which creates a reference cycle" if is_cycle else ""
-    return f"{kept.name}{inside} stores {what} as an attribute{cycle}"
+    return f"`{kept.name}`{inside} stores {what} as an attribute{cycle}"
 
 
 def _drawback(kept: OnCtx) -> str:
     unseen = "saved-tensor hooks do not see it"
     if kept.role:
         return f". PyTorch does not check this tensor for in-place changes, and {unseen}."
-    return f". PyTorch does not free this tensor after backward, and {unseen}."
+    return f". PyTorch does not free this tensor after `backward`, and {unseen}."
 
 
 @rule(
@@ -56,17 +56,17 @@ def _drawback(kept: OnCtx) -> str:
     "state",
     "warning",
     "ctx is part of a reference cycle",
-    hint="Look for something on ctx that refers back to ctx, such as a function that uses it or an "
-    "object that stores it. Store in that object the values that it needs, not ctx.",
+    hint="Look for something on `ctx` that refers back to `ctx`, such as a function that uses it "
+    "or an object that stores it. Store in that object the values that it needs, not `ctx`.",
     lesson="02_ctx_rules",
     after=("contract", "tensor-on-ctx"),
 )
 def ctx_cycle(evidence: Evidence) -> Seen | None:
     if not evidence.outlived or any(kept.role == "output" for kept in evidence.on_ctx):
         return None
-    when = "The" if "backward" in evidence.outlived else "If backward never runs, the"
+    when = "The" if "backward" in evidence.outlived else "If `backward` never runs, the"
     return Seen(
-        f"ctx is part of a reference cycle. {when} graph and its saved tensors stay in memory "
+        f"`ctx` is part of a reference cycle. {when} graph and its saved tensors stay in memory "
         "until the garbage collector runs.",
         {"after": list(evidence.outlived)},
     )
@@ -77,7 +77,7 @@ def ctx_cycle(evidence: Evidence) -> Seen | None:
     "state",
     "warning",
     "backward unpacks its saved tensors more than once",
-    hint="Unpack ctx.saved_tensors once and reuse the result. Each access unpacks every tensor "
+    hint="Unpack `ctx.saved_tensors` once and reuse the result. Each access unpacks every tensor "
     "again, so a hook that offloads saved tensors copies each of them again.",
     lesson="06_memory_patterns",
     after=("contract",),
@@ -86,7 +86,7 @@ def saved_twice(evidence: Evidence) -> Seen | None:
     if evidence.unpacked < 2:
         return None
     return Seen(
-        f"backward reads ctx.saved_tensors {evidence.unpacked} times. This raises an error under "
-        "torch.utils.checkpoint with use_reentrant=False.",
+        f"`backward` reads `ctx.saved_tensors` {evidence.unpacked} times. This raises an error "
+        "under `torch.utils.checkpoint` with `use_reentrant=False`.",
         {"times": evidence.unpacked},
     )

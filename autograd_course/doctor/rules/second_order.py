@@ -13,9 +13,9 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
 ZERO_BY_INF = (
-    "Look for 0 · inf in the graph of backward. A root or a division at 0 produces it, even on the "
-    "side that torch.where or clamp does not select, because autograd differentiates that side "
-    "too. Replace the input of that operation by a harmless number where it fails."
+    "Look for 0 · inf in the graph of `backward`. A root or a division at 0 produces it, even on "
+    "the side that `torch.where` or `clamp` does not select, because autograd differentiates that "
+    "side too. Replace the input of that operation by a harmless number where it fails."
 )
 
 
@@ -25,8 +25,8 @@ ZERO_BY_INF = (
     "warning",
     "a second derivative is wrong, without an error",
     hint="Save only inputs and outputs, because only these carry a graph. Return an intermediate "
-    "result of forward as an extra output, or recompute it in backward. Do not use .detach(), "
-    ".data or .numpy() in backward.",
+    "result of `forward` as an extra output, or recompute it in `backward`. Do not use "
+    "`.detach()`, `.data` or `.numpy()` in `backward`.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -45,9 +45,10 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     "order",
     "warning",
     "@once_differentiable silently drops a second derivative",
-    hint="Build backward from differentiable operations, and remove the decorator. If that is not "
-    "possible, raise an error in backward when torch.is_grad_enabled() returns True. In backward, "
-    "grad mode is enabled when a second derivative is needed, and always under torch.func.",
+    hint="Build `backward` from differentiable operations, and remove the decorator. If that is "
+    "not possible, raise an error in `backward` when `torch.is_grad_enabled()` returns True. In "
+    "`backward`, grad mode is enabled when a second derivative is needed, and always under "
+    "`torch.func`.",
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
@@ -59,9 +60,9 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     if wrong is None:
         return None
     message = (
-        "@once_differentiable raises an error only in .backward(), and only if grad_output "
+        "`@once_differentiable` raises an error only in `.backward()`, and only if `grad_output` "
         "requires grad. In all other cases PyTorch silently drops the second derivative through "
-        f"the gradient of {wrong.of}."
+        f"the gradient of `{wrong.of}`."
     )
     return _seen(evidence, message, wrong)
 
@@ -71,9 +72,9 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     "order",
     "info",
     "backward raises an error when it is differentiated",
-    hint="If you need second derivatives (a gradient penalty, a Hessian), build backward from "
+    hint="If you need second derivatives (a gradient penalty, a Hessian), build `backward` from "
     "differentiable operations on saved inputs and outputs. Otherwise, say in the docstring that "
-    "backward cannot be differentiated.",
+    "`backward` cannot be differentiated.",
     lesson="05_double_backward",
     after=(*FIRST_ORDER, "silent-double-backward", "once-differentiable-leak"),
 )
@@ -83,7 +84,7 @@ def no_double_backward(evidence: Evidence) -> Seen | None:
         return None
     in_place = "modified by an inplace operation" in second.failure.text
     return Seen(
-        f"differentiating backward {what_was_raised(second.failure)}",
+        f"differentiating `backward` {what_was_raised(second.failure)}",
         raised(second.failure),
         severity=_if_asked(evidence),
         hint=_IN_PLACE if in_place else "",
@@ -91,8 +92,9 @@ def no_double_backward(evidence: Evidence) -> Seen | None:
 
 
 _IN_PLACE = (
-    "Compute into a new tensor when torch.is_grad_enabled() returns True: an in-place operation in "
-    "backward (sub_, +=, an assignment to p[…]) overwrites values that the second derivative needs."
+    "Compute into a new tensor when `torch.is_grad_enabled()` returns True: an in-place operation "
+    "in `backward` (`sub_`, `+=`, an assignment to `p[…]`) overwrites values that the second "
+    "derivative needs."
 )
 
 
@@ -114,19 +116,19 @@ def _is_number(wrong: SecondDerivative) -> bool:
 def _lost(wrong: SecondDerivative) -> str:
     if not _is_number(wrong):
         return (
-            f"the gradient of {wrong.of} is finite and should have a finite derivative with "
-            f"respect to {wrong.by}, but differentiating its graph gives "
+            f"the gradient of `{wrong.of}` is finite and should have a finite derivative with "
+            f"respect to `{wrong.by}`, but differentiating its graph gives "
             f"{number(wrong.came or 0.0)}."
         )
     if wrong.came:
         return (
-            f"the derivative of {wrong.of}'s gradient with respect to {wrong.by} is wrong. The "
-            f"graph of this gradient contains only part of its dependence on {wrong.by}, or "
-            "backward calls another Function whose own backward is wrong."
+            f"the gradient of `{wrong.of}` has a wrong derivative with respect to `{wrong.by}`. "
+            f"The graph of this gradient contains only part of its dependence on `{wrong.by}`, or "
+            "`backward` calls another Function whose own `backward` is wrong."
         )
     return (
-        f"the gradient of {wrong.of} depends on {wrong.by}, but its graph does not contain this "
-        "dependence. PyTorch returns 0 as the second derivative and raises no error."
+        f"the gradient of `{wrong.of}` depends on `{wrong.by}`, but its graph does not contain "
+        "this dependence. PyTorch returns 0 as the second derivative and raises no error."
     )
 
 

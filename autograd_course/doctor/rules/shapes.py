@@ -36,8 +36,8 @@ def zero_size(evidence: Evidence) -> Seen | None:
     "layout",
     "error",
     "backward does not handle 0-dim tensors",
-    hint="Make backward handle 0-dim tensors as forward does. Look for code that needs at least "
-    "one dim, such as a loop, an index, len or a matrix product.",
+    hint="Make `backward` handle 0-dim tensors as `forward` does. Look for code that needs at "
+    "least one dim, such as a loop, an index, len or a matrix product.",
     lesson="11_ship_it",
     after=_AFTER,
 )

@@ -17,8 +17,8 @@ from autograd_course.doctor.rules.wording import raised, what_was_raised
     "state",
     "error",
     "backward reads state that another call left behind",
-    hint="Store the values that backward needs on ctx, not on the class, on a module or in a "
-    "global variable: each call has its own ctx.",
+    hint="Store the values that `backward` needs on `ctx`, not on the class, on a module or in a "
+    "global variable: each call has its own `ctx`.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )
@@ -31,7 +31,8 @@ def shared_state(evidence: Evidence) -> Seen | None:
         return None
     if again.failure:
         return Seen(
-            f"when forward runs again before backward, backward {what_was_raised(again.failure)}"
+            "when `forward` runs again before `backward`, `backward` "
+            f"{what_was_raised(again.failure)}"
         )
     pairs = zip(evidence.wanted, plain.grads, again.grads, strict=False)
     for position, alone, between in pairs:
@@ -43,8 +44,8 @@ def shared_state(evidence: Evidence) -> Seen | None:
         before, after = (shown(t, index) for t in (alone, between))
         told = f"gradient {before} after one call, {after} after a second call"
         return Seen(
-            f"the gradient of {name} changes when forward runs again with other values before "
-            "backward runs.",
+            f"the gradient of `{name}` changes when `forward` runs again with other values before "
+            "`backward` runs.",
             {"input": name, "witness": f"{element(name, index)}: {told}"},
         )
     return None
@@ -55,8 +56,8 @@ def shared_state(evidence: Evidence) -> Seen | None:
     "state",
     "error",
     "a second backward pass through a graph differs from the first",
-    hint="Do not change or delete attributes of ctx in backward: with retain_graph=True, autograd "
-    "calls backward again with the same ctx.",
+    hint="Do not change or delete attributes of `ctx` in `backward`: with `retain_graph=True`, "
+    "autograd calls `backward` again with the same `ctx`.",
     lesson="02_ctx_rules",
     after=("contract", "shared-state"),
 )
@@ -65,7 +66,7 @@ def not_reentrant(evidence: Evidence) -> Seen | None:
         if failure := twin.failure:
             first = replace(failure, text=failure.text.partition("\n")[0].partition(". ")[0])
             return Seen(
-                f"{twin.how}, backward {what_was_raised(first)}",
+                f"{twin.how}, `backward` {what_was_raised(first)}",
                 raised(failure),
                 severity="warning",
             )

@@ -9,30 +9,31 @@ from autograd_course.doctor.evidence import Evidence, Failure, Twin
 from autograd_course.doctor.rules.agreement import disagreement, furthest, shown, told, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.rules.wording import raised
+from autograd_course.doctor.words import quoted
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 NOT_KEPT = (
-    "Call ctx.save_for_forward with the tensors that jvp needs: in jvp, ctx.saved_tensors does not "
-    "hold the tensors passed to ctx.save_for_backward."
+    "Call `ctx.save_for_forward` with the tensors that `jvp` needs: in `jvp`, `ctx.saved_tensors` "
+    "does not hold the tensors passed to `ctx.save_for_backward`."
 )
 SAVED_APART = (
-    "Call ctx.save_for_forward with the same tensors as ctx.save_for_backward, in the same order: "
-    "a generated vmap rule keeps one list of batch dims for both."
+    "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
+    "order: a generated `vmap` rule keeps one list of batch dims for both."
 )
 # What functorch says where the two differ.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
-    "Compute a new tensor (x_tangent * cos, not x_tangent *= cos): other operations on the same "
-    "input read this tangent too."
+    "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
+    "same input read this tangent too."
 )
 FORMULA = (
-    "Write the tangent as a formula in the saved tensors and the input tangents: jvp runs inside "
+    "Write the tangent as a formula in the saved tensors and the input tangents: `jvp` runs inside "
     "forward mode, and PyTorch cannot nest forward mode there."
 )
 NESTED = "Nested forward mode AD"
 NO_GRAPH = (
-    "Return the result of the Function's own apply from vmap, with the batch dim first and grad "
-    "mode unchanged: what vmap returns now has no graph."
+    "Return the result of the Function's own `apply` from `vmap`, with the batch dim first and "
+    "grad mode unchanged: what `vmap` returns now has no graph."
 )
 USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code that it traces
 
@@ -42,8 +43,9 @@ USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code tha
     "transforms",
     "error",
     "jvp and backward are not transposes of each other",
-    hint="Return one tangent for each output from jvp. For each input, multiply the derivative by "
-    "the tangent of that input, and add the products. Compare jvp with backward term by term.",
+    hint="Return one tangent for each output from `jvp`. For each input, multiply the derivative "
+    "by the tangent of that input, and add the products. Compare `jvp` with `backward` term by "
+    "term.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
@@ -55,7 +57,7 @@ def wrong_jvp(evidence: Evidence) -> Seen | None:
 def _tangent_told(twin: Twin) -> Seen | None:
     seen = told(twin)
     return seen and replace(
-        seen, message=f"the jvp method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
+        seen, message=f"the `jvp` method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
     )
 
 
@@ -71,7 +73,7 @@ def _jvp_told(twin: Twin) -> Seen | None:
         return None
     came, should = (number(plain(value)) for (value,) in (twin.came, twin.should))
     return Seen(
-        f"{twin.how}, jvp and backward give different derivatives of {twin.names[0]}.",
+        f"{twin.how}, `jvp` and `backward` give different derivatives of {twin.names[0]}.",
         {"witness": f"⟨grad_output, jvp(v)⟩ = {came}, ⟨backward(grad_output), v⟩ = {should}"},
     )
 
@@ -81,10 +83,10 @@ def _jvp_told(twin: Twin) -> Seen | None:
     "transforms",
     "warning",
     "the derivative of jvp's tangent is wrong, without an error",
-    hint="Build the tangent from saved inputs and outputs, without .detach(), .data or .numpy(). "
-    "Reverse mode over forward mode (a gradient of torch.func.jvp, jacrev of jacfwd) "
-    "differentiates the operations of jvp, and treats an intermediate result that forward stored "
-    "on ctx as a constant.",
+    hint="Build the tangent from saved inputs and outputs, without `.detach()`, `.data` or "
+    "`.numpy()`. Reverse mode over forward mode (a gradient of `torch.func.jvp`, `jacrev` of "
+    "`jacfwd`) differentiates the operations of `jvp`, and treats an intermediate result that "
+    "`forward` stored on `ctx` as a constant.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
@@ -99,12 +101,13 @@ def _graph_told(twin: Twin) -> Seen | None:
         return None
     (name,), (came,), (should,) = twin.names, twin.came, twin.should
     known = came is not None and bool(came.any())
-    what, left = ("contains only part of", "a wrong") if known else ("does not contain", "a zero")
+    what, left = ("contains only part of", "wrong") if known else ("does not contain", "zero")
     one, other = (shown(value, place[1]) for value in (came, should))
     where = element(name, place[1])
     return Seen(
-        f"the tangent that jvp returns depends on {name}, but its graph {what} this dependence. "
-        f"PyTorch returns {left} derivative of the tangent and raises no error.",
+        f"the tangent that `jvp` returns depends on `{name}`, but its graph {what} this "
+        f"dependence. So the derivative that PyTorch computes from this graph is {left}, and "
+        "PyTorch raises no error.",
         {"witness": f"derivative of ⟨g, jvp(v)⟩ with respect to {where}: {one}, should be {other}"},
     )
 
@@ -114,9 +117,10 @@ def _graph_told(twin: Twin) -> Seen | None:
     "transforms",
     "error",
     "torch.func.vmap and a loop give different results",
-    hint="In vmap, move the batch dim of each tensor to the front. The entry in in_dims says where "
-    "it is, or is None if the tensor has no batch dim. Return the position of the batch dim in the "
-    "outputs as out_dims. If you set generate_vmap_rule, use only PyTorch operations on tensors.",
+    hint="In `vmap`, move the batch dim of each tensor to the front. The entry in `in_dims` says "
+    "where it is, or is None if the tensor has no batch dim. Return the position of the batch dim "
+    "in the outputs as `out_dims`. If you set `generate_vmap_rule`, use only PyTorch operations "
+    "on tensors.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "layout"),
 )
@@ -142,10 +146,10 @@ def _vmap_hint(twin: Twin) -> str:
     "transforms",
     "warning",
     "torch.compile and eager mode differ",
-    hint="Remove branches on the values of tensors, print calls, changes of state outside ctx, and "
-    "calls of torch.autograd.grad: torch.compile traces forward and backward with tensors that "
-    "have no values. If you need such code, put it into a function that is decorated with "
-    "torch.compiler.disable.",
+    hint="Remove branches on the values of tensors, print calls, changes of state outside `ctx`, "
+    "and calls of `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` with "
+    "tensors that have no values. If you need such code, put it into a function that is decorated "
+    "with `torch.compiler.disable`.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
@@ -154,7 +158,7 @@ def compile_mismatch(evidence: Evidence) -> Seen | None:
     if twin is None or twin.failure is None:
         return disagreement(evidence, "compile")
     return Seen(
-        f"torch.compile cannot trace the call into a single graph: {twin.failure.text}",
+        f"`torch.compile` cannot trace the call into a single graph: {twin.failure.text}",
         raised(twin.failure),
         hint=_left_to_defaults(evidence, twin.failure),
     )
@@ -168,8 +172,8 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
         return ""
     names = ", ".join(evidence.omitted)
     return (
-        f"Pass {names} as well: when torch.compile traces setup_context, it leaves out forward's "
-        "defaults."
+        f"Pass {names} as well: when `torch.compile` traces `setup_context`, it leaves out "
+        "`forward`'s defaults."
     )
 
 
@@ -178,16 +182,17 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     "transforms",
     "info",
     "torch.func transforms raise an error",
-    hint="Move everything that uses ctx into setup_context(ctx, inputs, output), and remove ctx "
-    "from forward. Return every intermediate result that backward needs as an extra output.",
+    hint="Move everything that uses `ctx` into `setup_context(ctx, inputs, output)`, and remove "
+    "`ctx` from `forward`. Return every intermediate result that `backward` needs as an extra "
+    "output.",
     lesson="09_beyond_eager",
     after=("contract",),
 )
 def func_incompatible(evidence: Evidence) -> Seen | None:
     if not evidence.old_style:
         return None
-    names = " and ".join(evidence.old_style)
+    names = " and ".join(quoted(evidence.old_style))
     return Seen(
-        f"in {names}, forward takes ctx as an argument, so torch.func transforms (grad, vmap, jvp "
-        "and others) raise an error."
+        f"in {names}, `forward` takes `ctx` as an argument, so `torch.func` transforms (`grad`, "
+        "`vmap`, `jvp` and others) raise an error."
     )

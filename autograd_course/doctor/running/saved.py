@@ -51,7 +51,7 @@ def name_of(evidence: Evidence, call: Call, tensor: Tensor) -> str:
     """Return what a saved tensor is: an input, an output, or something between."""
     for position, arg in enumerate(call.run.args):
         if isinstance(arg, Tensor) and memory([arg]) == memory([tensor]):
-            return evidence.name(position)
+            return f"`{evidence.name(position)}`"
     for k, output in enumerate(call.run.tensors):
         if memory([output]) == memory([tensor]):
             return "the output" if len(call.run.tensors) == 1 else f"output {k}"

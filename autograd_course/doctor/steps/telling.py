@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.steps.step import Step
+from autograd_course.doctor.words import quoted
 
 RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5: far above their error
 DIFFERENCES = "finite differences"
 SAME = 1e-7  # between two ways to compute the same values in float64
 
 REPAIR_FORWARD = (
-    "Repair forward first: a gradient can be right only for the function that forward computes."
+    "Repair `forward` first: a gradient can be right only for the function that `forward` computes."
 )
 KEEP_THE_CONTRACT = (
-    "Return one value for each argument of forward: None, or a tensor of its shape and dtype. "
+    "Return one value for each argument of `forward`: None, or a tensor of its shape and dtype. "
     "Autograd silently sums or casts some wrong gradients, but other callers "
-    "of backward get them unchanged."
+    "of `backward` get them unchanged."
 )
 READ_THE_RATIO = (
     "Change the input. If the ratio stays the same, a constant is missing or doubled: 2, N, 1/N, a "
@@ -38,7 +39,7 @@ READ_THE_ENTRIES = (
 def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
     """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
     if right is None:
-        return Step("forward", None, "no reference given, so forward is assumed to be correct")
+        return Step("forward", None, "no reference given, so `forward` is assumed to be correct")
     if len(outputs) != len(right):
         counts = f"{_counted(len(outputs), 'output')}, but the reference has {len(right)}"
         return Step("forward", False, counts, REPAIR_FORWARD)
@@ -79,14 +80,14 @@ def told_contract(
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:
-        return Step("contract", False, f"backward returns {count}", KEEP_THE_CONTRACT)
+        return Step("contract", False, f"`backward` returns {count}", KEEP_THE_CONTRACT)
     none = [names[i] for i in wanted if returned[i] is None]
     for i in wanted:
         if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
             return Step("contract", False, amiss, KEEP_THE_CONTRACT)
     without = "it" if len(none) == 1 else "them"
     claim = f"which claims that the output does not depend on {without}"
-    rest = f"; None for {', '.join(none)}, {claim}" if none else ""
+    rest = f"; None for {', '.join(quoted(none))}, {claim}" if none else ""
     return Step("contract", True, f"{count}, with matching shapes and dtypes, all finite{rest}")
 
 
@@ -94,34 +95,34 @@ def _misfit(name: str, value: object, grad: object) -> str:
     """Say in what a gradient does not fit its argument, ``""`` where it does."""
     assert isinstance(value, Tensor)
     if not isinstance(grad, Tensor):
-        return f"the gradient of {name} is of type {type(grad).__name__}"
+        return f"the gradient of `{name}` is of type {type(grad).__name__}"
     if grad.shape != value.shape:
         return (
-            f"the gradient of {name} has shape {tuple(grad.shape)}, but {name} has shape "
+            f"the gradient of `{name}` has shape {tuple(grad.shape)}, but `{name}` has shape "
             f"{tuple(value.shape)}"
         )
     if grad.dtype != value.dtype:
         came, should = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
-        return f"the gradient of {name} has dtype {came}, but {name} has dtype {should}"
+        return f"the gradient of `{name}` has dtype {came}, but `{name}` has dtype {should}"
     if grad.device != value.device:
-        return f"the gradient of {name} is on {grad.device}, but {name} is on {value.device}"
+        return f"the gradient of `{name}` is on {grad.device}, but `{name}` is on {value.device}"
     lost = int((~torch.isfinite(grad)).sum())
     if not lost:
         return ""
     count = f"{lost} of {_counted(grad.numel(), 'element')}"
-    return f"{count} of the gradient of {name} {'is' if lost == 1 else 'are'} not finite"
+    return f"{count} of the gradient of `{name}` {'is' if lost == 1 else 'are'} not finite"
 
 
 def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
     """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
     line = next(iter(text.splitlines()), "no message")
-    return Step(title, False, f"{stage} raises {kind}: {line}", stops=True)
+    return Step(title, False, f"`{stage}` raises {kind}: {line}", stops=True)
 
 
 def told_never_called() -> Step:
     """Say that the graph does not hold the Function; nothing further is taken."""
     return Step(
-        "contract", False, "no output requires grad, so autograd never calls backward", stops=True
+        "contract", False, "no output requires grad, so autograd never calls `backward`", stops=True
     )
 
 

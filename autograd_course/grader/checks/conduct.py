@@ -38,13 +38,13 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
         held = list(_held(value))
         if any(memory([each]) for each in held):
             message = (
-                f"ctx.{name} holds a tensor that PyTorch does not know of. PyTorch neither notices "
-                "when that tensor is changed in place nor frees it after backward."
+                f"`ctx.{name}` holds a tensor that PyTorch does not know about. PyTorch does not "
+                "notice if it is changed in place, and does not free it after `backward`."
             )
         elif any(_numbers(each) in sizes and _is_data(each) for each in held):
             message = (
-                f"ctx.{name} holds the numbers of a tensor outside of any tensor. PyTorch neither "
-                "counts them as saved for backward nor frees them afterwards."
+                f"`ctx.{name}` holds the numbers of a tensor in another kind of object. PyTorch "
+                "does not count them as saved for `backward` and does not free them afterwards."
             )
         else:
             continue
@@ -52,8 +52,8 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
             "tensor-on-ctx",
             message,
             {"attribute": name},
-            "Pass tensors to ctx.save_for_backward. Attributes of ctx are for numbers, shapes and "
-            "flags.",
+            "Pass tensors to `ctx.save_for_backward`. Attributes of `ctx` are for numbers, shapes "
+            "and flags.",
         )
     return None
 
@@ -65,11 +65,11 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
         if (count := sum(map(_numbers, _held(value)))) > A_FEW:
             return found(
                 "oversaved",
-                f"ctx.{name} holds {count} numbers outside of any tensor. They stay in memory "
-                "until backward, as a saved tensor does, and count towards the budget.",
+                f"`ctx.{name}` holds {count} numbers outside of any tensor. Like a saved tensor, "
+                "they stay in memory until `backward` runs, so they count towards the budget.",
                 {"attribute": name, "numbers": count},
-                "Numbers that grow with the data count towards the budget, wherever they are kept. "
-                "Pass them to ctx.save_for_backward, or do without them.",
+                "If their number grows with the data, they count towards the budget wherever you "
+                "store them. Pass them to `ctx.save_for_backward`, or do without them.",
             )
     return None
 
@@ -129,10 +129,10 @@ def no_gradient_through(position: int, name: str) -> Check:
             return None
         return found(
             "wrong-non-differentiable",
-            f"Output {position}, {name}, requires a gradient, but backward never returns one. A "
-            f"loss that uses {name} gets a wrong gradient, without an error.",
+            f"Output {position}, `{name}`, requires grad, but `backward` ignores its gradient. If "
+            f"a loss uses `{name}`, its gradient is wrong, and PyTorch raises no error.",
             {"position": position},
-            f"Call ctx.mark_non_differentiable({name}) in forward.",
+            f"Call `ctx.mark_non_differentiable({name})` in `forward`.",
         )
 
     return check
@@ -162,10 +162,10 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
             return None
     return found(
         "unneeded-function",
-        "backward records operations and lets autograd differentiate them. Without the Function, "
-        "autograd would do the same.",
+        "`backward` records operations and lets autograd differentiate them. Autograd would do the "
+        "same without the Function.",
         {},
-        "Write down the derivative as a formula in the saved tensors and grad_output.",
+        "Write the derivative as a formula in the saved tensors and `grad_output`.",
     )
 
 
@@ -185,7 +185,7 @@ def without(*operations: str, use: str) -> Check:
             if name in operations:
                 return found(
                     "unneeded-function",
-                    f"The built-in {name} does the work; this exercise asks you to.",
+                    f"The built-in `{name}` does the work. In this exercise you write it yourself.",
                     {"operation": name},
                     f"Use {use}.",
                 )

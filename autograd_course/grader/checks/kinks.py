@@ -45,7 +45,7 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
 
 
 def ties_as(
-    reference: Any, *inputs: Any, beside: str = "Where no two elements tie it is right."
+    reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:
     """Return a check that equal elements of ``inputs`` get the gradients that the reference gives.
 
@@ -61,10 +61,12 @@ def ties_as(
         at, right, got = (_listed(t) for t in (points, expected, actual))
         return found(
             "kink-convention",
-            f"for x = {at} the gradient is {got}; this exercise asks for {right} there. {beside}",
+            f"at x = {at} the gradient is {got}, but this exercise asks for {right} there. "
+            f"{beside}",
             {"at": points.tolist(), "actual": actual.tolist()},
-            "Where elements tie, no derivative exists and a convention decides. How many share "
-            "the value, and what does each of them get from your formula?",
+            "The derivative does not exist where elements tie, so the exercise states a "
+            "convention. How many elements share the value, and which gradient does your formula "
+            "give to each?",
         )
 
     return check
@@ -77,11 +79,11 @@ def _listed(vector: Tensor) -> str:
 def _off_convention(asked: str, at: float, got: float) -> Finding:
     return found(
         "kink-convention",
-        f"at exactly x = {at:g} the gradient is {got:g}; this exercise asks for {asked} there. "
+        f"at exactly x = {at:g} the gradient is {got:g}, but this exercise asks for {asked} there. "
         "Everywhere else it is right.",
         {"at": at, "actual": got},
-        "At a kink no derivative exists, so the author chooses. What does your formula give "
-        "there, and is every comparison in it meant to include the bound?",
+        "The derivative does not exist at a kink, so the author chooses a value. What does your "
+        "formula give there? Should each comparison in it include the bound?",
     )
 
 

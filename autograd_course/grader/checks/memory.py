@@ -26,10 +26,10 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
         kept = "the input" if storage(saved) in map(storage, given) else "an intermediate result"
         return found(
             "oversaved",
-            f"Saved tensor number {position} is {kept}; this exercise allows the output only.",
+            f"Saved tensor {position} is {kept}. This exercise allows only the output.",
             {"position": position, "kept": kept, "shape": tuple(saved.shape)},
-            "Write the derivative as a function of the output y, then save y itself: the very "
-            "tensor that forward returns.",
+            "Write the derivative as a function of the output y. Then save y itself, the same "
+            "tensor object that `forward` returns.",
         )
     return None
 
@@ -50,10 +50,10 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
         largest = kept[0]
         return found(
             "oversaved",
-            f"{total:,} bytes are kept for backward; this exercise allows {allowed:,}: {told}.",
+            f"{total:,} bytes are saved for `backward`. This exercise allows {allowed:,}: {told}.",
             {"bytes": total, "budget": allowed, "largest": largest.shape},
-            f"{_listed(kept)} Which of them can backward do without, or rebuild from something "
-            "smaller?",
+            f"{_listed(kept)} Which of them does `backward` not need, or can it recompute from "
+            "something smaller?",
         )
 
     return check
@@ -63,7 +63,7 @@ def _listed(kept: Sequence[Kept]) -> str:
     """Say which tensors are kept, those that forward makes first."""
     made = _shapes([item for item in kept if not item.anyway])
     given = _shapes([item for item in kept if item.anyway])
-    return f"Of what forward makes, these are kept: {made}; of what it is given: {given}."
+    return f"Saved tensors that `forward` creates: {made}. Saved inputs: {given}."
 
 
 def _shapes(kept: Sequence[Kept]) -> str:
@@ -85,13 +85,13 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
         allowed = budget(*inputs)
         if peak <= allowed:
             return None
-        passes = "forward and backward need" if backward else "forward needs"
+        passes = "`forward` and `backward` need" if backward else "`forward` needs"
         return found(
             "oversaved",
-            f"{passes} {peak:,} bytes at once; this exercise allows {allowed:,}: {told}.",
+            f"{passes} {peak:,} bytes at once. This exercise allows {allowed:,}: {told}.",
             {"bytes": peak, "budget": allowed},
-            "Which tensor is the largest that exists at any moment? Can the work be done on a part "
-            "of it at a time, so that the whole is never there?",
+            "Which is the largest tensor that exists at any moment? Can you compute it in parts, "
+            "so that the whole tensor never exists?",
         )
 
     return check

@@ -73,8 +73,8 @@ def _clash(message: str) -> Finding:
         "autocast",
         message,
         {},
-        "What was saved and what arrives differ in dtype. Which dtype is each tensor of in "
-        "backward, and who casts?",
+        "The saved tensors and `grad_output` have different dtypes. Which dtype does each tensor "
+        "have in `backward`, and what casts it?",
     )
 
 
@@ -82,9 +82,9 @@ def _imprecise(how: str, name: str, came: Tensor, right: Tensor) -> Finding:
     one, other = farthest(came, right)
     return found(
         "autocast",
-        f"Under autocast to bfloat16, {how}, {name} has lost its digits: {one:.4g}, and "
+        f"Under autocast to bfloat16, {how}, {name} loses precision: it is {one:.4g}, and "
         f"{other:.4g} without autocast.",
         {"actual": one, "expected": other},
-        "Inside the block every matrix product computes in bfloat16, whatever the dtype of its "
-        "factors. Both methods must say in which dtype they run.",
+        "Inside the block, every matrix product runs in bfloat16, whatever the dtype of its "
+        "factors. Both methods must fix the dtype that they run in.",
     )

@@ -49,11 +49,11 @@ def on(inputs: Callable[[], tuple[Any, ...]], *checks: Check) -> Check:
 def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:
     return found(
         "oversaved",
-        f"{where} makes a tensor of shape {seen.shape}, {seen.bytes:,} bytes; this exercise allows "
-        f"{allowed:,}: {told}.",
+        f"`{where}` creates a tensor of shape {seen.shape} ({seen.bytes:,} bytes). This exercise "
+        f"allows {allowed:,} bytes: {told}.",
         {"shape": seen.shape, "bytes": seen.bytes, "budget": allowed, "operation": seen.operation},
-        f"The operation {seen.operation} of {where} makes it. Which part of it is needed at a "
-        "time?",
+        f"The operation `{seen.operation}` in `{where}` creates it. Which part of it do you need "
+        "at a time?",
     )
 
 

@@ -37,18 +37,18 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
     if calls == 0:
         return found(
             "wrong-vmap",
-            "The results are right, but under vmap forward never runs: the rule works them out by "
+            "The results are right, but `forward` never runs under `vmap`. Your rule computes them "
             "itself, without the kernel.",
             {"samples": SAMPLES, "calls": 0},
-            "The rule only arranges the batch; what computes is the kernel. Call apply, once.",
+            "The rule should only rearrange the batch and call `apply` once. The kernel computes.",
         )
     return found(
         "wrong-vmap",
-        f"The results are right, but for {SAMPLES} samples forward runs {calls} times: that is the "
-        "loop which vmap is to spare.",
+        f"The results are right, but for {SAMPLES} samples `forward` runs {calls} times. `vmap` "
+        "should avoid this loop.",
         {"samples": SAMPLES, "calls": calls},
-        "The kernel takes leading axes. Bring the batch to the front of every argument and call "
-        "apply once.",
+        "The kernel accepts leading dims. Move the batch dim of every argument to the front and "
+        "call `apply` once.",
     )
 
 
@@ -60,11 +60,11 @@ def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Find
     except Exception as error:
         return found(
             "wrong-jvp",
-            f"Forward mode is right, but under vmap, where jacfwd and hessian run it, jvp "
-            f"raised {type(error).__name__}: {str(error).partition('. ')[0]}",
+            f"Forward mode is right, but `jvp` fails under `vmap`, which `jacfwd` and `hessian` "
+            f"use. It raises {type(error).__name__}: {str(error).partition('. ')[0]}",
             {"error": type(error).__name__},
-            "There a tangent holds one direction and stands for many: no .item() of it, no float() "
-            "and no branch on its values.",
+            "Under `vmap`, one tangent represents a whole batch of directions. Do not call "
+            "`.item()` or `float()` on it, and do not branch on its values.",
         )
     return None
 
@@ -78,10 +78,11 @@ def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding
         failure = reason(error)
         return found(
             "compile-mismatch",
-            f"It is right, but torch.compile cannot trace it into one graph: {failure.text}",
+            "The results are right, but `torch.compile` cannot trace the call into a single "
+            f"graph: {failure.text}",
             {} if failure.line.startswith("compiles_whole") else raised(failure),
-            "A fake tensor has no values, and tracing keeps no side effects. Choose between values "
-            "with torch.where (how many elements a mask selects is a value, too), compute backward "
-            "by a formula, and leave out what does not compute.",
+            "While tracing, tensors have no values, and side effects are lost. Select values with "
+            "`torch.where` instead of `if`. Avoid shapes that depend on values, such as the number "
+            "of elements that a mask selects. Write `backward` as a formula.",
         )
     return None

@@ -13,11 +13,13 @@ from torch import Tensor
 from autograd_course.doctor.running.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
-SHAPES = "Print the shape after each step of forward. Which step loses, keeps or adds a dim?"
-COUNT = "Compare forward's return statement with what the task says that apply returns."
-DTYPE = "Print the dtype after each step of forward. Which step changes it?"
-BY_HAND = "Work out the forward formula by hand for one element and compare."
-SINGLE = "The value has only the digits of float32. Which step casts, or sets a dtype of its own?"
+SHAPES = "Print the shape after each step of `forward`. Which step loses, keeps or adds a dim?"
+COUNT = "Compare the return statement of `forward` with what the task says that `apply` returns."
+DTYPE = "Print the dtype after each step of `forward`. Which step changes it?"
+BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
+SINGLE = (
+    "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
+)
 MOST_ORDERED = 4  # outputs whose orders are tried
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
 
@@ -34,7 +36,7 @@ class Difference:
 def difference(
     actual: tuple[Any, ...],
     expected: tuple[Any, ...],
-    what: str = "forward",
+    what: str = "`forward`",
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
@@ -48,7 +50,7 @@ def difference(
             asked = f"this exercise asks for {len(expected)} tensors"
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
-        verb = "returns" if what.endswith("forward") else "has"
+        verb = "returns" if what.endswith("`forward`") else "has"
         return Difference(f"{what} {verb} {values}; this exercise asks for {len(expected)}.", COUNT)
     if _in_other_order(actual, expected, rtol, atol):
         return Difference(f"the outputs of {what} are right, but in the wrong order.", COUNT)
@@ -129,7 +131,7 @@ def _value_difference(
         f"{name} is wrong{where}.",
         SINGLE if near else BY_HAND,
         evidence={
-            "input": name,
+            "input": name.replace("`", ""),
             "index": list(index),
             "shape": tuple(right.shape),
             "expected": right[index].item(),

@@ -31,7 +31,7 @@ def method_problem(
                 _CALLS[name](answer, inputs)
         except Exception as error:
             if is_unfinished(error, answer):
-                return unfinished(f"forward is right; {name} is still to be written.")
+                return unfinished(f"`forward` is right. You have not written `{name}` yet.")
     return None
 
 
@@ -39,17 +39,20 @@ def _missing(answer: type[Function], name: str) -> Finding | None:
     if name == "setup_context" and takes_ctx(answer):
         return _found(
             "func-incompatible",
-            f"Forward is right, but ctx is still an argument of forward in {answer.__name__}: "
-            "torch.func refuses it.",
+            f"`forward` is right, but it still takes `ctx` as an argument in `{answer.__name__}`, "
+            "so `torch.func` raises an error.",
         )
     if name == "vmap" and answer.vmap is Function.vmap and not answer.generate_vmap_rule:
         return _found(
             "wrong-vmap",
-            "Forward is right, but torch.func.vmap refuses it: the class has neither a method vmap "
-            "nor generate_vmap_rule = True.",
+            "`forward` is right, but `torch.func.vmap` raises an error. The class defines no "
+            "method `vmap` and does not set `generate_vmap_rule = True`.",
         )
     if name == "jvp" and answer.jvp is Function.jvp:
-        return _found("wrong-jvp", "Forward is right, but forward mode finds no method jvp.")
+        return _found(
+            "wrong-jvp",
+            "`forward` is right, but the class has no method `jvp`, which forward mode needs.",
+        )
     return None
 
 

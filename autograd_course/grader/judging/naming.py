@@ -24,8 +24,7 @@ def judged(exercise: NamingExercise, answer: Any) -> Verdict:
     if name not in RULES:
         return wrong(_unknown(answer, name))
     return wrong(
-        exercise.but.get(name)
-        or f"{name} would mean: {_title(name)}. That is not what happens here."
+        exercise.but.get(name) or f"`{name}` means: {_title(name)}. That is not what happens here."
     )
 
 
@@ -37,7 +36,7 @@ def _title(name: str) -> str:
 def _unknown(answer: str, name: str) -> str:
     close = get_close_matches(name, RULES, n=3, cutoff=0.5)
     like = f" Did you mean {' or '.join(close)}?" if close else ""
-    return f'no rule is called "{answer}".{like} autograd-course explain lists them all.'
+    return f'no rule is called "{answer}".{like} `autograd-course explain` lists all rules.'
 
 
 def _told(exercise: NamingExercise) -> str:

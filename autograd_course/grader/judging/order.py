@@ -143,19 +143,19 @@ class Order:
 
 def _backward_missing(forward: Verdict | None) -> str:
     if forward is None:
-        return "forward is right; backward is still to be written."
-    return f"backward is still to be written, and {forward.message}"
+        return "`forward` is right. You have not written `backward` yet."
+    return f"you have not written `backward` yet, and {forward.message}"
 
 
 def passed(exercise: FunctionExercise) -> Verdict:
     """Return the verdict on an answer without a fault: what was tried."""
     constraint = f", and {exercise.bounds}" if exercise.bounds else ""
     if exercise.surrogate:
-        right = "forward agrees with the reference and every gradient with the declared surrogate"
+        right = "`forward` agrees with the reference and every gradient with the declared surrogate"
     elif exercise.double_backward:
-        right = "forward, every gradient and every second derivative agree with the reference"
+        right = "`forward`, every gradient and every second derivative agree with the reference"
     else:
-        right = "forward and every gradient agree with the reference"
+        right = "`forward` and every gradient agree with the reference"
     model = f" Modeled on {exercise.modeled_on}." if exercise.modeled_on else ""
     tried = f"Tried on: {'; '.join(exercise.samplers)}."
     return Verdict("passed", f"{right}{constraint}. {tried}{model}")

@@ -15,7 +15,7 @@ from autograd_course.doctor.cases import wanted
 from autograd_course.doctor.running.calls import as_tuple, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
-from autograd_course.grader.raised import is_unfinished, told, unfinished_part
+from autograd_course.grader.raised import is_unfinished, not_written, told, unfinished_part
 from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
 
 
@@ -62,9 +62,9 @@ def forward_verdict(
     """Say what is wrong with what came of forward, or that it is unfinished."""
     if isinstance(came, Raised):
         if came.unwritten in exercise.methods:
-            return unfinished(f"{came.unwritten} is still to be written.")
+            return unfinished(not_written(came.unwritten))
         if came.unwritten:
-            return unfinished(f"forward is still to be written: {exercise.signature}.")
+            return unfinished(f"you have not written `forward` yet: {exercise.signature}.")
         return wrong(came.told)
     found = difference(came, as_tuple(exercise.reference(*inputs)))
     if found is None:
@@ -89,7 +89,9 @@ def backward_verdict(came: Raised | None) -> Verdict | None:
     """Say what backward raised, or that it is unfinished."""
     if came is None:
         return None
-    return unfinished("backward is still to be written.") if came.unwritten else wrong(came.told)
+    return (
+        unfinished("you have not written `backward` yet.") if came.unwritten else wrong(came.told)
+    )
 
 
 def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:

@@ -18,6 +18,7 @@ from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.differing import difference, recognized
 from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
 from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.raised import not_written
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
 Inputs = tuple[Any, ...]
@@ -75,7 +76,7 @@ class RoutineOrder:
 
 def _raised(came: Raised) -> Verdict:
     if came.unwritten:
-        return unfinished(f"{came.unwritten} is still to be written.")
+        return unfinished(not_written(came.unwritten))
     return wrong(came.told)
 
 

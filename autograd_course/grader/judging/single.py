@@ -20,7 +20,7 @@ Inputs = tuple[Any, ...]
 # Of the largest number. Sums in another order lose a hundredth of it; half the gradient is a half.
 _TOLERANCE = 1e-3
 _SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-_HINT = "In float64 it is right. Which step of your code depends on the dtype?"
+_HINT = "It is right in float64. Which step of your code depends on the dtype?"
 
 
 class Called(Protocol):
@@ -46,7 +46,7 @@ def single_verdict(exercise: FunctionExercise, called: Called, inputs: Inputs) -
     came = called.forward(single)
     if isinstance(came, Raised):
         return wrong(f"in float32, {came.told}") if came.told else None
-    if found := _off(came, expected, "in float32, forward"):
+    if found := _off(came, expected, "in float32, `forward`"):
         return fault(_finding("forward-mismatch", found))
     return _gradient_verdict(exercise, called, single)
 
@@ -58,7 +58,7 @@ def _gradient_verdict(exercise: FunctionExercise, called: Called, single: Inputs
         raised = called.backward(single)
         return wrong(f"in float32, {raised.told}") if raised else None
     for name, got, right in zip(_names(exercise, single), came, truth, strict=True):
-        if found := _off((got,), (right,), f"in float32, the gradient of {name}"):
+        if found := _off((got,), (right,), f"in float32, the gradient of `{name}`"):
             return fault(_finding("gradient-mismatch", found))
     return None
 

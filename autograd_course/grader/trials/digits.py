@@ -1,4 +1,4 @@
-"""Train a net of binary weights on scikit-learn's handwritten digits."""
+"""Train a net of binary weights on handwritten digits."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from autograd_course.digits import load_digits
 from autograd_course.grader.exercise import Trial
 from autograd_course.grader.trials.optimizing import Training, watched
 from autograd_course.grader.trials.products import weights_used
-from autograd_course.grader.verdict import Verdict, failed, wrong
+from autograd_course.grader.verdict import Verdict, wrong
 
 HELD_OUT = 400  # of 1797
 _SEED = 4
@@ -26,14 +27,9 @@ class Digits(NamedTuple):
 
 
 def digits() -> tuple[Digits, Digits]:
-    """Return those to train with and those held out.
-
-    Raises ``ImportError`` where scikit-learn is not installed.
-    """
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped, unused-ignore]
-
-    images, labels = load_digits(return_X_y=True)
-    images, labels = torch.tensor(images, dtype=torch.float32) / 8 - 1, torch.tensor(labels)
+    """Return those to train with and those held out."""
+    images, labels = load_digits()
+    images = images.float()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(_SEED))
     shown, held_out = order[HELD_OUT:], order[:HELD_OUT]
     return Digits(images[shown], labels[shown]), Digits(images[held_out], labels[held_out])
@@ -47,10 +43,7 @@ def learns_binary_digits(asked: float) -> Trial:
     """
 
     def trial(train: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
-        try:
-            shown, held_out = digits()
-        except ImportError:
-            return failed("the digits come with scikit-learn: pip install scikit-learn.")
+        shown, held_out = digits()
         with watched() as training:
             net = train(*shown)
         if isinstance(net, torch.nn.Module):

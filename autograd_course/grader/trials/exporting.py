@@ -38,8 +38,8 @@ def delivered(program: Any) -> nn.Module | Verdict:
     """Return a program as it is on the other side: saved, and loaded from the bytes."""
     if not isinstance(program, torch.export.ExportedProgram):
         return wrong(
-            f"the function returns {described(program)}; this exercise asks for the program that "
-            "torch.export.export returns, which can be saved."
+            f"the function returns {described(program)}, but this exercise asks for the program "
+            "that `torch.export.export` returns, because it can be saved."
         )
     file = io.BytesIO()
     with quiet():
@@ -56,9 +56,9 @@ def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
             shipped(batch)
     except Exception as error:
         return wrong(
-            f"the loaded program refuses a batch of {len(batch)}: "
-            f"{first_sentence(error).rstrip('.')}. An axis keeps the length that it has in the "
-            "example, unless dynamic_shapes says that it may vary."
+            f"the loaded program raises an error for a batch of {len(batch)}: "
+            f"{first_sentence(error).rstrip('.')}. A dim keeps its size from the example unless "
+            "`dynamic_shapes` declares it as dynamic."
         )
     return None
 

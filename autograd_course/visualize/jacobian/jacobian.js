@@ -6,6 +6,9 @@ const LEAST_RING = 9; // pixels of the square around the selected cell
 const GRID = 24; // rows and columns between which there are lines
 let patterns = 0; // the id of a hatching is the page's
 
+/** A sentence as nodes: what it puts in backticks is code. */
+const marked = (text) => text.split("`").map((part, k) => (k % 2 ? make("code", { text: part }) : part));
+
 /** One map: the picture of a matrix, and on it lines, hatching, a band and a square. */
 class Matrix {
   constructor({ title, filling, image }, view, part) {
@@ -139,7 +142,7 @@ class JacobianView {
   found() {
     const text = this.model.get("finding"), colon = text.indexOf(": ");
     const [rule, said] = [text.slice(0, colon), text.slice(colon)];
-    this.finding.replaceChildren(...(text ? [make("code", { text: rule }), said] : []));
+    this.finding.replaceChildren(...(text ? [make("code", { text: rule }), ...marked(said)] : []));
     this.finding.hidden = !text;
   }
 
