@@ -12,6 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
+FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
+PLAIN_AUTOGRAD = "plain autograd"  # the kind of paired run without the Function
+DIM_NAMES = ("dim", "axis")  # arguments that name a dim
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -370,3 +374,7 @@ class Evidence:
     def name(self, position: int) -> str:
         """Return the argument's name at a position."""
         return self.parameters[position]
+
+    def gradient_name(self, position: int) -> str:
+        """Return what a message calls the gradient of an input."""
+        return f"the gradient of `{self.name(position)}`"

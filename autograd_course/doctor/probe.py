@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Evidence, Failure, Pull
+from autograd_course.doctor.evidence import FAR, Evidence, Failure, Pull
 from autograd_course.doctor.linear_range import ANY, Range, drawn_from, linear_range
 from autograd_course.doctor.probes import Probe
 from autograd_course.doctor.running.calls import attempt, fresh, is_float
@@ -24,8 +24,6 @@ from autograd_course.doctor.truth.differences import Values, flat, jacobian, slo
 from autograd_course.doctor.truth.projection import settled
 from autograd_course.doctor.truth.suspects import with_suspects
 from autograd_course.doctor.world.randomness import Stream, generator
-
-FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
 
 Cotangents = tuple[Tensor | None, ...]
 

@@ -45,9 +45,7 @@ def told(method: str, error: BaseException, answer: Any) -> str:
     if isinstance(error, BuildError):
         return _built(error)
     who = method if method == "it" else f"`{method}`"
-    return (
-        f"{who} raises {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
-    )
+    return f"{who} raises {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
 
 
 def said(error: BaseException) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Evidence, Twin
+from autograd_course.doctor.evidence import DIM_NAMES, Evidence, Twin
 from autograd_course.doctor.probes.confirmed import TOLERANCE, Plain, all_alike, asked
 from autograd_course.doctor.probes.twins import twin
 from autograd_course.doctor.running.passes import both_ways
 from autograd_course.doctor.running.session import Session
 
-NAMES = ("dim", "axis")
 MOST_AXES = 4  # of inputs of a higher rank, only the first ones are tried
 
 
@@ -58,7 +57,7 @@ def _named_axis(evidence: Evidence) -> Axis | None:
     rank = max(value.dim() for value in evidence.inputs if isinstance(value, Tensor))
     for place, name in enumerate(evidence.parameters):
         dim = evidence.inputs[place]
-        if name in NAMES and type(dim) is int and -rank <= dim < rank:
+        if name in DIM_NAMES and type(dim) is int and -rank <= dim < rank:
             return Axis(place, dim % rank, rank)
     return None
 

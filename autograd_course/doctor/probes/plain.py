@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor.evidence import Cost, Evidence, Failure, Twin
+from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Cost, Evidence, Failure, Twin
 from autograd_course.doctor.probes.twins import twin
 from autograd_course.doctor.running.calls import attempt, fresh, is_float, takes_ctx
 from autograd_course.doctor.running.graph import custom_nodes
@@ -24,8 +24,6 @@ from autograd_course.doctor.running.operations import Recording, memory
 from autograd_course.doctor.running.passes import Pass, both_ways, copies, gradients
 from autograd_course.doctor.running.session import Move, Run, Session, stay
 from autograd_course.doctor.running.vault import Vault, derived_twice
-
-KIND = "plain autograd"
 
 Cotangents = Sequence[Tensor | None]
 
@@ -96,7 +94,7 @@ def _twins(
 
     for (how, should), (_, came) in zip(passes(session), passes(ordinary), strict=True):
         if not should.failure:
-            yield twin(evidence, KIND, how, came, should)
+            yield twin(evidence, PLAIN_AUTOGRAD, how, came, should)
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:

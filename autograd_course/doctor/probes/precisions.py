@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Extreme
-from autograd_course.doctor.probes.twins import gradient_of, output_names
+from autograd_course.doctor.probes.twins import output_names
 from autograd_course.doctor.running.calls import is_float, passes_within
 from autograd_course.doctor.running.passes import both_ways
 from autograd_course.doctor.running.session import Move, Session, stay
@@ -63,7 +63,7 @@ class Precisions:
         """Return what came in float32 and in float64 as evidence."""
         double = both[-1]
         outputs = [value for value in double[: -len(evidence.wanted)] if value is not None]
-        gradients = (gradient_of(evidence, position) for position in evidence.wanted)
+        gradients = (evidence.gradient_name(position) for position in evidence.wanted)
         return Extreme(
             how=how,
             names=(*output_names(len(outputs)), *gradients),

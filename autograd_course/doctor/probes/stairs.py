@@ -15,7 +15,7 @@ from torch import Tensor
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence, Stairs
 from autograd_course.doctor.probes.precisions import PATIENCE
-from autograd_course.doctor.probes.twins import gradient_of, output_names
+from autograd_course.doctor.probes.twins import output_names
 from autograd_course.doctor.running.calls import is_float, passes_within
 from autograd_course.doctor.running.passes import both_ways, drawn
 from autograd_course.doctor.running.session import Session
@@ -36,7 +36,7 @@ def stairs(session: Session, evidence: Evidence) -> Evidence:
     if not (here and alike(here, near) and alike(here, far)):
         return evidence
     outputs = output_names(len(here) - len(session.wanted))
-    names = (*outputs, *(gradient_of(evidence, position) for position in session.wanted))
+    names = (*outputs, *(evidence.gradient_name(position) for position in session.wanted))
     return replace(evidence, stairs=Stairs(names, here, near, far, NEAR / FAR))
 
 

@@ -27,7 +27,7 @@ def twin(
     if came.failure:
         return Twin(kind, how, failure=came.failure, stage=came.stage)
     positions = evidence.wanted if wanted is None else wanted
-    names = (*output_names(len(came.outputs)), *(gradient_of(evidence, i) for i in positions))
+    names = (*output_names(len(came.outputs)), *(evidence.gradient_name(i) for i in positions))
     pair = _values(came), _values(should)
     floor = 0.0 if all(map(identical, *pair)) else cancellation(evidence)
     return Twin(kind, how, names, *pair, tolerance, floor=floor)
@@ -36,11 +36,6 @@ def twin(
 def output_names(count: int) -> Iterator[str]:
     """Yield what to call each of a call's floating outputs."""
     yield from (["the output"] if count == 1 else (f"output {k}" for k in range(count)))
-
-
-def gradient_of(evidence: Evidence, position: int) -> str:
-    """Return what to call the gradient of an input."""
-    return f"the gradient of `{evidence.name(position)}`"
 
 
 def _values(done: Pass) -> tuple[Tensor | None, ...]:

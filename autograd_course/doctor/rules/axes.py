@@ -7,7 +7,6 @@ from dataclasses import replace
 from autograd_course.doctor.comparing.closeness import within
 from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.probes.twins import gradient_of
 from autograd_course.doctor.rules.agreement import disagreement, furthest, told, twins
 from autograd_course.doctor.rules.registry import Seen
 
@@ -26,7 +25,7 @@ def wrong_batch(m: Mismatch) -> str | None:
 
 def _right_when(m: Mismatch, kind: str) -> str | None:
     """Return how a call was made that brought the true gradient."""
-    name = gradient_of(m.evidence, m.position)
+    name = m.evidence.gradient_name(m.position)
     for twin in twins(m.evidence, kind):
         came = dict(zip(twin.names, twin.came, strict=True)).get(name)
         if came is None or came.shape != m.truth.shape:

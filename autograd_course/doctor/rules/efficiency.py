@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.probes.plain import KIND
+from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Evidence, Twin
 from autograd_course.doctor.rules.agreement import furthest, twins
 from autograd_course.doctor.rules.registry import Seen, rule
 from autograd_course.doctor.words import listed, plural, quoted
@@ -88,7 +87,7 @@ def oversaved(evidence: Evidence) -> Seen | None:
 )
 def unneeded_function(evidence: Evidence) -> Seen | None:
     function, ordinary = (evidence.costs.get(name) for name in ("function", "plain"))
-    if function is None or ordinary is None or not _agree(twins(evidence, KIND)):
+    if function is None or ordinary is None or not _agree(twins(evidence, PLAIN_AUTOGRAD)):
         return None
     # Piece by piece, because a sum that is smaller here need not be so for larger inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor.comparing.mismatch import Mismatch
-from autograd_course.doctor.probes import dims
+from autograd_course.doctor.evidence import DIM_NAMES
 from autograd_course.doctor.running.calls import is_float
 
 Region = tuple[str, Tensor]  # a condition in words, and where it holds
@@ -35,7 +35,7 @@ def _regions(m: Mismatch) -> Iterator[Region]:
         name = m.evidence.name(position)
         if isinstance(value, Tensor) and not is_float(value):
             yield from _by_label(name, value, m.input.shape)
-        elif isinstance(value, int) and not isinstance(value, bool) and name not in dims.NAMES:
+        elif isinstance(value, int) and not isinstance(value, bool) and name not in DIM_NAMES:
             yield from _by_index(name, value, m.input)
 
 

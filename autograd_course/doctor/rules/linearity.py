@@ -11,8 +11,7 @@ from torch import Tensor
 from autograd_course.doctor.comparing.closeness import cancellation, resolution, same, size
 from autograd_course.doctor.comparing.mismatch import mismatches, return_line
 from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
-from autograd_course.doctor.evidence import Evidence, Pull
-from autograd_course.doctor.probe import FAR
+from autograd_course.doctor.evidence import FAR, Evidence, Pull
 from autograd_course.doctor.rules.registry import Seen, rule
 
 ROUNDING = (
