@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from autograd_course import messages
 from autograd_course.doctor import pages
-from autograd_course.doctor.rules import RULES
+from autograd_course.doctor._rules import RULES
 from autograd_course.shell.onesentence import OneSentenceError
 from autograd_course.shell.syllabus import id_typed, named
 

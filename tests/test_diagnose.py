@@ -22,13 +22,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import Function
 
 from autograd_course import DoctorError, diagnose
-from autograd_course.doctor import WrongGradientError, judge
-from autograd_course.doctor.diagnosing import _with_surroundings, look
-from autograd_course.doctor.probe import probe
-from autograd_course.doctor.running.subject import subject_of
-from autograd_course.doctor.truth.expected import establish
+from autograd_course.doctor import WrongGradientError
+from autograd_course.doctor import _judge as judge
+from autograd_course.doctor._execution.isolation import preserve_global_state
+from autograd_course.doctor._execution.session import subject_of
+from autograd_course.doctor._probes.core import probe
+from autograd_course.doctor._reference import establish
+from autograd_course.doctor.api import _with_surroundings, look
 from autograd_course.doctor.wire import from_bytes, to_bytes
-from autograd_course.doctor.world.guard import undisturbed
 from autograd_course.functions import (
     ClippedReLU,
     GradientReversal,
@@ -398,7 +399,7 @@ def test_what_is_odd_is_examined_all_the_same(fn, inputs, says) -> None:
 
 
 def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:
-    monkeypatch.setattr("autograd_course.doctor.case.judge", lambda *_: 1 / 0)
+    monkeypatch.setattr("autograd_course.doctor._pipeline.judge", lambda *_: 1 / 0)
 
     with pytest.raises(DoctorError, match="diagnose itself failed: ZeroDivisionError"):
         diagnose(Square, (X,))
@@ -512,7 +513,7 @@ def test_a_verdict_on_evidence_that_traveled_is_the_same(case) -> None:
         for i, v in enumerate(values)
         if isinstance(v, Tensor) and (v.is_floating_point() or v.is_complex())
     ]
-    with undisturbed(0), subject.around.lent():
+    with preserve_global_state(0), subject.around.lent():
         seen = probe(subject, values, wanted, 0)
         traveled = from_bytes(to_bytes(seen))
         truth = case.options.get("reference"), case.options.get("surrogate"), 0

@@ -25,7 +25,7 @@ from torch.autograd import Function
 from traitlets.config import Config
 
 from autograd_course.doctor import RULES, DoctorError
-from autograd_course.doctor.running.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
+from autograd_course.doctor._execution.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.judging import function
 from autograd_course.grader.result import SECTION, SECTION_LATER

@@ -16,7 +16,7 @@ from answers.making import spoiled
 from torch.autograd import Function
 
 from autograd_course.doctor import DoctorError, diagnose
-from autograd_course.doctor.world.output import MOST, Bounded, printed_once
+from autograd_course.doctor._execution.isolation import MOST, Bounded, show_output_once
 from autograd_course.grader import grade
 from autograd_course.grader.result import PRINTED
 
@@ -123,7 +123,7 @@ def test_diagnose_shows_it_also_where_it_cannot_judge(capsys: pytest.CaptureFixt
 
 def test_code_that_prints_nothing_runs_no_further_time() -> None:
     calls = []
-    with printed_once(lambda: calls.append(1)):
+    with show_output_once(lambda: calls.append(1)):
         pass
     assert calls == []
 
@@ -138,7 +138,7 @@ def test_what_other_threads_print_is_not_held_back() -> None:
     with redirect_stdout(out):
         thread = threading.Thread(target=other)
         thread.start()
-        with printed_once(lambda: print("once")):
+        with show_output_once(lambda: print("once")):
             print("many times")
             said.set()
             thread.join()
@@ -149,7 +149,7 @@ def test_what_other_threads_print_is_not_held_back() -> None:
 def test_a_debuggers_prompt_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.StringIO("p 6 * 7\nq\n"))
-    with redirect_stdout(out), printed_once(lambda: None):
+    with redirect_stdout(out), show_output_once(lambda: None):
         print("many times")
         Pdb(nosigint=True).run("0")
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from autograd_course import Finding, diagnose
 from autograd_course.doctor import RULES
-from autograd_course.doctor.rules.gradient_values import once_said
-from autograd_course.doctor.words import elements, listed, nth, paragraph
+from autograd_course.doctor._rules.values import once_said
+from autograd_course.doctor._words import elements, listed, nth, paragraph
 from autograd_course.functions import LeakyReLUInPlace
 
 

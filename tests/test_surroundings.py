@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from autograd_course import diagnose
-from autograd_course.doctor.world.reach import reached
-from autograd_course.doctor.world.surroundings import Surroundings
+from autograd_course.doctor._execution.captured_state import CapturedState, walk_reachable
 
 GLOBAL, TABLE, LIST = draw(4), {"taps": draw(4)}, [draw(4)]
 COUNT = 0
@@ -50,7 +49,7 @@ class Scaler:
 
 
 def names(*roots: Any) -> set[str]:
-    return {name for name, thing in reached(*roots) if isinstance(thing, Tensor)}
+    return {name for name, thing in walk_reachable(*roots) if isinstance(thing, Tensor)}
 
 
 def closure() -> Any:
@@ -98,8 +97,8 @@ def test_a_search_comes_to_an_end() -> None:
     around: list[Any] = [range(3)]
     around.append(around)
 
-    assert len(list(reached(("", around)))) <= 3
-    assert len(list(reached(("", [[] for _ in range(10**5)])))) <= 2000
+    assert len(list(walk_reachable(("", around)))) <= 3
+    assert len(list(walk_reachable(("", [[] for _ in range(10**5)])))) <= 2000
 
 
 # Lent in float64
@@ -243,7 +242,7 @@ def test_all_is_put_back_when_the_block_raises() -> None:
     weight = torch.ones(2)
 
     def use() -> None:
-        with Surroundings(("", [weight])).lent():
+        with CapturedState(("", [weight])).lent():
             assert weight.dtype == torch.float64
             weight.zero_()
             raise RuntimeError
@@ -266,7 +265,7 @@ def test_all_is_put_back_when_the_block_raises() -> None:
 )
 def test_generators_draw_the_same_in_every_call_and_go_on_afterwards(make, draw_one) -> None:
     generator, other = make(), make()
-    around = Surroundings(("", lambda: generator))
+    around = CapturedState(("", lambda: generator))
 
     with around.lent():
         first = draw_one(generator)
@@ -281,6 +280,6 @@ def test_two_tensors_in_one_memory_stay_there() -> None:
     whole = torch.zeros(4)
     part = whole[:2]
 
-    with Surroundings(("", [whole, part])).lent():
+    with CapturedState(("", [whole, part])).lent():
         part.fill_(1)
         assert whole.tolist() == [1, 1, 0, 0]

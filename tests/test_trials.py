@@ -66,5 +66,3 @@ def test_held_out_digits_are_not_trained_with() -> None:
     assert len(held_out.labels) == HELD_OUT
     assert set(held_out.labels.tolist()) == set(range(10))
     assert (shown.images.min(), shown.images.max()) == (-1, 1)
-
-

@@ -12,9 +12,9 @@ from cases.making import POSITIVE, X, draw, raw, saving
 from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
+from autograd_course.doctor._execution.time_limit import TimeUp, time_limit
+from autograd_course.doctor._pipeline import clearest, keep_confirmed
 from autograd_course.doctor.finding import Finding
-from autograd_course.doctor.running.time_limit import TimeUp, time_limit
-from autograd_course.doctor.verdict import clearest, confirmed
 
 
 def finding(rule: str, severity: str = "error") -> Finding:
@@ -36,13 +36,13 @@ def finding(rule: str, severity: str = "error") -> Finding:
 def test_an_error_stands_if_another_run_shows_one_of_its_family(found, again, left) -> None:
     verdicts = [tuple(map(finding, names)) for names in again]
 
-    assert [f.rule for f in confirmed(tuple(map(finding, found)), verdicts)] == left
+    assert [f.rule for f in keep_confirmed(tuple(map(finding, found)), verdicts)] == left
 
 
 def test_a_warning_needs_no_second_run() -> None:
     warning = (finding("gradient-dtype", "warning"),)
 
-    assert confirmed(warning, [()]) == warning
+    assert keep_confirmed(warning, [()]) == warning
 
 
 def test_an_error_that_one_run_alone_shows_is_not_reported() -> None:

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from autograd_course.doctor import Diagnosis
-from autograd_course.doctor.reports import five_steps
-from autograd_course.doctor.reports.report import as_html
+from autograd_course.doctor._report import five_steps
+from autograd_course.doctor._report.report import as_html
 
 _PAGE = """<!doctype html>
 <html lang="en">

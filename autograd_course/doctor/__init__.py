@@ -4,12 +4,13 @@
 beside it, and ``rules`` decide on the evidence alone.
 """
 
-from autograd_course.doctor.diagnosing import diagnose
+from autograd_course.doctor._rules import RULES
+from autograd_course.doctor._rules.rule import Rule
+from autograd_course.doctor.api import diagnose
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError, WrongGradientError
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.finding import Finding, Severity
-from autograd_course.doctor.rules import RULES, Rule
 from autograd_course.doctor.steps import (
     Step,
     Steps,

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 import torch
 
+from autograd_course.doctor._numerics.projection import projections_agree
+from autograd_course.doctor._probes import Level
+from autograd_course.doctor._reference import in_16_bits
+from autograd_course.doctor._rules import RULES
+from autograd_course.doctor._rules.rule import what_was_raised
 from autograd_course.doctor.evidence import Evidence, Failure
-from autograd_course.doctor.probes import Level
-from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.rules.wording import what_was_raised
-from autograd_course.doctor.truth.expected import in_16_bits
-from autograd_course.doctor.truth.projection import settled
 
 # Declared, these say that the gradient is another one, but not which.
 LEAVES_VALUES_OPEN = (
@@ -132,7 +132,7 @@ def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> s
 
 def _compared(evidence: Evidence, slot: int) -> bool:
     """Whether some element of a gradient was compared with the truth, or there is no element."""
-    if not evidence.inputs[evidence.wanted[slot]].numel() or settled(evidence):
+    if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
         return True
     expected = evidence.expected.get("random")
     return expected is not None and not bool(torch.isnan(expected[slot].value).all())

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
+from autograd_course.doctor._numerics.tensors import is_float, is_symmetric, mirrored
 from autograd_course.doctor.errors import DoctorError
-from autograd_course.doctor.running.calls import is_float
-from autograd_course.doctor.truth.symmetry import is_symmetric, mirrored
 
 # By what factors the elements of an example are varied, widest first: a wide variation reaches
 # regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,

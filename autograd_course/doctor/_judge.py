@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from autograd_course.doctor._rules import RULES
 from autograd_course.doctor.evidence import Evidence
 from autograd_course.doctor.finding import Finding
-from autograd_course.doctor.rules import RULES
 
 RANK = {"error": 0, "warning": 1, "info": 2}
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from autograd_course.doctor._probes import PROBES
+from autograd_course.doctor._rules import RULES
+from autograd_course.doctor._safe_repr import shown
 from autograd_course.doctor.errors import DoctorError
-from autograd_course.doctor.probes import PROBES
-from autograd_course.doctor.rules import RULES
-from autograd_course.doctor.shown import shown
 
 
 def rules_named(intentional: Any) -> tuple[str, ...]:

@@ -9,30 +9,36 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.doctor.asked import (
+from autograd_course.doctor._coverage import examined, unexamined
+from autograd_course.doctor._execution.calls import passes_within, prepare
+from autograd_course.doctor._execution.captured_state import CapturedState
+from autograd_course.doctor._execution.isolation import preserve_global_state, show_output_once
+from autograd_course.doctor._execution.session import Subject, subject_of
+from autograd_course.doctor._inputs import require_dense, require_initialized, require_room
+from autograd_course.doctor._numerics.tensors import as_tuple
+from autograd_course.doctor._options import (
     require_callables,
     require_numbers,
     require_settings,
     rules_named,
 )
-from autograd_course.doctor.case import Case
-from autograd_course.doctor.cases import require_dense, require_initialized, require_room
-from autograd_course.doctor.coverage import examined, unexamined
+from autograd_course.doctor._pipeline import (
+    Case,
+    Sampler,
+    avoided_kinks,
+    blind_spots,
+    collect_evidence,
+    conclude,
+    ordinary_pass,
+    unjudged,
+)
+from autograd_course.doctor._probes import Level, probes_for
+from autograd_course.doctor._report.five_steps import steps_of
+from autograd_course.doctor._report.jacobians import choose_jacobians
+from autograd_course.doctor._safe_repr import first_line
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.examination import Sampler, beside_kinks, examine, hiding
-from autograd_course.doctor.probes import Level, probes_for
-from autograd_course.doctor.reports.drawing import drawn
-from autograd_course.doctor.reports.five_steps import steps_of
-from autograd_course.doctor.running.calls import as_tuple, passes_within, prepare
-from autograd_course.doctor.running.ordinary import ordinary_pass
-from autograd_course.doctor.running.subject import Subject, subject_of
-from autograd_course.doctor.shown import first_line
-from autograd_course.doctor.verdict import concluded, unjudged
-from autograd_course.doctor.world.guard import undisturbed
-from autograd_course.doctor.world.output import printed_once
-from autograd_course.doctor.world.surroundings import Surroundings
 
 
 def diagnose(
@@ -89,28 +95,28 @@ def diagnose(
         subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
         with (
-            undisturbed(seed),
+            preserve_global_state(seed),
             subject.around.lent(),
             passes_within(time_limit),
-            printed_once(lambda: ordinary_pass(subject, args, seed)),
+            show_output_once(lambda: ordinary_pass(subject, args, seed)),
         ):
             seen = case.examined(seed)
             verdicts = case.judged(seen, seed)
-            found = concluded(
+            found = conclude(
                 verdicts,
                 lambda closely: case.judged_anew(seed + 1, closely),
                 lambda unasked: case.judged(seen, seed, unasked),
             )
         if (why := unjudged(found, seen)) is not None:
             raise why
-        alone = () if sampler else hiding(seen[0])
+        alone = () if sampler else blind_spots(seen[0])
         missing = tuple(unexamined(seen, designed))
         return Diagnosis(
             case.subject.name,
             found,
-            examined=(*examined(level, seen, designed, missing), *beside_kinks(seen[0]), *alone),
+            examined=(*examined(level, seen, designed, missing), *avoided_kinks(seen[0]), *alone),
             unexamined=missing,
-            jacobians=drawn(found, verdicts, seen),
+            jacobians=choose_jacobians(found, verdicts, seen),
             steps=steps_of(seen[0]),
         )
 
@@ -132,8 +138,8 @@ def look(
         prepare()
         subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
         further = probes_for("standard", double_backward) if closely else None
-        with undisturbed(seed), subject.around.lent(), passes_within(time_limit):
-            return examine(subject, inputs, None, seed, further, any_output=True)
+        with preserve_global_state(seed), subject.around.lent(), passes_within(time_limit):
+            return collect_evidence(subject, inputs, None, seed, further, any_output=True)
 
 
 def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
@@ -141,7 +147,7 @@ def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> S
     named = zip(subject.parameters, args, strict=True)
     hidden = [(name, value) for name, value in named if not isinstance(value, Tensor)]
     root = (subject.name, subject.function) if subject.function else ("self", subject.call)
-    around = Surroundings(root, *hidden, *(("", other) for other in others))
+    around = CapturedState(root, *hidden, *(("", other) for other in others))
     return replace(subject, around=around, passed=around.passed(args))
 
 

@@ -11,7 +11,7 @@ from autograd_course.doctor.finding import Finding
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from autograd_course.doctor.reports.both_jacobians import Jacobians
+    from autograd_course.doctor._report.jacobians import Jacobians
     from autograd_course.doctor.steps import Steps
 
 
@@ -72,21 +72,21 @@ class Diagnosis:
         raise wrong
 
     def __str__(self) -> str:
-        from autograd_course.doctor.reports.report import as_text
+        from autograd_course.doctor._report.report import as_text
 
         return as_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from autograd_course.doctor.reports.report import as_html
+        from autograd_course.doctor._report.report import as_html
 
         return as_html(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        from autograd_course.doctor.reports.report import as_rich
+        from autograd_course.doctor._report.report import as_rich
 
         colored = options.is_terminal and not console.no_color
         yield as_rich(self, options.max_width) if colored else Text(str(self))

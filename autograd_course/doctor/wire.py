@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor import evidence as schema
+from autograd_course.doctor._numerics.finite_differences import as_real
+from autograd_course.doctor._safe_repr import shown
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.shown import shown
-from autograd_course.doctor.truth.differences import as_real
 
 _RECORDS = {
     record.__name__: record

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from autograd_course.doctor import DoctorError
-from autograd_course.doctor.running.time_limit import VARIABLE, TimeUp
-from autograd_course.doctor.shown import first_line
-from autograd_course.doctor.world.guard import undisturbed
-from autograd_course.doctor.world.output import Bounded
+from autograd_course.doctor._execution.isolation import Bounded, preserve_global_state
+from autograd_course.doctor._execution.time_limit import VARIABLE, TimeUp
+from autograd_course.doctor._safe_repr import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -70,7 +69,7 @@ def quiet_world() -> Iterator[None]:
     sink = Bounded(0)
     with (
         torch.inference_mode(False),
-        undisturbed(seed=0),
+        preserve_global_state(seed=0),
         contextlib.redirect_stdout(sink),
         contextlib.redirect_stderr(sink),
     ):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import scaled_dot_product_attention
 
-from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.doctor._numerics.tensors import as_tuple
 from autograd_course.grader.state import Measurement, State
 from autograd_course.grader.store import update
 from autograd_course.measure import peak_bytes

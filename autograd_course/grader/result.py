@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from html import escape
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.reports.card import as_html, as_text
-from autograd_course.doctor.reports.report import details
-from autograd_course.doctor.words import sentence
+from autograd_course.doctor._report.card import as_html, as_text
+from autograd_course.doctor._report.report import details
+from autograd_course.doctor._words import sentence
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from autograd_course.authoring.book.contents import Part, hidden
 from autograd_course.authoring.book.links import Places, relinked
 from autograd_course.doctor import pages as rule_pages
-from autograd_course.doctor.rules import RULES
+from autograd_course.doctor._rules import RULES
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
 

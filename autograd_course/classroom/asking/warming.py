@@ -10,8 +10,8 @@ from torch.autograd import Function
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame
-from autograd_course.doctor.running.calls import prepare_meta
-from autograd_course.doctor.running.time_limit import time_limit
+from autograd_course.doctor._execution.calls import prepare_meta
+from autograd_course.doctor._execution.time_limit import time_limit
 from autograd_course.doctor.wire import pack
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.exercises import CATALOGUE

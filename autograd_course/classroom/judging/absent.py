@@ -23,11 +23,11 @@ from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
 from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.doctor import RULES, Finding
-from autograd_course.doctor.coverage import nothing_compared
+from autograd_course.doctor._coverage import nothing_compared
+from autograd_course.doctor._judge import judge
+from autograd_course.doctor._pipeline import Findings, conclude, has_error, unjudged
+from autograd_course.doctor._reference import establish
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.judge import judge
-from autograd_course.doctor.truth.expected import establish
-from autograd_course.doctor.verdict import Findings, concluded, has_error, unjudged
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.order import Inputs
 from autograd_course.grader.judging.passes import Raised
@@ -78,7 +78,7 @@ class Absent:
         seed, other = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         seen = self._seen(inputs, seed)
         verdicts = self._judged(seen, seed)
-        found = concluded(
+        found = conclude(
             verdicts,
             lambda closely: self._judged(self._seen(inputs, other, closely), other),
             lambda unasked: self._judged(seen, seed, unasked),

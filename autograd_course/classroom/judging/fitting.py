@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor._numerics.finite_differences import as_real
+from autograd_course.doctor._numerics.tensors import is_float, same_bytes
+from autograd_course.doctor._probes.core import cotangents
 from autograd_course.doctor.evidence import (
     Columns,
     Evidence,
@@ -22,9 +25,6 @@ from autograd_course.doctor.evidence import (
     Stairs,
     Twin,
 )
-from autograd_course.doctor.probe import cotangents
-from autograd_course.doctor.running.calls import is_float, same_bytes
-from autograd_course.doctor.truth.differences import as_real
 
 _DOUBLE = (torch.float64, torch.complex128)
 # A backward may return, and a forward save, tensors of any dtype. All others hold numbers.

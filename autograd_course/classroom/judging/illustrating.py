@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autograd_course.classroom.pictures import PICTURE, as_data
+from autograd_course.doctor._pipeline import Findings
+from autograd_course.doctor._report.jacobians import choose_jacobians
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.reports.drawing import drawn
-from autograd_course.doctor.verdict import Findings
 
 
 def illustrated(
@@ -16,7 +16,7 @@ def illustrated(
 ) -> Findings:
     """Return the findings; to the first, where values are wrong, its Jacobians are added."""
     try:
-        pair = drawn(found, verdicts, seen)
+        pair = choose_jacobians(found, verdicts, seen)
     except Exception:  # rows of a Jacobian came from the other side: they may be of any shape
         return found
     if pair is None:

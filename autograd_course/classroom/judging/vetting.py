@@ -15,16 +15,15 @@ from torch import Tensor
 from autograd_course.classroom.judging.fitting import fits, same
 from autograd_course.classroom.protocol.conforming import conforms
 from autograd_course.doctor import Finding
-from autograd_course.doctor.cases import in_double, wanted
-from autograd_course.doctor.comparing.mismatch import Mismatch, mismatches, witness
+from autograd_course.doctor._execution.isolation import generator
+from autograd_course.doctor._execution.passes import drawn
+from autograd_course.doctor._inputs import in_double, wanted
+from autograd_course.doctor._numerics.mismatch import Mismatch, mismatches, witness
+from autograd_course.doctor._numerics.projection import judged
+from autograd_course.doctor._numerics.tensors import as_tuple, is_float
+from autograd_course.doctor._probes.core import cotangents
+from autograd_course.doctor._reference import Declared, establish
 from autograd_course.doctor.evidence import Columns, Evidence
-from autograd_course.doctor.probe import cotangents
-from autograd_course.doctor.running.calls import as_tuple, is_float
-from autograd_course.doctor.running.passes import drawn
-from autograd_course.doctor.truth.declared import Declared
-from autograd_course.doctor.truth.expected import establish
-from autograd_course.doctor.truth.projection import judged
-from autograd_course.doctor.world.randomness import generator
 from autograd_course.grader.exercise import FunctionExercise
 
 _NEEDED = {"random", "other", "sum", "ones"}  # cotangents of usual size

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.doctor._execution.time_limit import TimeUp, many_limits, time_limit, untimed
+from autograd_course.doctor._numerics.tensors import is_float
+from autograd_course.doctor._safe_repr import first_line, said
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.running.time_limit import TimeUp, many_limits, time_limit, untimed
-from autograd_course.doctor.shown import first_line, said
 
 T = TypeVar("T")
 
@@ -109,35 +110,9 @@ def _is_the_users(filename: str) -> bool:
     return not standard and not filename.startswith(_OURS_OR_TORCHS)
 
 
-def is_float(value: Any) -> bool:
-    """Whether a value is a tensor that can carry a gradient."""
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def is_wrapped(tensor: Tensor) -> bool:
-    """Whether a tensor is one that a transform of ``torch.func`` left behind: it has no memory."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
-
-
-_PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
-
-
-def is_plain(value: Any, deepest: int = 20) -> bool:
-    """Whether a value is all there is to it: no module, function or list that may hold tensors."""
-    if isinstance(value, tuple | list):  # which may hold itself
-        inside = deepest and all(is_plain(item, deepest - 1) for item in value)
-        return bool(inside) and not any(isinstance(item, Tensor) for item in value)
-    return value is None or isinstance(value, _PLAIN)
-
-
 def takes_ctx(function: type[Function]) -> bool:
     """Whether ``forward`` itself takes ctx (the old style), not ``setup_context`` (the new one)."""
     return function.setup_context is Function.setup_context
-
-
-def as_tuple(returned: Any) -> tuple[Any, ...]:
-    """Return a call's result as a tuple of outputs."""
-    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
 def fresh(
@@ -162,21 +137,3 @@ def _copy(value: Any, move: Callable[[Tensor], Tensor]) -> Any:
     if not isinstance(value, Tensor):
         return value
     return (move(value) if is_float(value) else value).detach().clone()
-
-
-def same_bytes(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same values, NaN counting as equal to NaN."""
-    if one.shape != other.shape or one.layout != other.layout:
-        return False
-    if one.layout is not torch.strided:
-        one, other = one.to_dense(), other.to_dense()
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that hold other values than before."""
-    return tuple(
-        i
-        for i, (was, now) in enumerate(zip(before, after, strict=True))
-        if isinstance(was, Tensor) and not was.is_meta and not same_bytes(was, now.detach())
-    )

@@ -1,4 +1,4 @@
-"""The direct call once more, in other dtypes and on a pretended device."""
+"""The same call in other dtypes and on the meta device."""
 
 from __future__ import annotations
 
@@ -10,22 +10,68 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Failure, Raw, Variant
-from autograd_course.doctor.running.calls import (
-    attempt,
-    is_float,
-    is_plain,
-    prepare_meta,
-)
-from autograd_course.doctor.running.direct import (
+from autograd_course.doctor._execution.calls import attempt, prepare_meta
+from autograd_course.doctor._execution.isolation import generator
+from autograd_course.doctor._execution.operations import DevicesNamed, OneDevice, Strangers
+from autograd_course.doctor._execution.passes import (
     call_backward,
     direct_call,
+    drawn,
+    gradients,
     runs_directly,
+    runs_in_own_dtype,
 )
-from autograd_course.doctor.running.operations import OneDevice
-from autograd_course.doctor.running.passes import runs_in_own_dtype
-from autograd_course.doctor.running.placing import DevicesNamed, Strangers
-from autograd_course.doctor.running.session import Move, Session
+from autograd_course.doctor._execution.session import Move, Run, Session
+from autograd_course.doctor._numerics.tensors import is_float, is_plain
+from autograd_course.doctor.evidence import Evidence, Failure, OwnDtype, Raw, Variant
+
+# --------------------------------------------------------------------------------------------------
+# The caller's own call: the same inputs, in the dtypes that they have.
+#
+# Everything else is examined on float64 copies. A Function may take float32 alone: what it does to
+# float64 copies is then not held against it. Or it may fail on the caller's inputs and nowhere
+# else.
+# --------------------------------------------------------------------------------------------------
+
+
+def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
+    """Make the call in the caller's own dtypes, and note where it and the float64 copies differ."""
+    inputs = session.in_own_dtypes()
+    if inputs is None:
+        return found
+    run = attempt(lambda: session.run(inputs=inputs, watched=False))
+    forward = found.forward
+    if isinstance(run, Failure):
+        return found if forward.failure else _with(session, found, inputs, "forward", run)
+    if forward.failure:
+        other = replace(forward.failure, runs_in_own_dtype=True)
+        return replace(found, forward=replace(forward, failure=other))
+    if [out.shape for out in run.tensors] != [out.shape for out in forward.outputs]:
+        other = Failure("", "forward returns other shapes", "", runs_in_own_dtype=True)
+        return replace(found, forward=replace(forward, failure=other))
+    done = attempt(lambda: _backward(run, found.forward.whole, session.seed))
+    return _with(session, found, inputs, "backward", done) if isinstance(done, Failure) else found
+
+
+def _backward(run: Run, whole: bool, seed: int) -> None:
+    """Send a cotangent back: directly into a Function's backward, else through autograd."""
+    gs = drawn(run.floats, generator(seed))
+    (call_backward if whole else gradients)(run, gs)
+
+
+def _with(
+    session: Session, found: Evidence, inputs: Sequence[Any], stage: str, failure: Failure
+) -> Evidence:
+    """Note the failure, unless an example of several dtypes, or a module's, may be its cause."""
+    dtypes = {str(v.dtype).removeprefix("torch.") for v in inputs if is_float(v)}
+    if len(dtypes) > 1 or session.subject.around.held:
+        return found
+    return replace(found, own=OwnDtype(dtypes.pop(), stage, failure))
+
+
+# --------------------------------------------------------------------------------------------------
+# The direct call once more, in other dtypes and on a pretended device.
+# --------------------------------------------------------------------------------------------------
 
 
 def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tuple[Variant, ...]:

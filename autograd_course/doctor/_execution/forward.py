@@ -8,16 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor._execution.calls import attempt, fresh
+from autograd_course.doctor._execution.operations import Recording, custom_nodes, memory
+from autograd_course.doctor._execution.session import Run, Session
+from autograd_course.doctor._numerics.tensors import changed
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Failure, Forward
-from autograd_course.doctor.running.calls import (
-    attempt,
-    changed,
-    fresh,
-)
-from autograd_course.doctor.running.graph import custom_nodes
-from autograd_course.doctor.running.operations import Recording, memory
-from autograd_course.doctor.running.session import Run, Session
 
 
 def forward_pass(session: Session) -> Forward:

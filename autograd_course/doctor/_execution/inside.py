@@ -15,12 +15,12 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.doctor._execution.calls import attempt, takes_ctx
+from autograd_course.doctor._execution.captured_state import CapturedState, TensorState
+from autograd_course.doctor._execution.operations import custom_nodes
+from autograd_course.doctor._execution.session import Run
+from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.running.calls import attempt, is_float, takes_ctx
-from autograd_course.doctor.running.graph import custom_nodes
-from autograd_course.doctor.running.session import Run
-from autograd_course.doctor.world.held import Held
-from autograd_course.doctor.world.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class InnerCall:
 
     function: type[Function]
     args: tuple[Any, ...]
-    passed: Mapping[int, Held]
+    passed: Mapping[int, TensorState]
 
 
-def functions_inside(run: Callable[[], Run], around: Surroundings) -> Iterator[InnerCall]:
+def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
     """Run a callable twice: find the Functions in its graph, then what their forward is given."""
     first = attempt(run)
     if isinstance(first, Failure):

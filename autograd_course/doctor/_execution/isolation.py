@@ -1,13 +1,114 @@
-"""What user code prints while it is examined, which it would print at every one of many calls."""
+"""Global state that a diagnosis must not change: random streams, modes, and output."""
 
 from __future__ import annotations
 
 import io
+import random
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from enum import IntEnum
+
+import numpy as np
+import torch
+
+# --------------------------------------------------------------------------------------------------
+# Random numbers of the doctor's own, that repeat from run to run.
+# --------------------------------------------------------------------------------------------------
+
+# Callers draw their example after manual_seed(0): with that seed, our cotangents would be equal to
+# their inputs, and x could not be told from grad_output.
+_OWN = 0x5EED_C0DE
+_APART = 7919
+
+
+class Stream(IntEnum):
+    """What random numbers are drawn for: each purpose has its own, independent of the others."""
+
+    COTANGENTS = 0
+    DIRECTIONS = 1
+    SAMPLES = 2
+    VARIATIONS = 3
+    CAPTURED = 4
+    LONGER_BATCH = 5
+    ELSEWHERE = 6
+    SHORT_COTANGENTS = 8
+    SHORT_INPUTS = 9
+    ASIDE = 10
+    AUTOCAST = 11
+    HALVES = 12
+    TANGENTS = 21
+    SLICES = 22
+    STAIRS = 23
+    RESIZED = 24
+
+
+def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
+    """Return a generator on the CPU; streams of one seed are independent of each other."""
+    return torch.Generator().manual_seed(_OWN + seed + _APART * stream)
+
+
+def reseed(seed: int) -> None:
+    """Seed the generators that the user's code draws from: PyTorch's, Python's and NumPy's.
+
+    Not ``torch.manual_seed``: that queues a call for every backend that is not initialized yet,
+    with a stack trace each, and here it would be called hundreds of times.
+    """
+    torch.default_generator.manual_seed(_OWN + seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(_OWN + seed)
+    random.seed(_OWN + seed)
+    np.random.seed((_OWN + seed) % 2**32)
+
+
+# --------------------------------------------------------------------------------------------------
+# Leave the caller's world as it was.
+# --------------------------------------------------------------------------------------------------
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # that may be under autocast
+
+
+@contextmanager
+def preserve_global_state(seed: int) -> Iterator[None]:
+    """Run a block as in a fresh process: grad mode on, no autocast, no inference mode, seeded.
+
+    Restored afterwards are the random states of PyTorch (CPU and CUDA), Python and NumPy, the
+    default dtype, those modes and the thread count. Warnings raised inside are not shown.
+    """
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with _plain_modes(), torch.random.fork_rng(devices), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reseed(seed)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+
+
+@contextmanager
+def _plain_modes() -> Iterator[None]:
+    """Leave inference mode and autocast, and turn grad mode on."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        for device in DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.enable_grad())
+        yield
+
+
+# --------------------------------------------------------------------------------------------------
+# What user code prints while it is examined, which it would print at every one of many calls.
+# --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # characters that are kept
 LONG = 2.0  # seconds
@@ -58,7 +159,7 @@ class _Aside(Bounded):
 
 
 @contextmanager
-def printed_once(pass_once: Callable[[], object]) -> Iterator[None]:
+def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
     """Run a block that calls user code many times; show what one call of ``pass_once`` prints.
 
     Where the block printed nothing, ``pass_once`` is not called. Where the block raises after a

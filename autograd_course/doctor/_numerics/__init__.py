@@ -1,1 +1,1 @@
-"""What the gradients should be: from differences, from a reference, or from a surrogate."""
+"""Numbers: finite differences, comparisons, projections. Nothing here runs the user's code."""

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import size
-from autograd_course.doctor.evidence import Columns, Evidence
-from autograd_course.doctor.truth.differences import (
+from autograd_course.doctor._numerics.closeness import size
+from autograd_course.doctor._numerics.finite_differences import (
     DIRECTIONS,
     MOST_ENTRIES,
     STEP,
@@ -25,7 +24,8 @@ from autograd_course.doctor.truth.differences import (
     jacobian,
     moved_by,
 )
-from autograd_course.doctor.truth.projection import flat_cotangent
+from autograd_course.doctor._numerics.projection import flat_cotangent
+from autograd_course.doctor.evidence import Columns, Evidence
 
 RELATIVE = 1e-6  # of what is added up: where both are right they agree far better
 NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer where outputs are many
@@ -34,7 +34,7 @@ CLEAR = 10.0  # times the estimated error of the differences
 Part = tuple[int, int, int]  # the input's slot, and from where to where in it, flat and real
 
 
-def with_suspects(
+def bisect_columns(
     values: Values,
     inputs: Sequence[Any],
     wanted: Sequence[int],

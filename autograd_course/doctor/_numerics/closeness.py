@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor.evidence import Evidence, Expected, Pull
-from autograd_course.doctor.running.calls import is_float
 
 _SHORTER = {torch.bfloat16: 2e-2, torch.float16: 2e-3}
 _SINGLE = 1e-5

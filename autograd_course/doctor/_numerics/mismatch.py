@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import resolution, size, within
-from autograd_course.doctor.comparing.numbers import plain, unraveled
+from autograd_course.doctor._numerics.closeness import resolution, size, within
+from autograd_course.doctor._numerics.formatting import plain, unraveled
+from autograd_course.doctor._numerics.tensors import shared
 from autograd_course.doctor.evidence import Evidence, Expected
-from autograd_course.doctor.truth.symmetry import shared
 
 COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
 LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from autograd_course.doctor._numerics.finite_differences import as_real, flat
+from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor.evidence import Evidence, Pull, Slopes
-from autograd_course.doctor.running.calls import is_float
-from autograd_course.doctor.truth.differences import as_real, flat
 
 RELATIVE = 1e-7  # of the projected gradient: float64 loses far less
 SHARP = 1e-5  # a direction whose own error is larger decides nothing
@@ -24,7 +24,7 @@ def judged(name: str) -> bool:
     return name in ("random", "other", "ones") or name.startswith("only")
 
 
-def settled(evidence: Evidence) -> bool:
+def projections_agree(evidence: Evidence) -> bool:
     """Whether every judged pull is known to be right by its projections."""
     slopes = evidence.slopes
     if slopes is None or not bool(slopes.smooth.all()):

@@ -7,6 +7,9 @@ triangle, as PyTorch's own do, is as right: along symmetric directions both say 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -46,3 +49,47 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     if not one.numel():
         return True
     return bool(((one - other).abs() <= CLOSE * one.abs().max()).all())
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value is a tensor that can carry a gradient."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor is one that a transform of ``torch.func`` left behind: it has no memory."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+_PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
+
+
+def is_plain(value: Any, deepest: int = 20) -> bool:
+    """Whether a value is all there is to it: no module, function or list that may hold tensors."""
+    if isinstance(value, tuple | list):  # which may hold itself
+        inside = deepest and all(is_plain(item, deepest - 1) for item in value)
+        return bool(inside) and not any(isinstance(item, Tensor) for item in value)
+    return value is None or isinstance(value, _PLAIN)
+
+
+def as_tuple(returned: Any) -> tuple[Any, ...]:
+    """Return a call's result as a tuple of outputs."""
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def same_bytes(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN counting as equal to NaN."""
+    if one.shape != other.shape or one.layout != other.layout:
+        return False
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
+    """Return the positions of the tensors that hold other values than before."""
+    return tuple(
+        i
+        for i, (was, now) in enumerate(zip(before, after, strict=True))
+        if isinstance(was, Tensor) and not was.is_meta and not same_bytes(was, now.detach())
+    )

@@ -9,33 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from autograd_course.doctor._execution.session import Session
+from autograd_course.doctor._probes.call_variants import (
+    batch_dimension,
+    dim_argument,
+    frozen_input,
+    grad_output_layout,
+    input_layout,
+    zero_dim,
+)
+from autograd_course.doctor._probes.comparison import old_style, plain
+from autograd_course.doctor._probes.memory import cycles, kept, own_views, unasked, unpacking
+from autograd_course.doctor._probes.precision import extremes, stairs
+from autograd_course.doctor._probes.second_order import second_order, second_order_asked
+from autograd_course.doctor._probes.state import (
+    captured,
+    on_ctx,
+    recomputation,
+    repetition,
+    second_backward,
+)
+from autograd_course.doctor._probes.transforms import (
+    autocast,
+    compiled,
+    forward_mode,
+    reverse_over_forward,
+    vmapped,
+)
+from autograd_course.doctor._probes.values import resized, rows
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.probes.autocast import autocast
-from autograd_course.doctor.probes.batches import batch_dimension
-from autograd_course.doctor.probes.capture import captured
-from autograd_course.doctor.probes.compiled import compiled
-from autograd_course.doctor.probes.ctx_attributes import on_ctx
-from autograd_course.doctor.probes.definitions import old_style
-from autograd_course.doctor.probes.dims import dim_argument
-from autograd_course.doctor.probes.extremes import extremes
-from autograd_course.doctor.probes.forward_mode import forward_mode
-from autograd_course.doctor.probes.kept import kept
-from autograd_course.doctor.probes.layouts import grad_output_layout, input_layout
-from autograd_course.doctor.probes.masks import frozen_input
-from autograd_course.doctor.probes.own_views import own_views
-from autograd_course.doctor.probes.plain import plain
-from autograd_course.doctor.probes.recomputation import recomputation
-from autograd_course.doctor.probes.repetition import repetition, second_backward
-from autograd_course.doctor.probes.resized import resized
-from autograd_course.doctor.probes.retention import cycles, unpacking
-from autograd_course.doctor.probes.reverse_over_forward import reverse_over_forward
-from autograd_course.doctor.probes.rows import rows
-from autograd_course.doctor.probes.second_order import second_order, second_order_asked
-from autograd_course.doctor.probes.shapes import zero_dim
-from autograd_course.doctor.probes.stairs import stairs
-from autograd_course.doctor.probes.unasked import unasked
-from autograd_course.doctor.probes.vmapped import vmapped
-from autograd_course.doctor.running.session import Session
 
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]

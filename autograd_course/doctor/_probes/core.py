@@ -9,21 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.doctor._execution.calls import attempt, fresh
+from autograd_course.doctor._execution.dtypes import in_own_dtypes, variants
+from autograd_course.doctor._execution.forward import forward_pass
+from autograd_course.doctor._execution.isolation import Stream, generator
+from autograd_course.doctor._execution.passes import direct_call, drawn, engine_pass
+from autograd_course.doctor._execution.session import Session, Subject
+from autograd_course.doctor._numerics.bisection import bisect_columns
+from autograd_course.doctor._numerics.finite_differences import Values, flat, jacobian, slopes
+from autograd_course.doctor._numerics.projection import projections_agree
+from autograd_course.doctor._numerics.tensors import is_float
+from autograd_course.doctor._probes import Probe
+from autograd_course.doctor._probes.linear_range import ANY, Range, drawn_from, linear_range
 from autograd_course.doctor.evidence import FAR, Evidence, Failure, Pull
-from autograd_course.doctor.linear_range import ANY, Range, drawn_from, linear_range
-from autograd_course.doctor.probes import Probe
-from autograd_course.doctor.running.calls import attempt, fresh, is_float
-from autograd_course.doctor.running.direct import direct_call
-from autograd_course.doctor.running.forward import forward_pass
-from autograd_course.doctor.running.own_dtype import in_own_dtypes
-from autograd_course.doctor.running.passes import drawn, engine_pass
-from autograd_course.doctor.running.session import Session
-from autograd_course.doctor.running.subject import Subject
-from autograd_course.doctor.running.variants import variants
-from autograd_course.doctor.truth.differences import Values, flat, jacobian, slopes
-from autograd_course.doctor.truth.projection import settled
-from autograd_course.doctor.truth.suspects import with_suspects
-from autograd_course.doctor.world.randomness import Stream, generator
 
 Cotangents = tuple[Tensor | None, ...]
 
@@ -65,10 +63,10 @@ def probe(
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
     if not found.pulls:
         return found
-    if differences and not settled(found):
+    if differences and not projections_agree(found):
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
-        found = with_suspects(values, session.inputs, session.wanted, found)
+        found = bisect_columns(values, session.inputs, session.wanted, found)
     if found.pulls["random"].failure:
         return found
     for look in further:

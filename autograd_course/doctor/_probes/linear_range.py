@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import same, size
+from autograd_course.doctor._execution.passes import engine_pass
+from autograd_course.doctor._execution.session import Session
+from autograd_course.doctor._numerics.closeness import same, size
+from autograd_course.doctor._numerics.projection import agrees
 from autograd_course.doctor.evidence import Evidence, Pull
-from autograd_course.doctor.running.passes import engine_pass
-from autograd_course.doctor.running.session import Session
-from autograd_course.doctor.truth.projection import agrees
 
 SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
 ROUNDING = 1e-6  # of a gradient: float32 rounds by less

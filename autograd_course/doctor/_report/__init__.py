@@ -1,1 +1,1 @@
-"""A diagnosis as its reader sees it: text, plain or in color, and HTML."""
+"""A diagnosis as text, in color and as HTML."""

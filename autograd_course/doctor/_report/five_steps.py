@@ -11,13 +11,17 @@ from collections.abc import Iterator
 
 import torch
 
-from autograd_course.doctor.comparing.numbers import element, unraveled
+from autograd_course.doctor._numerics.finite_differences import as_real
+from autograd_course.doctor._numerics.formatting import element, unraveled
+from autograd_course.doctor._numerics.projection import along_directions, flat_cotangent
+from autograd_course.doctor._numerics.tensors import is_float
+from autograd_course.doctor._report import card
 from autograd_course.doctor.evidence import Evidence, Failure
-from autograd_course.doctor.reports import card
-from autograd_course.doctor.running.calls import is_float
-from autograd_course.doctor.steps.step import TITLES, Step, Steps
-from autograd_course.doctor.steps.telling import (
+from autograd_course.doctor.steps import (
     DIFFERENCES,
+    TITLES,
+    Step,
+    Steps,
     furthest,
     told_contract,
     told_element,
@@ -28,8 +32,6 @@ from autograd_course.doctor.steps.telling import (
     told_raised,
     told_untaken,
 )
-from autograd_course.doctor.truth.differences import as_real
-from autograd_course.doctor.truth.projection import along_directions, flat_cotangent
 
 ATOL, RTOL = 1e-5, 1e-3  # gradcheck's defaults
 

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from autograd_course.doctor.comparing.numbers import element, number, told_apart
+from autograd_course.doctor._numerics.formatting import element, number, told_apart
+from autograd_course.doctor._report import card
+from autograd_course.doctor._report import jacobians as heatmap
+from autograd_course.doctor._words import sentence
 from autograd_course.doctor.finding import Finding
-from autograd_course.doctor.reports import card, heatmap
-from autograd_course.doctor.words import sentence
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -1,34 +1,81 @@
-"""The rule catalogue: pure functions from evidence to a finding, in the order of work."""
+"""The rules: pure functions from evidence to a finding.
 
-from importlib import import_module
+``RULES`` lists them in the order of work: the most basic causes come first. To add a rule, write it
+in the module of its family, add it here, and add its page in ``pages/``.
+"""
 
-from autograd_course.doctor.rules.registry import RULES, Rule
+from __future__ import annotations
 
-ORDER_OF_WORK = (
-    "forward_contract",
-    "gradient_shapes",
-    "gradient_placement",
-    "backward_conduct",
-    "repetition",
-    "capture",
-    "linearity",
-    "forward_values",
-    "gradient_values",
-    "kinks",
-    "layouts",
-    "shapes",
-    "masks",
-    "extremes",
-    "precision",
-    "autocast",
-    "state",
-    "retention",
-    "second_order",
-    "transforms",
-    "efficiency",
+from autograd_course.doctor._rules import (
+    backward,
+    call_variants,
+    efficiency,
+    forward,
+    linearity,
+    precision,
+    second_order,
+    state,
+    transforms,
+    values,
 )
+from autograd_course.doctor._rules.rule import Rule
 
-for _module in ORDER_OF_WORK:  # importing a module registers its rules
-    import_module(f"{__name__}.{_module}")
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        forward.missing_staticmethod,
+        forward.non_tensor_saved,
+        forward.saved_tensors_in_forward,
+        forward.wrong_mark_dirty,
+        forward.mutates_input,
+        forward.forward_raises,
+        forward.backward_never_called,
+        forward.returns_view,
+        forward.wrong_non_differentiable,
+        backward.wrong_arity,
+        backward.gradient_shape,
+        backward.unreduced_broadcast,
+        backward.gradient_dtype,
+        backward.gradient_device,
+        backward.backward_raises,
+        backward.mutates_grad_output,
+        backward.mutates_saved,
+        backward.none_grad_output,
+        state.nondeterministic,
+        state.rng_not_restored,
+        state.captured_tensor,
+        state.recompute_side_effect,
+        linearity.ignores_grad_output,
+        linearity.nonlinear_in_grad_output,
+        linearity.uniform_grad_output,
+        forward.forward_mismatch,
+        *values.VALUE_RULES,
+        values.kink_convention,
+        call_variants.grad_output_layout,
+        call_variants.input_layout,
+        call_variants.zero_size,
+        call_variants.zero_dim,
+        call_variants.frozen_input,
+        precision.overflow,
+        precision.precision,
+        transforms.autocast,
+        state.shared_state,
+        state.not_reentrant,
+        state.tensor_on_ctx,
+        state.ctx_cycle,
+        state.saved_twice,
+        second_order.silent_double_backward,
+        second_order.once_differentiable_leak,
+        second_order.no_double_backward,
+        transforms.wrong_jvp,
+        transforms.silent_reverse_over_forward,
+        transforms.wrong_vmap,
+        transforms.compile_mismatch,
+        transforms.func_incompatible,
+        efficiency.wasted_gradient,
+        efficiency.oversaved,
+        efficiency.unneeded_function,
+    )
+}
 
 __all__ = ["RULES", "Rule"]

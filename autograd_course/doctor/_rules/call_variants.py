@@ -1,12 +1,22 @@
-"""Rules of layout: how a tensor lies in memory is not part of its value."""
+"""Rules about memory layouts, frozen inputs, empty tensors and 0-dim tensors."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from autograd_course.doctor._rules.rule import (
+    Match,
+    describe_disagreement,
+    disagreement,
+    furthest,
+    rule,
+    twins,
+)
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.rules.agreement import disagreement, told, twins
-from autograd_course.doctor.rules.registry import Seen, rule
+
+# --------------------------------------------------------------------------------------------------
+# Rules of layout: how a tensor lies in memory is not part of its value.
+# --------------------------------------------------------------------------------------------------
 
 
 @rule(
@@ -20,7 +30,7 @@ from autograd_course.doctor.rules.registry import Seen, rule
     lesson="08_debugging_clinic",
     after=("contract", "linearity"),
 )
-def grad_output_layout(evidence: Evidence) -> Seen | None:
+def grad_output_layout(evidence: Evidence) -> Match | None:
     return disagreement(evidence, "grad-output-layout")
 
 
@@ -35,11 +45,80 @@ def grad_output_layout(evidence: Evidence) -> Seen | None:
     lesson="10_external_code",
     after=("contract", "linearity"),
 )
-def input_layout(evidence: Evidence) -> Seen | None:
+def input_layout(evidence: Evidence) -> Match | None:
     refused = None
     for twin in twins(evidence, "input-layout"):
-        seen = told(twin)
+        seen = describe_disagreement(twin)
         if seen and twin.stage != "forward":
             return seen
         refused = refused or seen
     return refused and replace(refused, severity="warning")  # loud, so nothing goes wrong unseen
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of requires_grad: the caller chooses which inputs get a gradient.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "frozen-input",
+    "layout",
+    "error",
+    "backward fails or changes when an input is frozen",
+    hint="Compute each gradient only if the `ctx.needs_input_grad` flag of its input is set, and "
+    "save what it needs under the same condition. Any combination of flags can occur.",
+    lesson="02_ctx_rules",
+    after=("contract", "linearity", "values"),
+)
+def frozen_input(evidence: Evidence) -> Match | None:
+    seen = disagreement(evidence, "frozen-input")
+    if seen is None or "incorrect number of gradients" not in seen.message:
+        return seen
+    return replace(seen, hint=_ONE_FOR_EACH)
+
+
+_ONE_FOR_EACH = (
+    "Return one value for each argument of `forward` on every path through `backward`: None for "
+    "each gradient that is not needed."
+)
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of shape: tensors without elements, and without dims.
+# --------------------------------------------------------------------------------------------------
+
+_AFTER = ("contract", "linearity", "forward-mismatch", "values")
+
+
+@rule(
+    "zero-size",
+    "layout",
+    "warning",
+    "backward does not handle an empty batch",
+    hint="Handle an empty batch, which a filter or a short last shard can produce. Each gradient "
+    "must have the shape of its input, and the gradient of an input that all elements of the batch "
+    "share, such as a weight, must be zero.",
+    lesson="11_ship_it",
+    after=_AFTER,
+)
+def zero_size(evidence: Evidence) -> Match | None:
+    for twin in twins(evidence, "zero-size"):
+        seen, place = describe_disagreement(twin), furthest(twin)
+        if seen is None or place is None:
+            return seen
+        return replace(seen, message=f"{twin.names[place[0]]} is not zero {twin.how}.")
+    return None
+
+
+@rule(
+    "zero-dim",
+    "layout",
+    "error",
+    "backward does not handle 0-dim tensors",
+    hint="Make `backward` handle 0-dim tensors as `forward` does. Look for code that needs at "
+    "least one dim, such as a loop, an index, len or a matrix product.",
+    lesson="11_ship_it",
+    after=_AFTER,
+)
+def zero_dim(evidence: Evidence) -> Match | None:
+    return disagreement(evidence, "zero-dim")

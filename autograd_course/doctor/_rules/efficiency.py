@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from autograd_course.doctor._rules.rule import Match, furthest, rule, twins
+from autograd_course.doctor._words import listed, plural, quoted
 from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Evidence, Twin
-from autograd_course.doctor.rules.agreement import furthest, twins
-from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.words import listed, plural, quoted
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the caller's dtype
@@ -24,7 +23,7 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     lesson="02_ctx_rules",
     after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
-def wasted_gradient(evidence: Evidence) -> Seen | None:
+def wasted_gradient(evidence: Evidence) -> Match | None:
     if not evidence.unasked:
         return None
     names = [evidence.name(seen.position) for seen in evidence.unasked]
@@ -34,7 +33,7 @@ def wasted_gradient(evidence: Evidence) -> Seen | None:
         f"`{names[0]}` does not require grad"
     )
     others = f". The same holds for {listed(quoted(names[1:]))}" if names[1:] else ""
-    return Seen(
+    return Match(
         f"{first}{others}.", {"operations": dict(zip(names, map(list, operations), strict=True))}
     )
 
@@ -57,7 +56,7 @@ def _counted(operations: Sequence[str]) -> str:
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
-def oversaved(evidence: Evidence) -> Seen | None:
+def oversaved(evidence: Evidence) -> Match | None:
     idle = [kept for kept in evidence.kept if not kept.used]
     if not idle:
         return None
@@ -68,7 +67,7 @@ def oversaved(evidence: Evidence) -> Seen | None:
     why_not = (
         f"no gradient depends on {its} values" if unpacked else f"`backward` never unpacks {it}"
     )
-    return Seen(
+    return Match(
         f"`forward` saves {listed(names)} for `backward` ({size} bytes {IN_FLOAT64}), but "
         f"{why_not}.",
         {"saved": [name.replace("`", "") for name in names], "bytes": size},
@@ -85,7 +84,7 @@ def oversaved(evidence: Evidence) -> Seen | None:
     lesson="06_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
-def unneeded_function(evidence: Evidence) -> Seen | None:
+def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(twins(evidence, PLAIN_AUTOGRAD)):
         return None
@@ -96,7 +95,7 @@ def unneeded_function(evidence: Evidence) -> Seen | None:
         return None
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}
     operations = {"plain": ordinary.operations, "function": function.operations}
-    return Seen(
+    return Match(
         "plain autograd on the same `forward` gives the same gradients at no greater cost. It "
         f"saves {sizes['plain']} bytes {IN_FLOAT64} (the Function saves {sizes['function']}) and "
         f"runs {plural(ordinary.operations, 'operation')} (the Function runs "

@@ -1,22 +1,24 @@
-"""Rules of the contract: what forward does with its inputs, its ctx and its outputs."""
+"""Rules about ``forward``: its contract with autograd, and its values."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor
 
+from autograd_course.doctor._numerics.closeness import size
+from autograd_course.doctor._numerics.finite_differences import as_real
+from autograd_course.doctor._numerics.formatting import plain
+from autograd_course.doctor._numerics.tensors import is_float
+from autograd_course.doctor._rules.rule import Match, call, raised, rule, what_was_raised
+from autograd_course.doctor._words import elements, plural, quoted
 from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import (
-    call,
-    raised,
-    what_was_raised,
-)
-from autograd_course.doctor.running.calls import is_float
-from autograd_course.doctor.truth.differences import as_real
-from autograd_course.doctor.words import quoted
+
+# --------------------------------------------------------------------------------------------------
+# Rules of the contract: what forward does with its inputs, its ctx and its outputs.
+# --------------------------------------------------------------------------------------------------
 
 
 @rule(
@@ -28,7 +30,7 @@ from autograd_course.doctor.words import quoted
     "them on the class, with `ctx` as the first argument.",
     lesson="01_template",
 )
-def missing_staticmethod(evidence: Evidence) -> Seen | None:
+def missing_staticmethod(evidence: Evidence) -> Match | None:
     names = evidence.instance_methods
     if not names:
         return None
@@ -38,7 +40,7 @@ def missing_staticmethod(evidence: Evidence) -> Seen | None:
         if len(names) == 1
         else "are instance methods, but they must be static methods"
     )
-    return Seen(f"{methods} {verb}.", {"methods": list(names)})
+    return Match(f"{methods} {verb}.", {"methods": list(names)})
 
 
 @rule(
@@ -50,7 +52,7 @@ def missing_staticmethod(evidence: Evidence) -> Seen | None:
     "attributes: `ctx.name = value`.",
     lesson="02_ctx_rules",
 )
-def non_tensor_saved(evidence: Evidence) -> Seen | None:
+def non_tensor_saved(evidence: Evidence) -> Match | None:
     failure = evidence.forward.failure
     found = failure and re.search(
         r"save_for_backward can only save variables, but argument (\d+) is of type (\S+)",
@@ -59,7 +61,7 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
     if not found:
         return None
     place, kind = int(found[1]), found[2]
-    return Seen(
+    return Match(
         f"`save_for_backward` got {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
         f"{place} (counting from 0), but it can save only tensors.",
         {"argument": place, "type": kind},
@@ -75,10 +77,10 @@ def non_tensor_saved(evidence: Evidence) -> Seen | None:
     "after `forward` has returned.",
     lesson="02_ctx_rules",
 )
-def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
+def saved_tensors_in_forward(evidence: Evidence) -> Match | None:
     if not evidence.forward.read_saved:
         return None
-    return Seen(
+    return Match(
         "`forward` reads `ctx.saved_tensors`, which is an empty tuple until `forward` returns."
     )
 
@@ -92,13 +94,13 @@ def saved_tensors_in_forward(evidence: Evidence) -> Seen | None:
     "tensors from `forward`.",
     lesson="02_ctx_rules",
 )
-def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
+def wrong_mark_dirty(evidence: Evidence) -> Match | None:
     forward = evidence.forward
     if forward.failure and "marked as dirty" in forward.failure.text:
-        return Seen("`forward` marks an input as dirty but does not return it.")
+        return Match("`forward` marks an input as dirty but does not return it.")
     unchanged = set(forward.dirty) - set(forward.changed) - set(forward.written)
     if unchanged:
-        return Seen(
+        return Match(
             f"`forward` marks `{evidence.name(min(unchanged))}` as dirty but does not change it."
         )
     return None
@@ -112,7 +114,7 @@ def wrong_mark_dirty(evidence: Evidence) -> Seen | None:
     hint="Compute into a new tensor, or call `ctx.mark_dirty(x)` and return `x` itself.",
     lesson="02_ctx_rules",
 )
-def mutates_input(evidence: Evidence) -> Seen | None:
+def mutates_input(evidence: Evidence) -> Match | None:
     hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
     # For a callable the doctor cannot see mark_dirty; an input that comes back changed is declared.
     if not evidence.is_function:
@@ -124,12 +126,12 @@ def mutates_input(evidence: Evidence) -> Seen | None:
     name = evidence.name((harmful or hidden)[0])
     if harmful:
         message = f"`forward` changes `{name}` in place but does not mark it as dirty."
-        return Seen(message, {"input": name})
+        return Match(message, {"input": name})
     message = (
         f"`forward` changes `{name}` in place but does not mark it as dirty (`{name}` does not "
         "require grad)."
     )
-    return Seen(message, {"input": name}, "warning", _STATISTICS)
+    return Match(message, {"input": name}, "warning", _STATISTICS)
 
 
 _STATISTICS = (
@@ -155,7 +157,7 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     lesson="08_debugging_clinic",
     after=("contract",),
 )
-def forward_raises(evidence: Evidence) -> Seen | None:
+def forward_raises(evidence: Evidence) -> Match | None:
     failure, own = evidence.forward.failure, evidence.own
     where = ""
     if own and own.stage == "forward":
@@ -163,7 +165,7 @@ def forward_raises(evidence: Evidence) -> Seen | None:
     if failure is None or failure.runs_in_own_dtype:
         return None
     ambiguous = "value of Tensor with more than one value" in failure.text
-    return Seen(
+    return Match(
         f"{where}`forward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
         hint=_ONE_ANSWER if ambiguous else "",
@@ -187,7 +189,7 @@ _ONE_ANSWER = (
     lesson="01_template",
     after=("contract",),
 )
-def backward_never_called(evidence: Evidence) -> Seen | None:
+def backward_never_called(evidence: Evidence) -> Match | None:
     forward = evidence.forward
     if forward.failure:
         return None
@@ -200,15 +202,15 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
         came = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
         came = "None" if what == "NoneType" else came
         needed = f"`forward` returns {came}, but it must return a tensor or a tuple of tensors."
-        return Seen(needed, {"returned": what}, hint=hint)
+        return Match(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None
     if not any(is_float(output) for output in forward.outputs):
         return None
     if not any(forward.requires_grad):
-        return Seen("no output requires grad, so autograd never calls `backward`.")
+        return Match("no output requires grad, so autograd never calls `backward`.")
     if not forward.custom_node:
-        return Seen(
+        return Match(
             "the outputs come from plain autograd: their graph contains no custom Function, so "
             "your `backward` never runs."
         )
@@ -226,14 +228,14 @@ def backward_never_called(evidence: Evidence) -> Seen | None:
     lesson="02_ctx_rules",
     after=("mutates-input",),
 )
-def returns_view(evidence: Evidence) -> Seen | None:
+def returns_view(evidence: Evidence) -> Match | None:
     alone = len(evidence.forward.outputs) == 1
     for output, source in evidence.forward.views:
         which = "the output" if alone else f"output {output}"
-        return Seen(f"{which} shares memory with `{evidence.name(source)}`.")
+        return Match(f"{which} shares memory with `{evidence.name(source)}`.")
     for output in evidence.own_views:
         which = "the output" if alone else f"output {output}"
-        return Seen(
+        return Match(
             f"{which} is a view of a tensor that `forward` created, so changing it in place, for "
             "example with `relu_()`, raises an error.",
             severity="info",
@@ -252,7 +254,7 @@ def returns_view(evidence: Evidence) -> Seen | None:
     "`ctx.mark_non_differentiable`.",
     lesson="02_ctx_rules",
 )
-def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
+def wrong_non_differentiable(evidence: Evidence) -> Match | None:
     if evidence.slopes is None or not evidence.is_function:
         return None
     floats = [i for i, out in enumerate(evidence.forward.outputs) if is_float(out)]
@@ -263,7 +265,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
         if marked and depends:
             # Worth knowing, no more: running statistics are marked as well, and rightly.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
-            return Seen(
+            return Match(
                 f"output {place} changes smoothly with the inputs but is marked as "
                 "non-differentiable, so no gradient flows back through "
                 f"{'it' if others else 'any output'}.",
@@ -271,7 +273,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Seen | None:
                 "info" if others else "warning",
             )
         if not marked and not depends and any(varies) and _stepped(values):
-            return Seen(
+            return Match(
                 f"output {place} is piecewise constant (a mask or an index) but requires grad.",
                 {"output": place},
             )
@@ -289,3 +291,61 @@ def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
     seen = [columns.matrix for columns in evidence.jacobian] or [evidence.slopes.matrix]
     parts = [matrix.split([as_real(out).numel() for out in outputs]) for matrix in seen]
     yield from (any(bool(rows.any()) for rows in of_one) for of_one in zip(*parts, strict=True))
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of value: does forward compute what the reference does?
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "forward-mismatch",
+    "values",
+    "error",
+    "forward differs from the reference",
+    hint="Repair `forward` first: a gradient can be right only for the function that `forward` "
+    "computes.",
+    lesson="01_template",
+    after=("contract",),
+    by_design=("values", "wrong-jvp", "overflow"),
+)
+def forward_mismatch(evidence: Evidence) -> Match | None:
+    wanted = evidence.reference_outputs
+    if wanted is None or evidence.forward.failure:
+        return None
+    got = evidence.forward.outputs
+    if len(got) != len(wanted):
+        return Match(
+            f"`forward` returns {plural(len(got), 'tensor')}, but the reference returns "
+            f"{len(wanted)}."
+        )
+    for k, (mine, reference) in enumerate(zip(got, wanted, strict=True)):
+        which = "output" if len(got) == 1 else f"output {k}"
+        named = "the output" if len(got) == 1 else which
+        if mine.shape != reference.shape:
+            return Match(
+                f"{named} of `forward` has shape {tuple(mine.shape)}, but the reference returns "
+                f"shape {tuple(reference.shape)}.",
+                {"expected": list(reference.shape), "actual": list(mine.shape)},
+            )
+        off = _far(mine, reference)
+        if bool(off.any()):
+            index = tuple(off.nonzero()[0].tolist())
+            return Match(
+                f"{named} of `forward` differs from the reference at "
+                f"{elements(int(off.sum()), off.numel())}.",
+                {
+                    "input": which,
+                    "index": list(index),
+                    "expected": plain(reference[index]),
+                    "actual": plain(mine[index]),
+                },
+            )
+    return None
+
+
+def _far(mine: Tensor, reference: Tensor) -> Tensor:
+    close = torch.isclose(
+        mine.to(reference.dtype), reference, rtol=1e-7, atol=1e-9 * size(reference), equal_nan=True
+    )
+    return ~close

@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import cancellation, resolution, same, size
-from autograd_course.doctor.comparing.mismatch import mismatches, return_line
-from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
+from autograd_course.doctor._numerics.closeness import cancellation, resolution, same, size
+from autograd_course.doctor._numerics.formatting import element, number, plain, unraveled
+from autograd_course.doctor._numerics.mismatch import mismatches, return_line
+from autograd_course.doctor._rules.rule import Match, rule
 from autograd_course.doctor.evidence import FAR, Evidence, Pull
-from autograd_course.doctor.rules.registry import Seen, rule
 
 ROUNDING = (
     1e-6  # of a gradient: a backward that computes in float32 rounds by less, and stays linear
@@ -26,7 +26,7 @@ def _grads(evidence: Evidence, name: str) -> tuple[Tensor | None, ...]:
 
 def _seen(
     evidence: Evidence, slot: int, law: str, times: str, seen: tuple[Tensor | None, ...]
-) -> Seen:
+) -> Match:
     """Say which law is broken, with one element: its gradient once, then for another cotangent."""
     once, got, wanted = (torch.zeros(()) if t is None else t for t in seen)
     off = torch.nan_to_num((got - wanted).abs(), nan=torch.inf)
@@ -35,7 +35,7 @@ def _seen(
     name = evidence.name(evidence.wanted[slot])
     where = element(name, index)
     text = f"{where}: gradient {first} for grad_output, {second} for {times}, should be {right}"
-    return Seen(
+    return Match(
         law.format(name=name),
         {"input": name, "witness": text, "line": return_line(evidence.backward_source)},
     )
@@ -52,7 +52,7 @@ def _seen(
     after=("contract",),
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),
 )
-def ignores_grad_output(evidence: Evidence) -> Seen | None:
+def ignores_grad_output(evidence: Evidence) -> Match | None:
     pulls = [_grads(evidence, name) for name in ("random", "double", "other", "zero")]
     if not all(pulls):
         return None
@@ -81,7 +81,7 @@ def ignores_grad_output(evidence: Evidence) -> Seen | None:
     lesson="01_template",
     after=("contract", "ignores-grad-output"),
 )
-def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
+def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
     b = {n: _grads(evidence, n) for n in ("random", "other", *MULTIPLES, "sum")}
     if not all(b.values()):
         return None
@@ -102,7 +102,7 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Seen | None:
     return _lost_at_zero(evidence)
 
 
-def _lost_at_zero(evidence: Evidence) -> Seen | None:
+def _lost_at_zero(evidence: Evidence) -> Match | None:
     """Say where zeros, as a masked loss sends them, come back as nan though all else is finite."""
     pairs = zip(_grads(evidence, "random"), _grads(evidence, "zero"), strict=False)
     for slot, (once, zero) in enumerate(pairs):
@@ -165,7 +165,7 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     lesson="01_template",
     after=("contract", "linearity"),
 )
-def uniform_grad_output(evidence: Evidence) -> Seen | None:
+def uniform_grad_output(evidence: Evidence) -> Match | None:
     outputs = (
         [g for g in evidence.pulls["random"].grad_outputs if g is not None]
         if evidence.pulls
@@ -185,7 +185,7 @@ def uniform_grad_output(evidence: Evidence) -> Seen | None:
         if not _everywhere(one, c * uniform):
             continue  # one huge element, and the others lost beside it
         statistic = _statistic(outputs[0], c)
-        return Seen(
+        return Match(
             f"the gradient of `{wrong.name}` depends on `grad_output` only through a single number"
             f"{statistic}. It can be right only when all elements of `grad_output` are equal.",
             {

@@ -1,17 +1,107 @@
-"""Rules of precision: what a formula, or a cast, loses beyond rounding."""
+"""Rules about overflow and lost digits."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import SLACK, size
-from autograd_course.doctor.comparing.mismatch import return_line
-from autograd_course.doctor.comparing.numbers import element, number, unraveled
+from autograd_course.doctor._numerics.closeness import SLACK, size
+from autograd_course.doctor._numerics.formatting import element, number, plain, unraveled
+from autograd_course.doctor._numerics.mismatch import return_line
+from autograd_course.doctor._numerics.rounding import EXCESSIVE, Values, excess, representable
+from autograd_course.doctor._rules.rule import Match, rule
 from autograd_course.doctor.evidence import Evidence, Extreme, Stairs
-from autograd_course.doctor.rules.extremes import at, place
-from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.truth.rounding import EXCESSIVE, excess
+
+# --------------------------------------------------------------------------------------------------
+# Rules of range: what becomes of large numbers, and of masks of -inf.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "overflow",
+    "layout",
+    "error",
+    "a result is inf or nan where the true result is finite",
+    hint="Find the intermediate result that overflows (an exponential, a power, a product) or is "
+    "undefined (inf - inf, 0 · inf). Before that operation, subtract the "
+    "maximum, factor out the largest term, or mask the input.",
+    lesson="08_debugging_clinic",
+    after=("contract", "linearity", "values", "layout"),
+)
+def overflow(evidence: Evidence) -> Match | None:
+    return next(filter(None, (_lost(evidence, call) for call in evidence.extremes)), None)
+
+
+def _lost(evidence: Evidence, call: Extreme) -> Match | None:
+    """Say which result of one call is no number though it should be."""
+    if call.masked is not None:
+        for k, lost in _lost_to_a_mask(evidence, call):
+            return _describe_overflow(evidence, call, k, lost, call.double, call.right)
+    elif representable(call.double):
+        for k, lost in _lost_to_float32(call):
+            return _describe_overflow(evidence, call, k, lost, call.single, call.double)
+    return None
+
+
+def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
+    """Yield which tensors are not finite in float32, and where."""
+    for k, value in enumerate(call.single):
+        if value is not None and not bool(torch.isfinite(value).all()):
+            yield k, ~torch.isfinite(value)
+
+
+def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
+    """Yield which tensors are nan, and where, although the reference's are not.
+
+    Its gradients must be finite: one of inf trains nothing, and need not be met.
+    """
+    outputs = len(call.double) - len(evidence.wanted)
+    for k, (mine, right) in enumerate(zip(call.double, call.right, strict=False)):
+        if mine is None or right is None:
+            continue
+        lost = mine.isnan() & (right.isfinite() if k >= outputs else ~right.isnan())
+        if bool(lost.any()):
+            yield k, lost
+
+
+def _describe_overflow(
+    evidence: Evidence, call: Extreme, k: int, lost: Tensor, values: Values, truth: Values
+) -> Match:
+    """Report the lost element whose true value is largest."""
+    right = truth[k]
+    assert right is not None
+    largest = torch.where(lost, right.abs(), -1.0)
+    index = unraveled(int(largest.argmax()), largest.shape)
+    mine = values[k]
+    assert mine is not None
+    came, should = at(mine, index), at(right, index)
+    dtype = " in float32" if call.single else ""
+    return Match(
+        f"{call.names[k]} is {came}{dtype} {call.how}; it should be {should}.",
+        {"witness": f"{place(evidence, call, k, index)}: {came}, should be {should}"},
+    )
+
+
+def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> str:
+    """Write an element of a result: by the input at the same index, if there is one."""
+    value = call.double[k]
+    for position in evidence.wanted:
+        given: Tensor = call.inputs[position]
+        if value is not None and given.shape == value.shape:
+            return f"{element(evidence.name(position), index)} = {at(given, index)}"
+    return element(call.names[k].removeprefix("the "), index)
+
+
+def at(tensor: Tensor, index: tuple[int, ...]) -> str:
+    """Write an element's value."""
+    return number(plain(tensor[index]))
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of precision: what a formula, or a cast, loses beyond rounding.
+# --------------------------------------------------------------------------------------------------
 
 MOVING = 1e-5  # of its size, where the long move is ten times that: rounding stays far below
 JUMPING = 0.1  # of its size: a thousand times the long move, so that it turned over, say
@@ -29,11 +119,11 @@ OTHERWISE = 0.5  # of what a straight line gives
     lesson="08_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )
-def precision(evidence: Evidence) -> Seen | None:
+def precision(evidence: Evidence) -> Match | None:
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 
-def _cast(evidence: Evidence) -> Seen | None:
+def _cast(evidence: Evidence) -> Match | None:
     """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
     pull = evidence.pulls.get("random")
     if evidence.cotangent_range:  # which may hold short numbers
@@ -44,7 +134,7 @@ def _cast(evidence: Evidence) -> Seen | None:
         for dtype in (torch.bfloat16, torch.float16):
             if grad is not None and _held(grad, dtype):
                 name = evidence.name(position)
-                return Seen(
+                return Match(
                     f"`backward` computes the gradient of `{name}` in "
                     f"{str(dtype).removeprefix('torch.')}, whatever the dtype of `{name}` is.",
                     {"input": name, "line": return_line(evidence.backward_source)},
@@ -59,7 +149,7 @@ def _held(grad: Tensor, dtype: torch.dtype) -> bool:
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
 
 
-def _stairs(evidence: Evidence) -> Seen | None:
+def _stairs(evidence: Evidence) -> Match | None:
     """Say which float64 result stands still, or jumps, while everything moves by a hair.
 
     The output of a declared step function does so by intention, between its levels.
@@ -71,7 +161,7 @@ def _stairs(evidence: Evidence) -> Seen | None:
     for k in range(outputs if evidence.surrogate else 0, len(found.here)):
         told = None if _is_short(evidence, k - outputs) else _uneven(found, k)
         if told is not None:
-            return Seen(
+            return Match(
                 f"{found.names[k]} is less precise than float64: it changes in steps, as a float32 "
                 "result does.",
                 {"witness": told},
@@ -118,7 +208,7 @@ def _uneven(found: Stairs, k: int) -> str | None:
     )
 
 
-def _cancellation(evidence: Evidence) -> Seen | None:
+def _cancellation(evidence: Evidence) -> Match | None:
     """Say which result float32 spoils; without a reference only if the example itself is sound.
 
     Where it is not, a solver may stop early in float32, or a device may calculate more coarsely.
@@ -130,11 +220,11 @@ def _cancellation(evidence: Evidence) -> Seen | None:
         for k, measured in enumerate(zip(call.error, call.double, call.noise, strict=True)):
             times = excess(*measured)
             if times > EXCESSIVE:
-                return _told(evidence, call, k, times)
+                return _describe_loss(evidence, call, k, times)
     return None
 
 
-def _told(evidence: Evidence, call: Extreme, k: int, times: float) -> Seen:
+def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
     """Report the element whose error exceeds the noise by most."""
     error, noise, came, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
     assert error is not None
@@ -144,7 +234,7 @@ def _told(evidence: Evidence, call: Extreme, k: int, times: float) -> Seen:
     worst = error / noise
     index = unraveled(int(worst.argmax()), worst.shape)
     relative = float((came - right).abs()[index] / right.abs()[index])
-    return Seen(
+    return Match(
         f"{call.names[k]} loses precision in float32 {call.how}: its error is about "
         f"{float(f'{times:.0e}'):.0f} times larger than rounding alone explains.",
         {

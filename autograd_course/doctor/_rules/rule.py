@@ -1,17 +1,172 @@
-"""Where a call made in another way disagrees with the plain one, and how to say it."""
+"""What a rule is, and what several rules share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.comparing.closeness import identical, resolution, size
-from autograd_course.doctor.comparing.numbers import element, number, plain, unraveled
-from autograd_course.doctor.evidence import Evidence, Twin
-from autograd_course.doctor.rules.registry import Seen
-from autograd_course.doctor.rules.wording import raised, what_was_raised
+from autograd_course.doctor._numerics.closeness import identical, resolution, size, within
+from autograd_course.doctor._numerics.formatting import element, number, plain, unraveled
+from autograd_course.doctor._safe_repr import shown
+from autograd_course.doctor._words import nth
+from autograd_course.doctor.evidence import Evidence, Failure, Twin
+from autograd_course.doctor.finding import Finding, Severity
+
+# --------------------------------------------------------------------------------------------------
+# The rule catalogue: names, severities, and the pure functions that decide.
+# --------------------------------------------------------------------------------------------------
+
+Family = Literal[
+    "contract", "linearity", "values", "layout", "state", "order", "transforms", "efficiency"
+]
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a rule saw: the message and its evidence; severity and hint where not the rule's own."""
+
+    message: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    severity: Severity | None = None
+    hint: str = ""
+
+
+Decide = Callable[[Evidence], Match | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One entry of the catalogue.
+
+    ``after`` names families whose errors explain this rule's finding, or single rules; such a
+    finding is not reported again. ``explains`` says the same from the other side: which families'
+    or rules' findings an error of this rule explains. ``by_design`` are those that this rule
+    explains even where it is declared to be broken by design.
+    """
+
+    name: str
+    family: Family
+    severity: Severity
+    title: str
+    hint: str
+    lesson: str
+    decide: Decide
+    after: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
+    by_design: tuple[str, ...] = ()
+
+    def __call__(self, evidence: Evidence) -> Finding | None:
+        """Return the finding, or ``None`` where the evidence does not show this fault."""
+        seen = self.decide(evidence)
+        if seen is None:
+            return None
+        return Finding(
+            rule=self.name,
+            severity=seen.severity or self.severity,
+            message=seen.message,
+            evidence=dict(seen.evidence),
+            hint=seen.hint or self.hint,
+            lesson=self.lesson,
+        )
+
+
+def rule(
+    name: str,
+    family: Family,
+    severity: Severity,
+    title: str,
+    *,
+    hint: str,
+    lesson: str,
+    after: tuple[str, ...] = (),
+    explains: tuple[str, ...] = (),
+    by_design: tuple[str, ...] = (),
+) -> Callable[[Decide], Rule]:
+    """Return a decorator that makes a rule of a deciding function."""
+
+    def make(decide: Decide) -> Rule:
+        return Rule(name, family, severity, title, hint, lesson, decide, after, explains, by_design)
+
+    return make
+
+
+# --------------------------------------------------------------------------------------------------
+# Words and small facts that several rules share.
+# --------------------------------------------------------------------------------------------------
+
+
+def ordinal(pull: str) -> str:
+    """Return which output a pull named ``only k`` uses, in words."""
+    return nth(int(pull.removeprefix("only ")))
+
+
+def shape(sizes: torch.Size) -> str:
+    return str(tuple(sizes))
+
+
+def raised(failure: Failure) -> dict[str, str]:
+    return {"exception": failure.kind, "text": failure.text, "line": failure.line}
+
+
+def what_was_raised(failure: Failure) -> str:
+    if failure.kind == "SystemExit":
+        return "calls exit()"
+    said = f": {failure.text}" if failure.text else " without a message"
+    return f"raises {failure.kind}{said}"
+
+
+def call(evidence: Evidence) -> str:
+    """Return the arguments of the call in short: ``x float64[3, 4], ceiling 6.0``."""
+    return ", ".join(
+        f"{name} {describe(value)}"
+        for name, value in zip(evidence.parameters, evidence.inputs, strict=True)
+    )
+
+
+def describe(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return shown(value)
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def backward_failure(evidence: Evidence) -> Failure | None:
+    """Return how backward failed, in the direct call or else through autograd.
+
+    What fails when only some outputs are used is for another rule, which says so. A solver with an
+    absolute tolerance may refuse a cotangent that is thousands of times as large as usual. What
+    runs in the dtypes of the caller's inputs is not held against the Function.
+    """
+    usual = (
+        pull.failure
+        for name, pull in evidence.pulls.items()
+        if name != "far" and not name.startswith("only")
+    )
+    failures = (evidence.raw and evidence.raw.failure, *usual)
+    return next((f for f in failures if f and not f.runs_in_own_dtype), None)
+
+
+def raw_transpose(evidence: Evidence, position: int) -> bool:
+    """Whether a raw gradient of the wrong shape is the truth with its last two dims swapped."""
+    if evidence.raw is None or position not in evidence.wanted or "random" not in evidence.expected:
+        return False
+    grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
+    truth = evidence.expected["random"][evidence.wanted.index(position)]
+    if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
+        return False
+    turned = grad.mT.to(truth.value.dtype)
+    if turned.shape != truth.value.shape:
+        return False
+    known = ~torch.isnan(truth.value)
+    return bool(known.any()) and bool(within(turned, truth)[known].all())
+
+
+# --------------------------------------------------------------------------------------------------
+# Where a call made in another way disagrees with the plain one, and how to say it.
+# --------------------------------------------------------------------------------------------------
 
 Place = tuple[int, tuple[int, ...]]  # which tensor of a twin, and the index furthest off
 
@@ -21,24 +176,24 @@ def twins(evidence: Evidence, kind: str) -> Iterator[Twin]:
     return (twin for twin in evidence.twins if twin.kind == kind)
 
 
-def disagreement(evidence: Evidence, kind: str) -> Seen | None:
+def disagreement(evidence: Evidence, kind: str) -> Match | None:
     """Say how the first twin of this kind failed or disagrees, ``None`` where all agree."""
-    return next(filter(None, map(told, twins(evidence, kind))), None)
+    return next(filter(None, map(describe_disagreement, twins(evidence, kind))), None)
 
 
-def told(twin: Twin) -> Seen | None:
+def describe_disagreement(twin: Twin) -> Match | None:
     """Say how one twin failed or disagrees, ``None`` where it agrees."""
     if twin.failure:
         stage = f"`{twin.stage}`" if twin.stage in ("forward", "backward") else twin.stage
-        return Seen(f"{twin.how}, {stage} {what_was_raised(twin.failure)}", raised(twin.failure))
+        return Match(f"{twin.how}, {stage} {what_was_raised(twin.failure)}", raised(twin.failure))
     place = furthest(twin)
     if place is None:
         return None
     k, index = place
     name = twin.names[k]
-    came, should = (shown(value[k], index) for value in (twin.came, twin.should))
+    came, should = (format_element(value[k], index) for value in (twin.came, twin.should))
     where = element(name, index)
-    return Seen(f"{name} changes {twin.how}.", {"witness": f"{where}: {came}, should be {should}"})
+    return Match(f"{name} changes {twin.how}.", {"witness": f"{where}: {came}, should be {should}"})
 
 
 def furthest(twin: Twin) -> Place | None:
@@ -80,7 +235,7 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
     return torch.zeros_like(like)
 
 
-def shown(tensor: Tensor | None, index: tuple[int, ...]) -> str:
+def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
     """Return one element in four digits, or what there is in its place."""
     if tensor is None:
         return "None"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from autograd_course.doctor.comparing.numbers import number
+from autograd_course.doctor._numerics.formatting import number
+from autograd_course.doctor._rules.rule import Match, raised, rule, what_was_raised
 from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
 from autograd_course.doctor.finding import Severity
-from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import raised, what_was_raised
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
@@ -30,7 +29,7 @@ ZERO_BY_INF = (
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
-def silent_double_backward(evidence: Evidence) -> Seen | None:
+def silent_double_backward(evidence: Evidence) -> Match | None:
     second = evidence.second_order
     if second is None or _marked(second.failure):
         return None
@@ -52,7 +51,7 @@ def silent_double_backward(evidence: Evidence) -> Seen | None:
     lesson="05_double_backward",
     after=FIRST_ORDER,
 )
-def once_differentiable_leak(evidence: Evidence) -> Seen | None:
+def once_differentiable_leak(evidence: Evidence) -> Match | None:
     second = evidence.second_order
     if second is None or not _marked(second.failure):
         return None
@@ -78,12 +77,12 @@ def once_differentiable_leak(evidence: Evidence) -> Seen | None:
     lesson="05_double_backward",
     after=(*FIRST_ORDER, "silent-double-backward", "once-differentiable-leak"),
 )
-def no_double_backward(evidence: Evidence) -> Seen | None:
+def no_double_backward(evidence: Evidence) -> Match | None:
     second = evidence.second_order
     if second is None or second.failure is None or _first_wrong(evidence, second) is not None:
         return None
     in_place = "modified by an inplace operation" in second.failure.text
-    return Seen(
+    return Match(
         f"differentiating `backward` {what_was_raised(second.failure)}",
         raised(second.failure),
         severity=_if_asked(evidence),
@@ -132,14 +131,14 @@ def _lost(wrong: SecondDerivative) -> str:
     )
 
 
-def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Seen:
+def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Match:
     came, should = number(wrong.came or 0.0), number(wrong.should)
     witness = (
         f"derivative of the gradient of {wrong.of} with respect to {wrong.by}, along a random "
         f"direction: {came}, should be {should}"
     )
     seen = {"input": wrong.of, "witness": witness}
-    return Seen(message, seen, severity=_if_asked(evidence), hint=hint)
+    return Match(message, seen, severity=_if_asked(evidence), hint=hint)
 
 
 def _if_asked(evidence: Evidence) -> Severity | None:

@@ -1,15 +1,26 @@
-"""Rules of transforms: forward mode, vmap, torch.compile, torch.func."""
+"""Rules about ``torch.func``, ``torch.compile`` and autocast."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from autograd_course.doctor.comparing.numbers import element, number, plain
+from autograd_course.doctor._numerics.formatting import element, number, plain
+from autograd_course.doctor._rules.rule import (
+    Match,
+    describe_disagreement,
+    disagreement,
+    format_element,
+    furthest,
+    raised,
+    rule,
+    twins,
+)
+from autograd_course.doctor._words import quoted
 from autograd_course.doctor.evidence import Evidence, Failure, Twin
-from autograd_course.doctor.rules.agreement import disagreement, furthest, shown, told, twins
-from autograd_course.doctor.rules.registry import Seen, rule
-from autograd_course.doctor.rules.wording import raised
-from autograd_course.doctor.words import quoted
+
+# --------------------------------------------------------------------------------------------------
+# Rules of transforms: forward mode, vmap, torch.compile, torch.func.
+# --------------------------------------------------------------------------------------------------
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 NOT_KEPT = (
@@ -49,21 +60,21 @@ USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code tha
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
-def wrong_jvp(evidence: Evidence) -> Seen | None:
+def wrong_jvp(evidence: Evidence) -> Match | None:
     seen = next(filter(None, map(_jvp_told, twins(evidence, "jvp"))), None)
     return seen or next(filter(None, map(_tangent_told, twins(evidence, "tangent"))), None)
 
 
-def _tangent_told(twin: Twin) -> Seen | None:
-    seen = told(twin)
+def _tangent_told(twin: Twin) -> Match | None:
+    seen = describe_disagreement(twin)
     return seen and replace(
         seen, message=f"the `jvp` method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
     )
 
 
-def _jvp_told(twin: Twin) -> Seen | None:
+def _jvp_told(twin: Twin) -> Match | None:
     if twin.failure:
-        seen = told(twin)
+        seen = describe_disagreement(twin)
         hints = {
             NOT_KEPT: "saved_tensors" in twin.failure.line,
             FORMULA: NESTED in twin.failure.text,
@@ -72,7 +83,7 @@ def _jvp_told(twin: Twin) -> Seen | None:
     if furthest(twin) is None:
         return None
     came, should = (number(plain(value)) for (value,) in (twin.came, twin.should))
-    return Seen(
+    return Match(
         f"{twin.how}, `jvp` and `backward` give different derivatives of {twin.names[0]}.",
         {"witness": f"⟨grad_output, jvp(v)⟩ = {came}, ⟨backward(grad_output), v⟩ = {should}"},
     )
@@ -90,21 +101,21 @@ def _jvp_told(twin: Twin) -> Seen | None:
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
-def silent_reverse_over_forward(evidence: Evidence) -> Seen | None:
+def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
     seen = next(filter(None, map(_graph_told, twins(evidence, "tangent graph"))), None)
     return seen and replace(seen, severity="error" if evidence.second_order_asked else None)
 
 
-def _graph_told(twin: Twin) -> Seen | None:
+def _graph_told(twin: Twin) -> Match | None:
     place = furthest(twin)
     if place is None:
         return None
     (name,), (came,), (should,) = twin.names, twin.came, twin.should
     known = came is not None and bool(came.any())
     what, left = ("contains only part of", "wrong") if known else ("does not contain", "zero")
-    one, other = (shown(value, place[1]) for value in (came, should))
+    one, other = (format_element(value, place[1]) for value in (came, should))
     where = element(name, place[1])
-    return Seen(
+    return Match(
         f"the tangent that `jvp` returns depends on `{name}`, but its graph {what} this "
         f"dependence. So the derivative that PyTorch computes from this graph is {left}, and "
         "PyTorch raises no error.",
@@ -124,9 +135,9 @@ def _graph_told(twin: Twin) -> Seen | None:
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "layout"),
 )
-def wrong_vmap(evidence: Evidence) -> Seen | None:
+def wrong_vmap(evidence: Evidence) -> Match | None:
     for twin in twins(evidence, "vmap"):
-        if seen := told(twin):
+        if seen := describe_disagreement(twin):
             return replace(seen, hint=_vmap_hint(twin))
     return None
 
@@ -153,11 +164,11 @@ def _vmap_hint(twin: Twin) -> str:
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
-def compile_mismatch(evidence: Evidence) -> Seen | None:
+def compile_mismatch(evidence: Evidence) -> Match | None:
     twin = next(twins(evidence, "compile"), None)
     if twin is None or twin.failure is None:
         return disagreement(evidence, "compile")
-    return Seen(
+    return Match(
         f"`torch.compile` cannot trace the call into a single graph: {twin.failure.text}",
         raised(twin.failure),
         hint=_left_to_defaults(evidence, twin.failure),
@@ -188,11 +199,32 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     lesson="09_beyond_eager",
     after=("contract",),
 )
-def func_incompatible(evidence: Evidence) -> Seen | None:
+def func_incompatible(evidence: Evidence) -> Match | None:
     if not evidence.old_style:
         return None
     names = " and ".join(quoted(evidence.old_style))
-    return Seen(
+    return Match(
         f"in {names}, `forward` takes `ctx` as an argument, so `torch.func` transforms (`grad`, "
         "`vmap`, `jvp` and others) raise an error."
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of mixed precision: forward under autocast, backward outside.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "autocast",
+    "layout",
+    "warning",
+    "the call fails or changes under autocast",
+    hint="Decorate `forward` with `torch.amp.custom_fwd` and `backward` with "
+    "`torch.amp.custom_bwd`, which fix the dtype in which both run. Without these decorators, "
+    "autocast computes the matrix products of `forward` in low precision, and their dtype differs "
+    "from that of the saved tensors.",
+    lesson="09_beyond_eager",
+    after=("contract", "linearity", "values", "layout"),
+)
+def autocast(evidence: Evidence) -> Match | None:
+    return disagreement(evidence, "autocast")

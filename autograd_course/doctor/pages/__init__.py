@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from autograd_course.doctor.rules import RULES, Rule
+from autograd_course.doctor._rules import RULES
+from autograd_course.doctor._rules.rule import Rule
 
 # What a reader has at hand in every block.
 GIVEN = """\

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from autograd_course.doctor.shown import first_line
+from autograd_course.doctor._safe_repr import first_line
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.verdict import Verdict, wrong
 from autograd_course.measure import kept_bytes

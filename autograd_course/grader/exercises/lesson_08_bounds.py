@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.shown import first_line
+from autograd_course.doctor._safe_repr import first_line
 from autograd_course.grader.checks.calling import applied, backward, found
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.doctor import Finding, diagnose
-from autograd_course.doctor.running.calls import prepare
+from autograd_course.doctor._execution.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.methods import method_problem
 from autograd_course.grader.judging.order import Inputs, Order

@@ -9,8 +9,9 @@ import torch
 from torch.autograd import Function, forward_ad
 
 from autograd_course.doctor import RULES, Finding
-from autograd_course.doctor.running.calls import is_float, takes_ctx
-from autograd_course.doctor.world.surroundings import Surroundings
+from autograd_course.doctor._execution.calls import takes_ctx
+from autograd_course.doctor._execution.captured_state import CapturedState
+from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.raised import is_unfinished
 from autograd_course.grader.verdict import Verdict, fault, unfinished
@@ -27,7 +28,7 @@ def method_problem(
         if missing := _missing(answer, name):
             return fault(missing)
         try:
-            with Surroundings((answer.__name__, answer)).lent():  # what lies on the class
+            with CapturedState((answer.__name__, answer)).lent():  # what lies on the class
                 _CALLS[name](answer, inputs)
         except Exception as error:
             if is_unfinished(error, answer):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor.cases import wanted
-from autograd_course.doctor.running.calls import as_tuple
+from autograd_course.doctor._inputs import wanted
+from autograd_course.doctor._numerics.tensors import as_tuple
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference
 from autograd_course.grader.judging.passes import Raised, passed_back

@@ -9,23 +9,22 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor import DoctorError
-from autograd_course.doctor.cases import in_double, wanted
-from autograd_course.doctor.evidence import Failure
-from autograd_course.doctor.probes.rows import one_row
-from autograd_course.doctor.reports.both_jacobians import (
-    Jacobians,
-    axis,
-    disagreement,
-    jacobians,
+from autograd_course.doctor._execution.calls import attempt, passes_within
+from autograd_course.doctor._execution.captured_state import CapturedState
+from autograd_course.doctor._execution.isolation import generator, preserve_global_state
+from autograd_course.doctor._execution.operations import custom_nodes
+from autograd_course.doctor._execution.session import Run, Session, Subject, subject_of
+from autograd_course.doctor._inputs import in_double, wanted
+from autograd_course.doctor._numerics.finite_differences import (
+    MOST_COLUMNS,
+    as_real,
+    flat,
+    jacobian,
 )
-from autograd_course.doctor.running.calls import attempt, is_float, passes_within
-from autograd_course.doctor.running.graph import custom_nodes
-from autograd_course.doctor.running.session import Run, Session
-from autograd_course.doctor.running.subject import Subject, subject_of
-from autograd_course.doctor.truth.differences import MOST_COLUMNS, as_real, flat, jacobian
-from autograd_course.doctor.world.guard import undisturbed
-from autograd_course.doctor.world.randomness import generator
-from autograd_course.doctor.world.surroundings import Surroundings
+from autograd_course.doctor._numerics.tensors import is_float
+from autograd_course.doctor._probes.values import one_row
+from autograd_course.doctor._report.jacobians import Jacobians, axis, disagreement, jacobians
+from autograd_course.doctor.evidence import Failure
 from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
 
@@ -56,7 +55,7 @@ def capture(
     """
     with _in_one_sentence():
         session = _session(fn, inputs)
-        with undisturbed(_SEED), session.subject.around.lent(), passes_within(_SECONDS):
+        with preserve_global_state(_SEED), session.subject.around.lent(), passes_within(_SECONDS):
             run = _first_run(session)
             known = None if reference is None else _run(_session(reference, inputs))
             pairs = tuple(_pairs(session, run, known, _chosen(run, of)))
@@ -72,7 +71,7 @@ def _session(fn: Any, inputs: Sequence[Any]) -> Session:
     require_values(inputs)
     require_dense(inputs)
     subject = subject_of(fn, len(inputs))
-    around = Surroundings((subject.name, subject.function or subject.call))
+    around = CapturedState((subject.name, subject.function or subject.call))
     subject = replace(subject, around=around, passed=around.passed(inputs))
     places, values = wanted(inputs), [in_double(value) for value in inputs]
     for place in places:

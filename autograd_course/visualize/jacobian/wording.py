@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from autograd_course.doctor import Diagnosis
-from autograd_course.doctor.comparing.numbers import number, told_apart
-from autograd_course.doctor.reports import card, heatmap
-from autograd_course.doctor.reports.both_jacobians import Axis, Jacobians, Matrix
-from autograd_course.doctor.words import sentence
+from autograd_course.doctor._numerics.formatting import number, told_apart
+from autograd_course.doctor._report import card
+from autograd_course.doctor._report import jacobians as heatmap
+from autograd_course.doctor._report.jacobians import Axis, Jacobians, Matrix
+from autograd_course.doctor._words import sentence
 from autograd_course.visualize.jacobian.condense import AGREES, UNKNOWN, WRONG, Shown, shown
 from autograd_course.visualize.jacobian.structure import looks
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.running.calls import takes_ctx
+from autograd_course.doctor._execution.calls import takes_ctx
 from autograd_course.measure import leaves
 from autograd_course.measure.leaves import differentiable
 from autograd_course.visualize.kit.errors import TraceError

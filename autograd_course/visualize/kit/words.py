@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from autograd_course.doctor.shown import said
+from autograd_course.doctor._safe_repr import said
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # What is shown may be a reference Function: its lines are told like the caller's own.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from autograd_course.doctor.world.reach import reached
+from autograd_course.doctor._execution.captured_state import walk_reachable
 from autograd_course.measure.storages import keyed
 from autograd_course.visualize.kit.inputs import captured_names
 
@@ -26,7 +26,7 @@ class Reach:
     @classmethod
     def of(cls, fn: Any) -> "Reach":
         """Look into closure, globals and attributes of a callable, without calling anything."""
-        found = list(reached(("", fn)))
+        found = list(walk_reachable(("", fn)))
         inner = tuple(thing for _, thing in found if isinstance(thing, nn.Module))
         named = {id(it): (name, it) for name, it in found if isinstance(it, Tensor)}
         for module in inner:

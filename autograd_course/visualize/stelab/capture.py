@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.world.guard import undisturbed
+from autograd_course.doctor._execution.isolation import preserve_global_state
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.curves import Curve, drawn
 from autograd_course.visualize.stelab.estimators import Estimator
@@ -30,7 +30,7 @@ def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
     between = [(i + 0.5) * _FINE + VIEW[0] + _OFF for i in range(count)]
     xs = tuple(sorted({*fine[::_COARSE], x}))
     forwards = _Forwards(_float64(xs), _float64(fine), _float64(between), [], [])
-    with undisturbed(0):
+    with preserve_global_state(0):
         estimates = tuple(_estimate(each, forwards) for each in estimators)
     return LabTrace(xs, tuple(forwards.found), estimates)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from autograd_course.doctor.shown import first_line
-from autograd_course.doctor.world.guard import undisturbed
+from autograd_course.doctor._execution.isolation import preserve_global_state
+from autograd_course.doctor._safe_repr import first_line
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.estimators import Estimator
 from autograd_course.visualize.stelab.net import Net, Place
@@ -61,7 +61,7 @@ class Race:
 
     def advance(self) -> None:
         """Train every net for a few steps. What raises ends the race with a notice."""
-        with undisturbed(self.step):
+        with preserve_global_state(self.step):
             torch.set_num_threads(1)  # for nets so small, threads would mostly wait for each other
             for i, estimator in enumerate(self.estimators):
                 try:
@@ -81,7 +81,7 @@ class Race:
 
     def trace(self) -> RaceTrace:
         """Return what there is to see now."""
-        with undisturbed(self.step), torch.no_grad():
+        with preserve_global_state(self.step), torch.no_grad():
             runs = () if self.notice else tuple(map(self._run, range(len(self.nets))))
         return RaceTrace(self.place, self.seed, self.step, runs, self.notice)
 

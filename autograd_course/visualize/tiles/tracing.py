@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.world.guard import undisturbed
+from autograd_course.doctor._execution.isolation import preserve_global_state
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.tiles.trace import Held, Matrix, Place, TileTrace, Visit
@@ -61,7 +61,7 @@ def trace_attention_tiles(inputs: Inputs, block: Place, causal: bool) -> TileTra
 
 @contextmanager
 def _at_work() -> Iterator[None]:
-    with undisturbed(0):
+    with preserve_global_state(0):
         try:
             yield
         except (ValueError, RuntimeError) as error:

@@ -1,1 +1,0 @@
-"""Gradients beside the truth: whether they agree, where not, and how to write the numbers."""
