@@ -7,7 +7,7 @@
 # make fuzz     the random tests, longer and with new examples     (TIMES=20)
 # make mutants    which changes of references and rules no test notices  (ONLY=functions/sort.py)
 # make coverage   which branches of the package the tests take: 95 of 100 at least  (TESTS=…)
-# make check    lint, formatting, types, drift of everything derived
+# make check    lint, formatting, types, layers, drift of everything derived
 # make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
 # make pictures   make README's pictures, by a JupyterLab in Chromium
 # make bench    each benchmark in its quick form: that it runs, not the figures to quote
@@ -89,6 +89,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python -m autograd_course.authoring check
 
 notebooks: $(INSTALLED)

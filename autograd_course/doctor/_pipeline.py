@@ -1,12 +1,47 @@
-"""One diagnosis, from the caller's inputs to the findings."""
+"""One diagnosis, from the caller's inputs to the findings.
+
+Run the user's code first and keep what happened as plain data, then judge the data. No rule runs
+the user's code, so a rule cannot be disturbed by it, and another process can do the judging. The
+classroom uses this: a sandbox collects the evidence, and the judge never meets the code.
+
+A diagnosis takes twelve steps.
+
+1.  ``_options`` and ``_inputs`` check the arguments of ``diagnose`` before any user code runs.
+2.  ``_execution.captured_state`` finds what the Function reaches besides its arguments, and
+    ``_execution.isolation`` notes the global state. Both are restored at the end.
+3.  A ``Session`` runs the Function on float64 copies of the inputs. Each run draws the same random
+    numbers. A subclass of the Function records how the run uses ``ctx``.
+4.  ``_probes.core`` runs one forward pass. It calls ``backward`` directly on the graph node, before
+    autograd sums or casts the result, and repeats this in other dtypes and on the meta device.
+5.  It runs backward passes for related values of ``grad_output``, and measures the slope of
+    ``forward`` along random directions. If every gradient agrees with these slopes, no Jacobian is
+    needed (``_numerics.projection``).
+6.  Otherwise it computes columns of the Jacobian by finite differences. For a large input it takes
+    a sample, and ``_numerics.bisection`` searches for the elements that are wrong.
+7.  Each of the other probes answers one more question about the example: other memory layouts,
+    extreme values, repeated calls, second derivatives, transforms. Most make the same call in two
+    ways and compare the results.
+8.  Steps 3 to 6 are repeated on other inputs: those of the ``sampler``, or a variation of the
+    example (``collect_evidence``).
+9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
+    differences with an estimate of their error. Elements at a kink are not compared.
+10. The rules judge each evidence (``_judge``). They run from the most basic cause to the least, and
+    an error can explain a later finding away. For a callable, the Functions inside it are judged
+    too (``Case._inside``).
+11. ``conclude`` chooses the clearest findings. An error counts only if a second run on new random
+    inputs shows it again.
+12. ``_coverage`` states what was examined and what was not. Then ``api`` makes the ``Diagnosis``.
+
+An exception on float64 copies counts only if the call also fails in the dtypes of the caller's own
+inputs (``_execution.dtypes``).
+"""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -26,7 +61,14 @@ from autograd_course.doctor._inputs import (
 )
 from autograd_course.doctor._judge import RANK, judge
 from autograd_course.doctor._numerics.tensors import as_tuple, is_float, is_plain
-from autograd_course.doctor._probes import ALWAYS, OF_THE_WHOLE, PROBES, Level, Probe, probes_for
+from autograd_course.doctor._probes import (
+    ALWAYS,
+    ONLY_OF_A_CALLABLE,
+    PROBES,
+    Level,
+    Probe,
+    probes_for,
+)
 from autograd_course.doctor._probes.core import probe
 from autograd_course.doctor._reference import establish
 from autograd_course.doctor._rules import RULES
@@ -70,18 +112,18 @@ def collect_evidence(
     args: Sequence[Any],
     sampler: Sampler | None,
     seed: int,
-    further: Sequence[Probe] | None = (),
+    extra_probes: Sequence[Probe] | None = (),
     *,
     any_output: bool,
     intentional: Collection[str] = (),
 ) -> list[Evidence]:
     """Return evidence on the example first, then on what is sampled, or else on a variation of it.
 
-    The example alone is looked at by the ``further`` probes, and in other dtypes; where they are
+    The example alone is looked at by the ``extra_probes``, and in other dtypes; where they are
     ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
     :class:`DoctorError`: without a reference there is no truth there.
     """
-    example = on_example(subject, args, seed, further, intentional=intentional)
+    example = on_example(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
         return [example]  # float64 copies show nothing of this Function
     evidence = [example]
@@ -120,7 +162,7 @@ def on_example(
     subject: Subject,
     args: Sequence[Any],
     seed: int,
-    further: Sequence[Probe] | None,
+    extra_probes: Sequence[Probe] | None,
     *,
     differences: bool = True,
     own: Sequence[torch.dtype | None] = (),
@@ -128,10 +170,10 @@ def on_example(
 ) -> Evidence:
     """Return evidence on the example, with what the subject reaches in float64 if that runs."""
     around = subject.around
-    seen = _probe(subject, args, seed, further, differences, own, intentional)
+    seen = _probe(subject, args, seed, extra_probes, differences, own, intentional)
     if seen.forward.failure and around.held and around.precise:
         around.precise = False
-        again = _probe(subject, args, seed, further, differences, own, intentional)
+        again = _probe(subject, args, seed, extra_probes, differences, own, intentional)
         around.precise = again.forward.failure is not None
         seen = seen if around.precise else again
     return seen
@@ -141,19 +183,19 @@ def _probe(
     subject: Subject,
     case: Sequence[Any],
     seed: int,
-    further: Sequence[Probe] | None = None,
+    extra_probes: Sequence[Probe] | None = None,
     differences: bool = True,
     own: Sequence[torch.dtype | None] = (),
     intentional: Collection[str] = (),
 ) -> Evidence:
-    """Return evidence on one case; without further probes nothing is asked that needs no values.
+    """Return evidence on one case; without extra probes nothing is asked that needs no values.
 
     ``own`` are the dtypes that the caller's inputs have, where they are not those of the case.
     """
     own = own or own_dtypes(case)
     places = wanted(case)
     values = [in_double(value) for value in case]
-    probes, closely = (*ALWAYS, *(further or ())), further is not None
+    probes, thorough = (*ALWAYS, *(extra_probes or ())), extra_probes is not None
     seen = probe(
         subject,
         values,
@@ -162,7 +204,7 @@ def _probe(
         probes,
         own_dtypes=own,
         intentional=intentional,
-        in_other_dtypes=closely,
+        in_other_dtypes=thorough,
         differences=differences,
     )
     subject.around.begin()
@@ -241,8 +283,8 @@ Findings = tuple[Finding, ...]
 
 # What is asked of the Functions inside a callable. Their values are judged by the callable's own:
 # a surrogate, a scale or a mask around them may be what makes them right.
-ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
-OF_VALUES = ("linearity", "values")  # the families that are judged by gradients alone
+FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
+VALUE_FAMILIES = ("linearity", "values")  # the families that are judged by gradients alone
 
 
 def has_error(findings: Findings) -> bool:
@@ -261,32 +303,53 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
     if not wrong:
         told = {f.rule: f for findings in reversed(verdicts) for f in findings}
         return tuple(sorted(told.values(), key=_place))
-    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in OF_VALUES:
+    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in VALUE_FAMILIES:
         return wrong[0]
     return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
 
 
-def conclude(
-    verdicts: Sequence[Findings],
-    again: Callable[[bool], Sequence[Findings]],
-    without: Callable[[Collection[str]], Sequence[Findings]],
-) -> Findings:
-    """Return the clearest verdict; of its errors, those that a run on other inputs confirms.
+class Examiner(Protocol):
+    """Collects evidence on one Function, in this process or in another one, and judges it."""
 
-    ``again`` makes that run; it is told whether it has to look closely, beyond values. ``without``
-    judges the first one once more, some rules left out: an error that does not stand explains
-    nothing, and what it seemed to explain is still to be told.
+    def collect(self, seed: int, *, thorough: bool) -> Sequence[Evidence]:
+        """Run the Function on the example and on other inputs, and add the expected gradients.
+
+        Unless ``thorough``, nothing beyond gradients and their values is examined.
+        """
+
+    def judge(
+        self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
+    ) -> list[Findings]:
+        """Return the findings on each evidence, the first of which is on the example."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What an examination found, with the findings on each evidence before they were confirmed."""
+
+    findings: Findings
+    verdicts: Sequence[Findings]
+    evidence: Sequence[Evidence]
+
+
+def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
+    """Return the clearest findings; of the errors, only those that a second run confirms.
+
+    The second run draws other random inputs. If it confirms no error, the first evidence is judged
+    again without the rules of these errors: they may have hidden other findings.
     """
-    found = clearest(verdicts)
-    if not has_error(found):
-        return found
-    errors = _errors(verdicts)
-    second = again(any(RULES[name].family not in OF_VALUES for name in errors))
-    left = clearest([keep_confirmed(findings, second) for findings in verdicts])
-    if has_error(left):
-        return left
-    others = without(_and_their_like(errors))
-    return clearest([keep_confirmed(findings, second) for findings in others])
+    evidence = examiner.collect(seed, thorough=True)
+    verdicts = examiner.judge(evidence, seed)
+    findings = clearest(verdicts)
+    if has_error(findings):
+        errors = _errors(verdicts)
+        thorough = any(RULES[name].family not in VALUE_FAMILIES for name in errors)
+        second = examiner.judge(examiner.collect(second_seed, thorough=thorough), second_seed)
+        findings = clearest([keep_confirmed(found, second) for found in verdicts])
+        if not has_error(findings):
+            others = examiner.judge(evidence, seed, skip_rules=_and_their_like(errors))
+            findings = clearest([keep_confirmed(found, second) for found in others])
+    return Conclusion(findings, verdicts, evidence)
 
 
 def _errors(verdicts: Sequence[Findings]) -> set[str]:
@@ -296,7 +359,7 @@ def _errors(verdicts: Sequence[Findings]) -> set[str]:
 
 def _and_their_like(names: Collection[str]) -> set[str]:
     """Return rules with those that would tell the same wrong gradient by another name."""
-    families = {RULES[name].family for name in names}.intersection(OF_VALUES)
+    families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")
     return {*names, *(rule.name for rule in errors if rule.family in families)}
 
@@ -326,7 +389,7 @@ def combine_findings(outside: Findings, inside: Findings) -> Findings:
     Each side's errors explain findings of the other; what both show is told by the inside, which
     knows the names.
     """
-    asked = (f for f in inside if RULES[f.rule].family in ASKED_INSIDE)
+    asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
     new = tuple(f for f in asked if not _explained(f, outside))
     told = {finding.rule for finding in new}
     left = tuple(f for f in outside if f.rule not in told and not _explained(f, new))
@@ -363,46 +426,40 @@ class Case:
     level: Level
     double_backward: bool | None
 
-    def examined(self, seed: int, *, closely: bool = True) -> list[Evidence]:
-        """Run the subject on the example and on others, and put the truth beside what was seen.
-
-        Unless ``closely``, nothing beyond gradients and their values is looked at.
-        """
-        seen = collect_evidence(
+    def collect(self, seed: int, *, thorough: bool) -> list[Evidence]:
+        """Return evidence on the example and on other inputs, with the expected gradients."""
+        evidence = collect_evidence(
             self.subject,
             self.args,
             self.sampler,
             seed,
-            self._further if closely else None,
+            self._extra_probes if thorough else None,
             any_output=self.reference is not None,
             intentional=self.intentional,
         )
-        return [establish(evidence, self.reference, self.surrogate, seed) for evidence in seen]
+        return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
 
     @property
-    def _further(self) -> tuple[Probe, ...]:
+    def _extra_probes(self) -> tuple[Probe, ...]:
         return probes_for(self.level, self.double_backward)
 
     @property
-    def _further_inside(self) -> tuple[Probe, ...]:
-        return tuple(probe for probe in PROBES[self.level] if probe not in OF_THE_WHOLE)
+    def _extra_probes_inside(self) -> tuple[Probe, ...]:
+        return tuple(probe for probe in PROBES[self.level] if probe not in ONLY_OF_A_CALLABLE)
 
-    def judged(
-        self, seen: Sequence[Evidence], seed: int, unasked: Collection[str] = ()
+    def judge(
+        self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence, those on Functions inside with the example's."""
-        example, *others = [judge(evidence, self.intentional, unasked) for evidence in seen]
+        """Return the findings on each evidence, with those on the Functions inside a callable."""
+        example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
-            inside = tuple(self._inside(seen[0], seed, unasked, differences=has_error(example)))
+            differences = has_error(example)
+            inside = tuple(self._inside(evidence[0], seed, skip_rules, differences=differences))
             example = combine_findings(example, inside)
         return [example, *others]
 
-    def judged_anew(self, seed: int, closely: bool) -> list[Findings]:
-        """Return the findings of another run, on fresh random inputs."""
-        return self.judged(self.examined(seed, closely=closely), seed)
-
     def _inside(
-        self, example: Evidence, seed: int, unasked: Collection[str], *, differences: bool
+        self, example: Evidence, seed: int, skip_rules: Collection[str], *, differences: bool
     ) -> Iterator[Finding]:
         """Yield what is found on the Functions that a callable calls, under their names.
 
@@ -415,20 +472,20 @@ class Case:
             # What an argument holds cannot be copied along; but what is reached anyway is lent.
             if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
                 continue
-            with contextlib.suppress(DoctorError):  # its own arguments may lie beyond examining
+            with suppress(DoctorError):  # its own arguments may lie beyond examining
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
                 evidence = on_example(
                     inner,
                     call.args,
                     seed,
-                    self._further_inside,
+                    self._extra_probes_inside,
                     differences=differences,
                     own=self._own_dtypes(call.args),
                     intentional=self.intentional,
                 )
                 known = establish(evidence, None, None, seed)
-                for found in judge(known, self.intentional, unasked):
+                for found in judge(known, self.intentional, skip_rules):
                     yield _named(found, call.function.__name__)
 
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:

@@ -100,24 +100,19 @@ def diagnose(
             passes_within(time_limit),
             show_output_once(lambda: ordinary_pass(subject, args, seed)),
         ):
-            seen = case.examined(seed)
-            verdicts = case.judged(seen, seed)
-            found = conclude(
-                verdicts,
-                lambda closely: case.judged_anew(seed + 1, closely),
-                lambda unasked: case.judged(seen, seed, unasked),
-            )
-        if (why := unjudged(found, seen)) is not None:
+            done = conclude(case, seed, seed + 1)
+        findings, evidence = done.findings, done.evidence
+        if (why := unjudged(findings, evidence)) is not None:
             raise why
-        alone = () if sampler else blind_spots(seen[0])
-        missing = tuple(unexamined(seen, designed))
+        missing = tuple(unexamined(evidence, designed))
+        remarks = (*avoided_kinks(evidence[0]), *(() if sampler else blind_spots(evidence[0])))
         return Diagnosis(
             case.subject.name,
-            found,
-            examined=(*examined(level, seen, designed, missing), *avoided_kinks(seen[0]), *alone),
+            findings,
+            examined=(*examined(level, evidence, designed, missing), *remarks),
             unexamined=missing,
-            jacobians=choose_jacobians(found, verdicts, seen),
-            steps=steps_of(seen[0]),
+            jacobians=choose_jacobians(findings, done.verdicts, evidence),
+            steps=steps_of(evidence[0]),
         )
 
 
@@ -126,20 +121,20 @@ def look(
     inputs: Sequence[Any],
     *,
     double_backward: bool | None = None,
-    closely: bool = True,
+    thorough: bool = True,
     seed: int = 0,
     time_limit: float = 30.0,
 ) -> list[Evidence]:
     """Run a Function as :func:`diagnose` does; return what was seen, without truth or verdict.
 
-    Unless ``closely``, nothing beyond gradients and their values is looked at.
+    Unless ``thorough``, nothing beyond gradients and their values is looked at.
     """
     with _own_faults_told():
         prepare()
         subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
-        further = probes_for("standard", double_backward) if closely else None
+        extra_probes = probes_for("standard", double_backward) if thorough else None
         with preserve_global_state(seed), subject.around.lent(), passes_within(time_limit):
-            return collect_evidence(subject, inputs, None, seed, further, any_output=True)
+            return collect_evidence(subject, inputs, None, seed, extra_probes, any_output=True)
 
 
 def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:

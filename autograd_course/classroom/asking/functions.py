@@ -52,7 +52,7 @@ def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
         present.answer,
         inputs,
         double_backward=present.exercise.double_backward,
-        closely=said["closely"],
+        thorough=said["thorough"],
         seed=said["seed"],
     )
     return Frame({}, pack(tuple(seen)))

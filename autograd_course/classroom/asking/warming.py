@@ -27,7 +27,7 @@ def warm() -> Integrity:
     prepare_meta()
     desk = Desk(exercise, _Warm, Integrity(()), _WARM)
     with time_limit(_WARM):  # inside which the limit of an answer is none
-        looking = {"ask": "look", "seed": 0, "closely": True}
+        looking = {"ask": "look", "seed": 0, "thorough": True}
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in desk.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"

@@ -75,38 +75,45 @@ class Absent:
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings, made here on evidence from there."""
-        seed, other = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
-        seen = self._seen(inputs, seed)
-        verdicts = self._judged(seen, seed)
-        found = conclude(
-            verdicts,
-            lambda closely: self._judged(self._seen(inputs, other, closely), other),
-            lambda unasked: self._judged(seen, seed, unasked),
-        )
+        first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
+        done = conclude(_Examiner(self, inputs), first, second)
+        found, seen = done.findings, done.evidence
         if (why := unjudged(found, seen)) is not None:
             if any(seen[0].forward.requires_grad):
                 raise UnansweredError("the answer leaves out gradients that were asked for.")
             raise why
         if has_error(found):
-            return illustrated(found, verdicts, seen)
+            return illustrated(found, done.verdicts, seen)
         if any(map(self.exercise.is_failed_by, found)):
             return found  # it fails the answer: what its gradients are is not asked anymore
         if reason := nothing_compared(seen[0], self.exercise.intentional):
             raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
-            disproof = disproved(self.exercise, seen[0], seed)
+            disproof = disproved(self.exercise, seen[0], first)
         return found if disproof is None else (disproof, *found)
 
-    def _seen(self, inputs: Inputs, seed: int, closely: bool = True) -> tuple[Evidence, ...]:
-        came = self.asked.ask({"ask": "look", "seed": seed, "closely": closely}, inputs)
-        with _unfit_told():
-            return vetted(unpacked(came), inputs, self.exercise.reference)
 
-    def _judged(
-        self, seen: Sequence[Evidence], seed: int, unasked: Collection[str] = ()
+@dataclass(frozen=True)
+class _Examiner:
+    """Asks the sandbox for evidence on an answer, and judges it here."""
+
+    answer: Absent
+    inputs: Inputs
+
+    def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
+        """Return the evidence that the sandbox sends, as far as it can be what it says it is."""
+        asked, exercise = self.answer.asked, self.answer.exercise
+        came = asked.ask({"ask": "look", "seed": seed, "thorough": thorough}, self.inputs)
+        with _unfit_told():
+            return vetted(unpacked(came), self.inputs, exercise.reference)
+
+    def judge(
+        self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        truth = self.exercise.reference, self.exercise.surrogate, seed
-        return [judge(establish(e, *truth), self.exercise.intentional, unasked) for e in seen]
+        """Return the findings on each evidence, with gradients expected by the exercise."""
+        exercise = self.answer.exercise
+        known = (establish(e, exercise.reference, exercise.surrogate, seed) for e in evidence)
+        return [judge(each, exercise.intentional, skip_rules) for each in known]
 
 
 @contextlib.contextmanager

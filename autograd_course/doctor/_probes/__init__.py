@@ -67,7 +67,7 @@ STANDARD: tuple[Probe, ...] = (
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
 # What is asked of a callable as a whole, not of the Functions inside it once more.
-OF_THE_WHOLE: tuple[Probe, ...] = (
+ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
     second_order,
     forward_mode,
     reverse_over_forward,

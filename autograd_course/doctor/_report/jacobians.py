@@ -17,7 +17,7 @@ from autograd_course.doctor._numerics.closeness import resolution, size
 from autograd_course.doctor._numerics.finite_differences import as_real
 from autograd_course.doctor._numerics.formatting import element, number, unraveled
 from autograd_course.doctor._numerics.tensors import is_float
-from autograd_course.doctor._pipeline import OF_VALUES, Findings
+from autograd_course.doctor._pipeline import VALUE_FAMILIES, Findings
 from autograd_course.doctor._rules import RULES
 from autograd_course.doctor.evidence import Columns, Evidence, Rows
 
@@ -300,7 +300,7 @@ def choose_jacobians(
 ) -> Jacobians | None:
     """Return the Jacobians that show the first finding, if that is an error of values."""
     first = next(iter(found), None)
-    if first is None or RULES[first.rule].family not in OF_VALUES:
+    if first is None or RULES[first.rule].family not in VALUE_FAMILIES:
         return None
     for findings, evidence in zip(verdicts, seen, strict=True):
         if first.severity == "error" and any(finding is first for finding in findings):
