@@ -22,6 +22,7 @@ from autograd_course.classroom.sandbox import Limits, Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.doctor.api import look
+from autograd_course.doctor.evidence import RANDOM
 from autograd_course.doctor.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
@@ -180,9 +181,7 @@ LIES = {
     "a number for an output": lambda: lied(lambda e: (replace(e[0], parameters=(1,)),)),
     "other inputs": lambda: lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
     "no pulls": lambda: lied(lambda e: (replace(e[0], pulls={}),)),
-    "pulls left out": lambda: lied(
-        lambda e: (replace(e[0], pulls={"random": e[0].pulls["random"]}),)
-    ),
+    "pulls left out": lambda: lied(lambda e: (replace(e[0], pulls={RANDOM: e[0].pulls[RANDOM]}),)),
 }
 
 

@@ -14,7 +14,7 @@ from autograd_course.doctor._probes import Level
 from autograd_course.doctor._reference import in_16_bits
 from autograd_course.doctor._rules import RULES
 from autograd_course.doctor._rules.rule import what_was_raised
-from autograd_course.doctor.evidence import Evidence, Failure
+from autograd_course.doctor.evidence import RANDOM, Evidence, Failure
 
 # Declared, these say that the gradient is another one, but not which.
 LEAVES_VALUES_OPEN = (
@@ -87,7 +87,7 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     """Return why no gradient was compared, in sentences, ``""`` where some were."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
-    calls = (evidence.raw, evidence.pulls.get("random"))
+    calls = (evidence.raw, evidence.pulls.get(RANDOM))
     for failed in (call.failure for call in calls if call):
         if failed and failed.runs_in_own_dtype:
             return _float64_alone("backward", failed)
@@ -134,5 +134,5 @@ def _compared(evidence: Evidence, slot: int) -> bool:
     """Whether some element of a gradient was compared with the truth, or there is no element."""
     if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
         return True
-    expected = evidence.expected.get("random")
+    expected = evidence.expected.get(RANDOM)
     return expected is not None and not bool(torch.isnan(expected[slot].value).all())

@@ -16,13 +16,20 @@ from autograd_course.doctor._execution.isolation import generator, reseed
 from autograd_course.doctor._numerics.closeness import size
 from autograd_course.doctor._numerics.finite_differences import as_real, flat, jacobian
 from autograd_course.doctor._numerics.mismatch import mismatches
-from autograd_course.doctor._numerics.projection import flat_cotangent, judged
+from autograd_course.doctor._numerics.projection import flat_cotangent
 from autograd_course.doctor._numerics.rounding import Values, distance, each, finite
 from autograd_course.doctor._numerics.tensors import as_tuple, is_float
 from autograd_course.doctor._safe_repr import first_line
 from autograd_course.doctor._words import nth
 from autograd_course.doctor.errors import DoctorError
-from autograd_course.doctor.evidence import Columns, Evidence, Expected, Extreme
+from autograd_course.doctor.evidence import (
+    RANDOM,
+    Cotangent,
+    Evidence,
+    Expected,
+    Extreme,
+    JacobianColumns,
+)
 
 # --------------------------------------------------------------------------------------------------
 # What a Function is declared to be: a reference, or a surrogate, differentiated by autograd.
@@ -65,7 +72,7 @@ class Declared:
                 kinds = f"{right.dtype}, but forward returned {out.dtype}"
                 raise DoctorError(f"the {self.role} returned {kinds}: return the same kind.")
 
-    def jacobian(self) -> tuple[Columns, ...]:
+    def jacobian(self) -> tuple[JacobianColumns, ...]:
         """Differentiate the callable by differences: where is it smooth?"""
 
         def values(args: Sequence[Any]) -> Tensor:
@@ -285,25 +292,25 @@ def _fit_16_bits(values: Tensor) -> bool:
 
 
 def _all_expected(
-    evidence: Evidence, jacobian: Sequence[Columns], declared: Declared | None
-) -> dict[str, tuple[Expected, ...]]:
+    evidence: Evidence, jacobian: Sequence[JacobianColumns], declared: Declared | None
+) -> dict[Cotangent, tuple[Expected, ...]]:
     """Return the truth for the pulls whose values are judged."""
     return {
         name: tuple(_expected(evidence, jacobian, declared, pull.grad_outputs))
         for name, pull in evidence.pulls.items()
-        if judged(name)
+        if name.is_compared
     }
 
 
 def _expected(
     evidence: Evidence,
-    jacobian: Sequence[Columns],
+    jacobian: Sequence[JacobianColumns],
     declared: Declared | None,
     grad_outputs: Sequence[Tensor | None],
 ) -> Iterator[Expected]:
     """Yield the truth for each wanted input; a point that is not smooth is left out, as NaN."""
     likes = [evidence.inputs[position] for position in evidence.wanted]
-    known: Sequence[Columns | None] = jacobian or [None] * len(likes)
+    known: Sequence[JacobianColumns | None] = jacobian or [None] * len(likes)
     if declared is not None:
         exact = declared.gradients(grad_outputs)
         for like, columns, grad in zip(likes, known, exact, strict=True):
@@ -320,7 +327,7 @@ def _unknown(like: Tensor) -> Expected:
     return Expected(nothing, torch.zeros_like(nothing.real))
 
 
-def _from_columns(columns: Columns, g: Tensor, like: Tensor) -> Expected:
+def _from_columns(columns: JacobianColumns, g: Tensor, like: Tensor) -> Expected:
     value = torch.full((as_real(like).numel(),), torch.nan, dtype=torch.float64, device=like.device)
     tolerance = torch.zeros_like(value)
     index = columns.index.to(like.device)
@@ -331,7 +338,7 @@ def _from_columns(columns: Columns, g: Tensor, like: Tensor) -> Expected:
     return Expected(_like(value, like), _like(tolerance, like).abs() + _floor(seen[smooth]))
 
 
-def _from_declared(known: Tensor, columns: Columns | None, like: Tensor) -> Expected:
+def _from_declared(known: Tensor, columns: JacobianColumns | None, like: Tensor) -> Expected:
     value = as_real(known).clone().reshape(-1)
     if columns is not None:
         value[columns.index[~columns.smooth].to(like.device)] = torch.nan
@@ -351,9 +358,9 @@ def _floor(values: Tensor) -> float:
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
     """Add the declared gradient with its kinks, and, where ours differs, what it forgets."""
-    if "random" not in evidence.pulls:
+    if RANDOM not in evidence.pulls:
         return evidence
-    cotangents = evidence.pulls["random"].grad_outputs
+    cotangents = evidence.pulls[RANDOM].grad_outputs
     evidence = replace(evidence, reference_grads=tuple(declared.gradients(cotangents)))
     if not mismatches(evidence):
         return evidence

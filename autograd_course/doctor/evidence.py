@@ -8,13 +8,41 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
-FAR = 1000.0  # a cotangent this much longer shows a clip that an ordinary one stays under
+LARGE_FACTOR = 1000.0  # a cotangent this much larger shows a clip that others stay under
 PLAIN_AUTOGRAD = "plain autograd"  # the kind of paired run without the Function
 DIM_NAMES = ("dim", "axis")  # arguments that name a dim
+
+
+@dataclass(frozen=True)
+class Cotangent:
+    """Which ``grad_output`` a backward pass got.
+
+    ``random`` and ``other`` are drawn at random. ``sum`` is their sum; ``double``, ``negative``,
+    ``large`` and ``zero`` are multiples of ``random``. ``ones`` is 1 in every element. ``single``
+    is ``random`` for one output, whose position is ``output``, and None for all others.
+    """
+
+    kind: Literal["random", "other", "sum", "double", "negative", "large", "zero", "ones", "single"]
+    output: int = -1
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its gradients are compared with expected ones; others only show linearity."""
+        return self.kind in ("random", "other", "ones", "single")
+
+
+RANDOM = Cotangent("random")
+OTHER = Cotangent("other")
+SUM = Cotangent("sum")
+DOUBLE = Cotangent("double")
+NEGATIVE = Cotangent("negative")
+LARGE = Cotangent("large")
+ZERO = Cotangent("zero")
+ONES = Cotangent("ones")
 
 
 @dataclass(frozen=True)
@@ -66,7 +94,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Raw:
+class DirectBackward:
     """One direct call of ``backward``, as the engine makes it, before the engine mends anything."""
 
     count: int = 0
@@ -79,7 +107,7 @@ class Raw:
 
 
 @dataclass(frozen=True)
-class Pull:
+class VjpResult:
     """One backward pass through the engine: cotangents in, a gradient for each wanted input out."""
 
     grad_outputs: tuple[Tensor | None, ...]
@@ -98,7 +126,7 @@ class Variant:
 
 
 @dataclass(frozen=True, eq=False)
-class Twin:
+class Comparison:
     """One call made in two ways that must agree: what came the other way, and the plain way.
 
     ``kind`` groups twins that ask the same question; ``how`` says in words what was different, so
@@ -120,7 +148,7 @@ class Twin:
 
 
 @dataclass(frozen=True)
-class Slopes:
+class DirectionalDerivatives:
     """Derivatives of all outputs along random directions, by differences: one column for each.
 
     ``vectors`` holds, for each wanted input, its part of every direction as a column. Complex
@@ -134,7 +162,7 @@ class Slopes:
 
 
 @dataclass(frozen=True)
-class Columns:
+class JacobianColumns:
     """Columns of the Jacobian of all outputs with respect to one input, by differences.
 
     Complex tensors count as pairs of reals. ``index`` holds the flat positions examined,
@@ -149,7 +177,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Rows:
+class JacobianRows:
     """Rows of the Jacobian of all outputs as backward has it: one for each one-hot cotangent.
 
     ``index`` holds the flat positions among the outputs, ``matrices`` one matrix for each wanted
@@ -175,7 +203,7 @@ class Resized:
 
 
 @dataclass(frozen=True)
-class Unasked:
+class WastedGradient:
     """The operations that backward ran only for the gradient of an input that asked for none.
 
     All other inputs asked for theirs.
@@ -235,7 +263,7 @@ class OnCtx:
     function: str
     role: str = ""
     owner: str = ""
-    edited: Twin | None = None
+    edited: Comparison | None = None
 
 
 @dataclass(frozen=True)
@@ -308,7 +336,7 @@ class Extreme:
 
 
 @dataclass(frozen=True, eq=False)
-class Stairs:
+class Float32Steps:
     """One call in float64, the same with every number moved by a hair, and with a longer move.
 
     ``names`` says what each tensor is: outputs, then gradients. The moves go the same way;
@@ -342,27 +370,27 @@ class Evidence:
     forward: Forward
     omitted: tuple[str, ...] = ()
     own: OwnDtype | None = None  # only where that raised
-    raw: Raw | None = None
+    raw: DirectBackward | None = None
     cotangent_range: str | None = ""
-    pulls: Mapping[str, Pull] = field(default_factory=dict)
+    pulls: Mapping[Cotangent, VjpResult] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
-    slopes: Slopes | None = None
-    jacobian: tuple[Columns, ...] = ()  # only where the slopes do not settle the matter
-    rows: Rows | None = None  # where there are columns
+    slopes: DirectionalDerivatives | None = None
+    jacobian: tuple[JacobianColumns, ...] = ()  # only where the slopes do not settle the matter
+    rows: JacobianRows | None = None  # where there are columns
     resized: tuple[Resized, ...] = ()  # where there are columns
-    expected: Mapping[str, tuple[Expected, ...]] = field(default_factory=dict)
-    twins: tuple[Twin, ...] = ()
-    unasked: tuple[Unasked, ...] = ()
+    expected: Mapping[Cotangent, tuple[Expected, ...]] = field(default_factory=dict)
+    twins: tuple[Comparison, ...] = ()
+    unasked: tuple[WastedGradient, ...] = ()
     kept: tuple[Kept, ...] = ()
     costs: Mapping[str, Cost] = field(default_factory=dict)  # "function" and "plain" autograd
-    interleaved: Pull | None = None  # "random" again, but with another forward in between
+    interleaved: VjpResult | None = None  # RANDOM again, but with another forward in between
     captured: tuple[Captured, ...] = ()
     on_ctx: tuple[OnCtx, ...] = ()
     unpacked: int = 0  # how often one backward unpacked the same saved tensor
     outlived: tuple[str, ...] = ()  # the stages after which only the garbage collector frees a ctx
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
     extremes: tuple[Extreme, ...] = ()
-    stairs: Stairs | None = None
+    stairs: Float32Steps | None = None
     reference_outputs: tuple[Tensor, ...] | None = None
     reference_grads: tuple[Tensor, ...] | None = None
     surrogate: bool = False

@@ -24,11 +24,12 @@ from autograd_course.doctor.evidence import Evidence
 _RECORDS = {
     record.__name__: record
     for record in (
-        schema.Captured, schema.Columns, schema.Cost, schema.Evidence, schema.Expected,
-        schema.Extreme, schema.Failure, schema.Forward, schema.Kept, schema.OnCtx,
-        schema.OwnDtype, schema.Pull, schema.Raw, schema.Resized, schema.Rows,
-        schema.SecondDerivative, schema.SecondOrder, schema.Slopes, schema.Stairs, schema.Twin,
-        schema.Unasked, schema.Variant,
+        schema.Captured, schema.Comparison, schema.Cost, schema.Cotangent, schema.DirectBackward,
+        schema.DirectionalDerivatives, schema.Evidence, schema.Expected, schema.Extreme,
+        schema.Failure, schema.Float32Steps, schema.Forward, schema.JacobianColumns,
+        schema.JacobianRows, schema.Kept, schema.OnCtx, schema.OwnDtype, schema.Resized,
+        schema.SecondDerivative, schema.SecondOrder, schema.Variant, schema.VjpResult,
+        schema.WastedGradient,
     )
 }  # fmt: skip
 
@@ -107,7 +108,7 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, tuple | list):
         return {"items": [_plain(item, tensors) for item in value], "list": isinstance(value, list)}
     if isinstance(value, dict):
-        return {"entries": [[key, _plain(item, tensors)] for key, item in value.items()]}
+        return {"entries": [[_plain(part, tensors) for part in entry] for entry in value.items()]}
     if isinstance(value, _SCALARS):
         return value
     return {"other": shown(value, 200)}  # an argument of a type of its own is only shown, not used
@@ -131,5 +132,5 @@ def _built(data: Any, tensors: dict[str, Tensor]) -> Any:
         items = [_built(item, tensors) for item in data["items"]]
         return items if data["list"] else tuple(items)
     if "entries" in data:
-        return {key: _built(item, tensors) for key, item in data["entries"]}
+        return {_built(key, tensors): _built(item, tensors) for key, item in data["entries"]}
     return data["other"]

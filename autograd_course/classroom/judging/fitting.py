@@ -16,14 +16,15 @@ from autograd_course.doctor._numerics.finite_differences import as_real
 from autograd_course.doctor._numerics.tensors import is_float, same_bytes
 from autograd_course.doctor._probes.core import cotangents
 from autograd_course.doctor.evidence import (
-    Columns,
+    RANDOM,
+    Comparison,
+    DirectionalDerivatives,
     Evidence,
     Extreme,
-    Pull,
-    Rows,
-    Slopes,
-    Stairs,
-    Twin,
+    Float32Steps,
+    JacobianColumns,
+    JacobianRows,
+    VjpResult,
 )
 
 _DOUBLE = (torch.float64, torch.complex128)
@@ -130,17 +131,17 @@ def _pulls_fit(seen: Evidence) -> bool:
     floats = _floats(seen)
     if not seen.pulls:
         return seen.interleaved is None or _pull_fits(seen.interleaved, seen, floats)
-    first = seen.pulls.get("random")
+    first = seen.pulls.get(RANDOM)
     asked = {name for name, _ in cotangents(floats, floats)}
     return (
         first is not None
-        and seen.pulls.keys() == ({"random"} if first.failure else asked)
+        and seen.pulls.keys() == ({RANDOM} if first.failure else asked)
         and all(_pull_fits(pull, seen, floats) for pull in seen.pulls.values())
         and (seen.interleaved is None or _pull_fits(seen.interleaved, seen, floats))
     )
 
 
-def _pull_fits(pull: Pull, seen: Evidence, floats: Sequence[Tensor]) -> bool:
+def _pull_fits(pull: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
     if not _agree(pull.grad_outputs, floats):
         return False
     if pull.failure:
@@ -156,7 +157,7 @@ def _agree(came: Tensors, likes: Sequence[Tensor]) -> bool:
     )
 
 
-def _slopes_fit(seen: Evidence, slopes: Slopes) -> bool:
+def _slopes_fit(seen: Evidence, slopes: DirectionalDerivatives) -> bool:
     if len(slopes.vectors) != len(seen.wanted) or slopes.matrix.ndim != 2:
         return False
     rows, directions = slopes.matrix.shape
@@ -177,7 +178,7 @@ def _jacobian_fits(seen: Evidence) -> bool:
     )
 
 
-def _columns_fit(columns: Columns, seen: Evidence, size: int) -> bool:
+def _columns_fit(columns: JacobianColumns, seen: Evidence, size: int) -> bool:
     count = len(columns.index) if columns.index.ndim == 1 else -1
     return (
         _is_index(columns.index, size)
@@ -186,7 +187,7 @@ def _columns_fit(columns: Columns, seen: Evidence, size: int) -> bool:
     )
 
 
-def _rows_fit(seen: Evidence, rows: Rows) -> bool:
+def _rows_fit(seen: Evidence, rows: JacobianRows) -> bool:
     sizes = [(len(rows.index), _real(seen.inputs[place])) for place in seen.wanted]
     return (
         bool(seen.jacobian)
@@ -214,7 +215,7 @@ def _is_index(index: Tensor, size: int) -> bool:
     )
 
 
-def _twin_fits(twin: Twin) -> bool:
+def _twin_fits(twin: Comparison) -> bool:
     if twin.failure:
         return len(twin.came) in (0, len(twin.names))
     values = (*twin.came, *twin.should)
@@ -248,7 +249,7 @@ def _is_argument(one: Any, example: Any) -> bool:
     return same(one, example)
 
 
-def _stairs_fit(stairs: Stairs) -> bool:
+def _stairs_fit(stairs: Float32Steps) -> bool:
     calls = (stairs.here, stairs.near, stairs.far)
     return all(
         len(call) == len(stairs.names)

@@ -19,14 +19,13 @@ from autograd_course.doctor._execution.isolation import generator
 from autograd_course.doctor._execution.passes import drawn
 from autograd_course.doctor._inputs import in_double, wanted
 from autograd_course.doctor._numerics.mismatch import Mismatch, mismatches, witness
-from autograd_course.doctor._numerics.projection import judged
 from autograd_course.doctor._numerics.tensors import as_tuple, is_float
 from autograd_course.doctor._probes.core import cotangents
 from autograd_course.doctor._reference import Declared, establish
-from autograd_course.doctor.evidence import Columns, Evidence
+from autograd_course.doctor.evidence import ONES, OTHER, RANDOM, SUM, Evidence, JacobianColumns
 from autograd_course.grader.exercise import FunctionExercise
 
-_NEEDED = {"random", "other", "sum", "ones"}  # cotangents of usual size
+_NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of usual size
 _MOST = 3  # pieces of evidence: the example, and what is varied of it
 
 
@@ -69,8 +68,8 @@ def disproved(exercise: FunctionExercise, example: Evidence, seed: int) -> Findi
     """
     own = replace(_asked(exercise, example, seed), jacobian=_smooth(exercise, example, seed))
     own = establish(own, exercise.reference, exercise.surrogate, seed)
-    for name in filter(judged, own.pulls):
-        for wrong in mismatches(own, name):
+    for cotangent in filter(lambda each: each.is_compared, own.pulls):
+        for wrong in mismatches(own, cotangent):
             return _finding(wrong)
     return None
 
@@ -91,7 +90,9 @@ def _asked(exercise: FunctionExercise, example: Evidence, seed: int) -> Evidence
     return replace(example, pulls=own)
 
 
-def _smooth(exercise: FunctionExercise, example: Evidence, seed: int) -> tuple[Columns, ...]:
+def _smooth(
+    exercise: FunctionExercise, example: Evidence, seed: int
+) -> tuple[JacobianColumns, ...]:
     """Return where the reference has kinks, if the other side spoke of any."""
     if exercise.surrogate or not example.jacobian:
         return ()

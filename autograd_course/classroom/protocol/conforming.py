@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 Check = Callable[[Any], bool]
 
@@ -23,6 +23,8 @@ def _check(hint: Hashable) -> Check:
         return lambda _: True
     if origin in (Union, UnionType):
         return _one_of(*map(_check, parts))
+    if origin is Literal:
+        return lambda value: type(value) is str and value in parts
     if origin is tuple:
         return _tuple(parts)
     if origin is Mapping:

@@ -23,7 +23,7 @@ from autograd_course.doctor._execution.passes import (
 )
 from autograd_course.doctor._execution.session import Move, Run, Session
 from autograd_course.doctor._numerics.tensors import is_float, is_plain
-from autograd_course.doctor.evidence import Evidence, Failure, OwnDtype, Raw, Variant
+from autograd_course.doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype, Variant
 
 # --------------------------------------------------------------------------------------------------
 # The caller's own call: the same inputs, in the dtypes that they have.
@@ -74,7 +74,9 @@ def _with(
 # --------------------------------------------------------------------------------------------------
 
 
-def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tuple[Variant, ...]:
+def variants(
+    session: Session, grad_outputs: Sequence[Tensor], raw: DirectBackward
+) -> tuple[Variant, ...]:
     """Repeat the direct call in other dtypes, and on the ``meta`` device without data.
 
     What an argument holds, as a module does its weights, would not come along: then do neither.
@@ -100,7 +102,7 @@ def variants(session: Session, grad_outputs: Sequence[Tensor], raw: Raw) -> tupl
 def _with_own_dtype(
     session: Session,
     grad_outputs: Sequence[Tensor],
-    raw: Raw,
+    raw: DirectBackward,
     found: Sequence[Variant | None],
 ) -> list[Variant | None]:
     """Mark the failures of variants, if the call runs in the dtypes of the caller's inputs."""
@@ -154,7 +156,7 @@ def _variant(
     name: str,
     session: Session,
     args: Sequence[Any],
-    raw: Raw | Failure,
+    raw: DirectBackward | Failure,
     describe: Callable[[Tensor], str],
     given: Collection[torch.dtype] = (),
 ) -> Variant:

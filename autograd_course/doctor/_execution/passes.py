@@ -13,7 +13,7 @@ from torch import Tensor
 from autograd_course.doctor._execution.calls import attempt
 from autograd_course.doctor._execution.session import Arrange, Move, Run, Session, stay
 from autograd_course.doctor._numerics.tensors import changed, is_float
-from autograd_course.doctor.evidence import Failure, Pull, Raw
+from autograd_course.doctor.evidence import DirectBackward, Failure, VjpResult
 
 # --------------------------------------------------------------------------------------------------
 # Forward and backward by the engine, and what both are made of.
@@ -147,7 +147,7 @@ def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
 
 def engine_pass(
     session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
-) -> Pull:
+) -> VjpResult:
     """Send cotangents through the engine and note the gradients.
 
     ``interleaved`` runs forward once more, on other values, before backward runs.
@@ -157,7 +157,7 @@ def engine_pass(
         attempt(session.other().run)
 
     done = both_ways(session, grad_outputs, between=again if interleaved else None)
-    return Pull(grad_outputs, done.grads, done.failure)
+    return VjpResult(grad_outputs, done.grads, done.failure)
 
 
 def drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
@@ -174,7 +174,7 @@ def drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]
 
 def direct_call(
     session: Session, grad_outputs: Sequence[Tensor], move: Move = stay, run: Run | None = None
-) -> Raw:
+) -> DirectBackward:
     """Call ``backward`` itself on the graph's own node, as the engine does before it mends."""
     run = run or session.run(move)
     node = own_node(run)
@@ -187,9 +187,9 @@ def direct_call(
         got = attempt(lambda: node.apply(*gs))
     if isinstance(got, Failure):
         runs = move is stay and runs_directly(session, grad_outputs, session.in_own_dtypes())
-        return Raw(failure=runs_in_own_dtype(got) if runs else got)
+        return DirectBackward(failure=runs_in_own_dtype(got) if runs else got)
     grads = got if isinstance(got, tuple) else (got,)
-    return Raw(
+    return DirectBackward(
         count=len(grads),
         grads=tuple(dense(g.detach()) if isinstance(g, Tensor) else None for g in grads),
         kinds=tuple(type(g).__name__ for g in grads),

@@ -25,7 +25,7 @@ from autograd_course.doctor._numerics.finite_differences import (
     moved_by,
 )
 from autograd_course.doctor._numerics.projection import flat_cotangent
-from autograd_course.doctor.evidence import Columns, Evidence
+from autograd_course.doctor.evidence import RANDOM, Evidence, JacobianColumns
 
 RELATIVE = 1e-6  # of what is added up: where both are right they agree far better
 NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer where outputs are many
@@ -58,7 +58,7 @@ def bisect_columns(
 
 def _shown(evidence: Evidence) -> bool:
     """Whether a gradient differs from the truth at one of the elements that are looked at."""
-    pull = evidence.pulls["random"]
+    pull = evidence.pulls[RANDOM]
     if pull.failure:
         return True
     g = flat_cotangent(evidence, pull.grad_outputs)
@@ -73,11 +73,11 @@ def _shown(evidence: Evidence) -> bool:
     return False
 
 
-def _joined(columns: Columns, more: Columns) -> Columns:
+def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
     """Return the columns of both, each once, in the order of their positions."""
     new = ~torch.isin(more.index, columns.index)
     index, order = torch.cat([columns.index, more.index[new]]).sort()
-    return Columns(
+    return JacobianColumns(
         index,
         torch.cat([columns.matrix, more.matrix[:, new]], 1)[:, order],
         torch.cat([columns.error, more.error[:, new]], 1)[:, order],
@@ -154,7 +154,7 @@ class _Compared:
         direction: int,
     ) -> None:
         assert evidence.slopes is not None
-        pull = evidence.pulls["random"]
+        pull = evidence.pulls[RANDOM]
         self._values, self._inputs, self._wanted = values, inputs, wanted
         self._vectors = [columns[:, direction] for columns in evidence.slopes.vectors]
         self._terms = [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.doctor._numerics.tensors import is_float
-from autograd_course.doctor.evidence import Evidence, Expected, Pull
+from autograd_course.doctor.evidence import RANDOM, Cotangent, Evidence, Expected, VjpResult
 
 _SHORTER = {torch.bfloat16: 2e-2, torch.float16: 2e-3}
 _SINGLE = 1e-5
@@ -63,9 +63,9 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
     return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
 
 
-def cancellation(evidence: Evidence, pull: str = "random") -> float:
+def cancellation(evidence: Evidence, pull: Cotangent = RANDOM) -> float:
     """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
-    sent = evidence.pulls.get(pull, Pull(())).grad_outputs
+    sent = evidence.pulls.get(pull, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     upstream, rise, run = (
         max((size(t) for t in tensors if t is not None), default=0.0)

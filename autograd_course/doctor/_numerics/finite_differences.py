@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor.evidence import Columns, Slopes
+from autograd_course.doctor.evidence import DirectionalDerivatives, JacobianColumns
 
 STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
 TINY = 3e-7  # of an element's own size: some units in the last place of float32
@@ -31,7 +31,7 @@ Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat an
 
 def slopes(
     values: Values, inputs: Sequence[Any], wanted: Sequence[int], rng: torch.Generator
-) -> Slopes:
+) -> DirectionalDerivatives:
     """Differentiate along random directions, in each of which every wanted element moves."""
     center = values(_copies(inputs))
     scales = [_scale(_real(inputs[position])) for position in wanted]
@@ -46,7 +46,7 @@ def slopes(
         vectors.append(vector)
     value, error, smooth = derivatives(torch.stack(found), torch.tensor(STEP), center, 1.0)
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
-    return Slopes(by_input, _turned(value), _turned(error), smooth)
+    return DirectionalDerivatives(by_input, _turned(value), _turned(error), smooth)
 
 
 def jacobian(
@@ -54,7 +54,7 @@ def jacobian(
     inputs: Sequence[Any],
     wanted: Sequence[int],
     places: Sequence[Tensor] | torch.Generator,
-) -> tuple[Columns, ...]:
+) -> tuple[JacobianColumns, ...]:
     """Return the Jacobian's columns for each wanted input, at flat places.
 
     Drawn by a generator, they are all places, or a sample where they are many.
@@ -137,7 +137,7 @@ def _columns(
     center: Tensor,
     noise: Tensor,
     index: Tensor,
-) -> Columns:
+) -> JacobianColumns:
     real = _real(inputs[position])
     steps, typical = STEP * _scale(real), _typical(real)
 
@@ -156,9 +156,9 @@ def _columns(
     ]
     if not found:
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
-        return Columns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
+        return JacobianColumns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
     value, error, smooth = map(torch.cat, zip(*found, strict=True))
-    return Columns(index, _turned(value), _turned(error), smooth)
+    return JacobianColumns(index, _turned(value), _turned(error), smooth)
 
 
 def derivative(

@@ -12,7 +12,7 @@ from torch import Tensor
 from autograd_course.doctor._numerics.closeness import resolution, size, within
 from autograd_course.doctor._numerics.formatting import plain, unraveled
 from autograd_course.doctor._numerics.tensors import shared
-from autograd_course.doctor.evidence import Evidence, Expected
+from autograd_course.doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 
 COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
 LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained
@@ -80,12 +80,12 @@ class Mismatch:
         return not self.coarse or bool(left <= LEFT * off)
 
 
-def mismatches(evidence: Evidence, pull: str = "random") -> tuple[Mismatch, ...]:
+def mismatches(evidence: Evidence, pull: Cotangent = RANDOM) -> tuple[Mismatch, ...]:
     """Return the inputs whose gradient is wrong in one pull."""
     return tuple(_mismatches(evidence, pull))
 
 
-def _mismatches(evidence: Evidence, pull: str) -> Iterator[Mismatch]:
+def _mismatches(evidence: Evidence, pull: Cotangent) -> Iterator[Mismatch]:
     seen, truth = evidence.pulls.get(pull), evidence.expected.get(pull)
     if seen is None or seen.failure or truth is None:
         return
@@ -116,7 +116,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
     """Return grad_output at the same index, where the one output has the input's shape."""
-    gs = mismatch.evidence.pulls["random"].grad_outputs
+    gs = mismatch.evidence.pulls[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
         return {}
     return {"grad_output": plain(gs[0][index])}

@@ -13,15 +13,10 @@ from torch import Tensor
 
 from autograd_course.doctor._numerics.finite_differences import as_real, flat
 from autograd_course.doctor._numerics.tensors import is_float
-from autograd_course.doctor.evidence import Evidence, Pull, Slopes
+from autograd_course.doctor.evidence import DirectionalDerivatives, Evidence, VjpResult
 
 RELATIVE = 1e-7  # of the projected gradient: float64 loses far less
 SHARP = 1e-5  # a direction whose own error is larger decides nothing
-
-
-def judged(name: str) -> bool:
-    """Whether a pull's values are compared with the truth; the others only show linearity."""
-    return name in ("random", "other", "ones") or name.startswith("only")
 
 
 def projections_agree(evidence: Evidence) -> bool:
@@ -29,11 +24,11 @@ def projections_agree(evidence: Evidence) -> bool:
     slopes = evidence.slopes
     if slopes is None or not bool(slopes.smooth.all()):
         return False
-    pulls = [pull for name, pull in evidence.pulls.items() if judged(name)]
+    pulls = [pull for name, pull in evidence.pulls.items() if name.is_compared]
     return all(not pull.failure and agrees(evidence, slopes, pull) for pull in pulls)
 
 
-def agrees(evidence: Evidence, slopes: Slopes, pull: Pull) -> bool:
+def agrees(evidence: Evidence, slopes: DirectionalDerivatives, pull: VjpResult) -> bool:
     """Whether the gradient of one pull has forward's slope along every direction."""
     g = flat_cotangent(evidence, pull.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
@@ -59,7 +54,7 @@ def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) ->
     )
 
 
-def along_directions(slopes: Slopes, pull: Pull) -> tuple[Tensor, Tensor]:
+def along_directions(slopes: DirectionalDerivatives, pull: VjpResult) -> tuple[Tensor, Tensor]:
     """Return ⟨B(g), v⟩ for each direction, and the size of what was added up."""
     total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
     squares = torch.zeros_like(total)
@@ -69,7 +64,7 @@ def along_directions(slopes: Slopes, pull: Pull) -> tuple[Tensor, Tensor]:
     return total, squares.sqrt()
 
 
-def _arrived(pull: Pull, slopes: Slopes) -> Iterator[tuple[Tensor, Tensor]]:
+def _arrived(pull: VjpResult, slopes: DirectionalDerivatives) -> Iterator[tuple[Tensor, Tensor]]:
     for grad, vectors in zip(pull.grads, slopes.vectors, strict=True):
         if grad is not None:
             yield grad, vectors

@@ -26,7 +26,7 @@ from autograd_course.doctor._probes.comparison import (
     twin,
 )
 from autograd_course.doctor._words import listed
-from autograd_course.doctor.evidence import DIM_NAMES, Evidence, Failure, Twin
+from autograd_course.doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
 
 # --------------------------------------------------------------------------------------------------
 # The same values in another memory layout: gradients and outputs must not notice.
@@ -74,7 +74,9 @@ def input_layout(session: Session, evidence: Evidence) -> Evidence:
     return asked(session, evidence, _inputs_laid_out, draws=False)
 
 
-def _cotangents_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _cotangents_laid_out(
+    session: Session, evidence: Evidence, plain: Plain
+) -> Iterator[Comparison]:
     if not all(g.numel() for g in plain.grad_outputs):
         return
     for how, lay in (LAYOUTS | EXPANDED).items():
@@ -95,7 +97,7 @@ def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -
     return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
 
 
-def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     for how, lay in LAYOUTS.items():
         if lay is strided and evidence.forward.dirty:
             continue  # an in-place change of a view of NaNs reaches their gradient as well
@@ -113,7 +115,7 @@ def _can_be_laid(value: Any, lay: Lay) -> bool:
 
 def _passed(
     session: Session, evidence: Evidence, plain: Plain, how: str, lay: Lay, places: Sequence[int]
-) -> Iterator[Twin]:
+) -> Iterator[Comparison]:
     if not places:
         return
 
@@ -137,7 +139,7 @@ def frozen_input(session: Session, evidence: Evidence) -> Evidence:
     return asked(session, evidence, _frozen)
 
 
-def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     for how, kept in _masks(evidence):
         came = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
         if came.stage == "forward" and not evidence.is_function:
@@ -163,7 +165,7 @@ def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
             yield f"when `{evidence.name(i)}` does not require grad", [j for j in wanted if j != i]
 
 
-def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     with torch.no_grad():
         run = attempt(lambda: session.run(inputs=plain.inputs))
     done = Pass(failure=run, stage="forward") if isinstance(run, Failure) else Pass(run.floats)
@@ -209,7 +211,7 @@ def dim_argument(session: Session, evidence: Evidence) -> Evidence:
     if named is None:
         return evidence
 
-    def question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+    def question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
         for axis, dim in _others(named, evidence.inputs[named.place]):
             yield from _called(session, evidence, plain, named, axis, dim)
 
@@ -233,7 +235,7 @@ def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
 
 def _called(
     session: Session, evidence: Evidence, plain: Plain, named: Axis, axis: int, dim: int
-) -> Iterator[Twin]:
+) -> Iterator[Comparison]:
     gs = [named.moved(g, axis) for g in plain.grad_outputs]
     for inputs in _readings(session, plain, named):
         moved = [named.moved(v, axis) if isinstance(v, Tensor) else v for v in inputs]
@@ -281,7 +283,7 @@ def _one_shape(evidence: Evidence) -> bool:
     return not shapes and bool(shape) and shape.numel() > 0
 
 
-def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     both = [-1, 0] if plain.done.outputs[0].numel() > 1 else [0]
     vector = _on_elements(session, plain, both)
     first, last = (_on_elements(session, plain, place) for place in (0, -1))
@@ -317,7 +319,7 @@ def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
     return asked(session, evidence, _batches, draws=False)
 
 
-def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     length = _length(plain.done.outputs)
     for sliced in _cuts(plain.inputs, length):
         compare = _grown if length == 1 else _cut
@@ -345,7 +347,7 @@ def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
         yield from ((i,) for i in fitting if is_float(inputs[i]))
 
 
-def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Twin | None:
+def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
     """Compare a batch with its first slice and the rest; where these differ, with every slice."""
     length = _length(plain.done.outputs)
     halves = _compared(session, evidence, plain, sliced, [0, 1, length])
@@ -357,7 +359,7 @@ def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> 
 
 def _compared(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced, cuts: Sequence[int]
-) -> Twin | None:
+) -> Comparison | None:
     pieces = _in_pieces(session, plain, sliced, cuts)
     if pieces is None:
         return None
@@ -365,7 +367,7 @@ def _compared(
     return twin(evidence, "batch", how, pieces, plain.done, tolerance=TOLERANCE)
 
 
-def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Twin | None:
+def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
     """Compare a longer batch, made of the example and varied copies of it, with its slices."""
     rng = generator(session.seed, Stream.LONGER_BATCH)
 
@@ -383,7 +385,9 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
     return twin(evidence, "grown", how, grown.done, pieces, tolerance=TOLERANCE)
 
 
-def _emptied(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Iterator[Twin]:
+def _emptied(
+    session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
+) -> Iterator[Comparison]:
     """Compare a batch of none, where forward takes it, with what that must give: nothing."""
     came = _piece(session, plain, sliced, slice(0, 0))
     if came.stage == "forward" or not _are_slices(came, plain, slice(0, 0)):

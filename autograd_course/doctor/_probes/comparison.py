@@ -20,7 +20,14 @@ from autograd_course.doctor._execution.session import Move, Run, Session, stay
 from autograd_course.doctor._numerics.closeness import cancellation, identical, same, size
 from autograd_course.doctor._numerics.tensors import as_tuple, is_float
 from autograd_course.doctor.errors import DoctorError
-from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Cost, Evidence, Failure, Twin
+from autograd_course.doctor.evidence import (
+    PLAIN_AUTOGRAD,
+    RANDOM,
+    Comparison,
+    Cost,
+    Evidence,
+    Failure,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Put two passes side by side that must agree.
@@ -36,17 +43,17 @@ def twin(
     *,
     wanted: Sequence[int] | None = None,
     tolerance: float = 1e-9,
-) -> Twin:
+) -> Comparison:
     """Return the twin of a pass done the other way and the plain pass; ``wanted`` if not all."""
     if came.failure and came.failure.runs_in_own_dtype:
-        return Twin(kind, how)
+        return Comparison(kind, how)
     if came.failure:
-        return Twin(kind, how, failure=came.failure, stage=came.stage)
+        return Comparison(kind, how, failure=came.failure, stage=came.stage)
     positions = evidence.wanted if wanted is None else wanted
     names = (*output_names(len(came.outputs)), *(evidence.gradient_name(i) for i in positions))
     pair = _values(came), _values(should)
     floor = 0.0 if all(map(identical, *pair)) else cancellation(evidence)
-    return Twin(kind, how, names, *pair, tolerance, floor=floor)
+    return Comparison(kind, how, names, *pair, tolerance, floor=floor)
 
 
 def output_names(count: int) -> Iterator[str]:
@@ -80,7 +87,7 @@ class Plain:
     done: Pass
 
 
-Question = Callable[[Session, Evidence, Plain], Iterable[Twin]]
+Question = Callable[[Session, Evidence, Plain], Iterable[Comparison]]
 
 
 def asked(
@@ -100,7 +107,7 @@ def asked(
 
 def _lasting(
     session: Session, evidence: Evidence, question: Question, draws: bool
-) -> tuple[Twin, ...]:
+) -> tuple[Comparison, ...]:
     twins = tuple(question(session, evidence, on_example(evidence)))
     if all(map(agrees, twins)):
         return twins
@@ -112,7 +119,7 @@ def _lasting(
 
 def on_example(evidence: Evidence) -> Plain:
     """Return the plain call on the example, which is among the evidence already."""
-    pull = evidence.pulls["random"]
+    pull = evidence.pulls[RANDOM]
     outputs = tuple(out for out in evidence.forward.outputs if is_float(out))
     sent = tuple(g for g in pull.grad_outputs if g is not None)
     return Plain(evidence.inputs, sent, Pass(outputs, pull.grads))
@@ -141,7 +148,7 @@ def jittered(value: Any, rng: torch.Generator) -> Any:
     return torch.where(value == 0, step * (size(value) or 1.0), value * (1 + step))
 
 
-def agrees(twin: Twin) -> bool:
+def agrees(twin: Comparison) -> bool:
     """Whether both ways brought the same, up to rounding."""
     pairs = zip(twin.came, twin.should, strict=True)
     return twin.failure is None and all(alike(one, other, twin.floor) for one, other in pairs)
@@ -240,7 +247,7 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     subject = replace(session.subject, call=_as_ordinary_code(function), function=None)
     ordinary = Session(subject, session.inputs, session.wanted, session.seed)
-    gs = evidence.pulls["random"].grad_outputs
+    gs = evidence.pulls[RANDOM].grad_outputs
     mine, other = (attempt(partial(_cost, one, gs)) for one in (session, ordinary))
     if isinstance(mine, Failure) or isinstance(other, Failure):
         return evidence
@@ -267,7 +274,7 @@ def _as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
 
 def _twins(
     session: Session, ordinary: Session, evidence: Evidence, gs: Cotangents
-) -> Iterator[Twin]:
+) -> Iterator[Comparison]:
     """Yield what both ways give where the Function gives an answer."""
 
     def like(outputs: Sequence[Tensor]) -> Cotangents:

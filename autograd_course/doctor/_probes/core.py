@@ -21,7 +21,21 @@ from autograd_course.doctor._numerics.projection import projections_agree
 from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor._probes import Probe
 from autograd_course.doctor._probes.linear_range import ANY, Range, drawn_from, linear_range
-from autograd_course.doctor.evidence import FAR, Evidence, Failure, Pull
+from autograd_course.doctor.evidence import (
+    DOUBLE,
+    LARGE,
+    LARGE_FACTOR,
+    NEGATIVE,
+    ONES,
+    OTHER,
+    RANDOM,
+    SUM,
+    ZERO,
+    Cotangent,
+    Evidence,
+    Failure,
+    VjpResult,
+)
 
 Cotangents = tuple[Tensor | None, ...]
 
@@ -67,7 +81,7 @@ def probe(
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
         found = bisect_columns(values, session.inputs, session.wanted, found)
-    if found.pulls["random"].failure:
+    if found.pulls[RANDOM].failure:
         return found
     for look in further:
         found = look(session, found)
@@ -138,26 +152,26 @@ def _values(session: Session, like: Tensor) -> Values:
 
 def cotangents(
     one: Sequence[Tensor], two: Sequence[Tensor], ones: Sequence[Tensor] | None = None
-) -> Iterator[tuple[str, Cotangents]]:
+) -> Iterator[tuple[Cotangent, Cotangents]]:
     """Yield named cotangents, related so that linearity can be judged."""
-    yield "random", tuple(one)
-    yield "other", tuple(two)
-    yield "sum", tuple(a + b for a, b in zip(one, two, strict=True))
-    yield "double", tuple(2 * g for g in one)
-    yield "negative", tuple(-g for g in one)
-    yield "far", tuple(FAR * g for g in one)
-    yield "zero", tuple(torch.zeros_like(g) for g in one)
-    yield "ones", tuple(torch.ones_like(g) for g in one) if ones is None else tuple(ones)
+    yield RANDOM, tuple(one)
+    yield OTHER, tuple(two)
+    yield SUM, tuple(a + b for a, b in zip(one, two, strict=True))
+    yield DOUBLE, tuple(2 * g for g in one)
+    yield NEGATIVE, tuple(-g for g in one)
+    yield LARGE, tuple(LARGE_FACTOR * g for g in one)
+    yield ZERO, tuple(torch.zeros_like(g) for g in one)
+    yield ONES, tuple(torch.ones_like(g) for g in one) if ones is None else tuple(ones)
     if len(one) > 1:
         for k in range(len(one)):
-            yield f"only {k}", tuple(g if j == k else None for j, g in enumerate(one))
+            yield Cotangent("single", k), tuple(g if j == k else None for j, g in enumerate(one))
 
 
-def _pulls(session: Session, cotangents: dict[str, Cotangents]) -> dict[str, Pull]:
+def _pulls(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
     """Send each cotangent through the engine; the first failure of the first one is enough."""
-    random = engine_pass(session, cotangents["random"])
+    random = engine_pass(session, cotangents[RANDOM])
     if random.failure:
-        return {"random": random}
-    return {"random": random} | {
-        name: engine_pass(session, g) for name, g in cotangents.items() if name != "random"
+        return {RANDOM: random}
+    return {RANDOM: random} | {
+        name: engine_pass(session, g) for name, g in cotangents.items() if name != RANDOM
     }

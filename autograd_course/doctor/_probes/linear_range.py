@@ -18,7 +18,7 @@ from autograd_course.doctor._execution.passes import engine_pass
 from autograd_course.doctor._execution.session import Session
 from autograd_course.doctor._numerics.closeness import same, size
 from autograd_course.doctor._numerics.projection import agrees
-from autograd_course.doctor.evidence import Evidence, Pull
+from autograd_course.doctor.evidence import Evidence, VjpResult
 
 SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
 ROUNDING = 1e-6  # of a gradient: float32 rounds by less
@@ -110,11 +110,11 @@ def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     yield [torch.ones_like(g) for g in like]
 
 
-def _equal(one: Pull, other: Pull) -> bool:
+def _equal(one: VjpResult, other: VjpResult) -> bool:
     return not one.failure and all(map(same, one.grads, other.grads))
 
 
-def _parallel(one: Pull, other: Pull) -> bool:
+def _parallel(one: VjpResult, other: VjpResult) -> bool:
     """Whether each gradient is a multiple of the other: only a mean of grad_output counts, say."""
     for a, b in zip(one.grads, other.grads, strict=False):
         if a is None or b is None or not bool(a.any()) or a.numel() < 2:
@@ -133,7 +133,7 @@ def drawn_from(
     return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
 
 
-def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> Pull | None:
+def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> VjpResult | None:
     """Return the pass of the first cotangents if backward is linear there, else ``None``."""
     total = [a + b for a, b in zip(one, two, strict=True)]
     double = [2 * a for a in one]
@@ -155,15 +155,15 @@ def _near(one: Tensor, other: Tensor) -> bool:
     return bool(torch.isclose(one, other, rtol=0, atol=ROUNDING * size(other)).all())
 
 
-def _passes(session: Session, cotangents: Sequence[Sequence[Tensor]]) -> Iterator[Pull]:
+def _passes(session: Session, cotangents: Sequence[Sequence[Tensor]]) -> Iterator[VjpResult]:
     return (engine_pass(session, tuple(gs)) for gs in cotangents)
 
 
-def _all_zero(pull: Pull) -> bool:
+def _all_zero(pull: VjpResult) -> bool:
     return not any(grad is not None and bool(grad.any()) for grad in pull.grads)
 
 
-def _confirmed(evidence: Evidence, pull: Pull) -> bool:
+def _confirmed(evidence: Evidence, pull: VjpResult) -> bool:
     """Whether forward's slopes along random directions are those of the gradient."""
     slopes = evidence.slopes
     smooth = slopes is not None and bool(slopes.smooth.all())

@@ -32,7 +32,7 @@ from autograd_course.doctor._execution.saved_tensors import (
 )
 from autograd_course.doctor._execution.session import Session
 from autograd_course.doctor._numerics.tensors import is_float, same_bytes
-from autograd_course.doctor.evidence import Evidence, Failure, Kept, Unasked
+from autograd_course.doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGradient
 
 # --------------------------------------------------------------------------------------------------
 # Does backward need the values that were saved for it?
@@ -76,7 +76,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
     """Look which saved tensors hold values that no gradient depends on."""
     if not evidence.forward.whole or not 0 < len(evidence.forward.saved) <= MOST_TENSORS:
         return evidence
-    gs = evidence.pulls["random"].grad_outputs
+    gs = evidence.pulls[RANDOM].grad_outputs
     example = _asked(session, Setting(session.inputs, session.wanted), gs)
     if example is None:
         return evidence
@@ -186,7 +186,7 @@ def unasked(session: Session, evidence: Evidence) -> Evidence:
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     if not evidence.forward.whole or not 2 <= len(floating) <= MOST_INPUTS:
         return evidence
-    gs = [g for g in evidence.pulls["random"].grad_outputs if g is not None]
+    gs = [g for g in evidence.pulls[RANDOM].grad_outputs if g is not None]
     everything = _backward(session, gs, session.wanted)
     if everything is None:
         return evidence
@@ -195,7 +195,7 @@ def unasked(session: Session, evidence: Evidence) -> Evidence:
 
 def _wasted(
     session: Session, gs: Sequence[Tensor], floating: Sequence[int], everything: Backward
-) -> Iterator[Unasked]:
+) -> Iterator[WastedGradient]:
     for frozen in floating:
         asking = [position for position in session.wanted if position != frozen]
         backward = _backward(session, gs, asking) if asking else None
@@ -206,7 +206,7 @@ def _wasted(
         needed = set().union(*map(backward.toward, asking))
         wasted = (everything if same else backward).toward(frozen) - needed
         if wasted:
-            yield Unasked(frozen, tuple(backward.names[place] for place in sorted(wasted)))
+            yield WastedGradient(frozen, tuple(backward.names[place] for place in sorted(wasted)))
 
 
 def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> Backward | None:
@@ -242,7 +242,7 @@ def unpacking(session: Session, evidence: Evidence) -> Evidence:
         with vault.hooks():
             run = session.run()
         numbers = [n for node in custom_nodes(run.tensors) for n in vault.numbers_of(node)]
-        gradients(run, copies(evidence.pulls["random"].grad_outputs))
+        gradients(run, copies(evidence.pulls[RANDOM].grad_outputs))
         times = Counter(vault.unpacked)
         return max((times[number] for number in numbers), default=0)
 
@@ -280,7 +280,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
         run = session.run(watched=False)  # a log would hold its tensors
         contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
         if backward:
-            gradients(run, copies(evidence.pulls["random"].grad_outputs))
+            gradients(run, copies(evidence.pulls[RANDOM].grad_outputs))
         return contexts
 
     contexts = attempt(call)

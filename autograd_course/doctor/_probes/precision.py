@@ -33,7 +33,7 @@ from autograd_course.doctor._numerics.rounding import (
 from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor._probes.comparison import output_names
 from autograd_course.doctor.errors import DoctorError
-from autograd_course.doctor.evidence import Evidence, Extreme, Stairs
+from autograd_course.doctor.evidence import Evidence, Extreme, Float32Steps
 
 # --------------------------------------------------------------------------------------------------
 # One call in float32 and in float64 on the same numbers: only the arithmetic differs.
@@ -419,7 +419,7 @@ def stairs(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     outputs = output_names(len(here) - len(session.wanted))
     names = (*outputs, *(evidence.gradient_name(position) for position in session.wanted))
-    return replace(evidence, stairs=Stairs(names, here, near, far, NEAR / FAR))
+    return replace(evidence, stairs=Float32Steps(names, here, near, far, NEAR / FAR))
 
 
 def _values(session: Session, by: float) -> Values | None:

@@ -20,7 +20,14 @@ from autograd_course.doctor._numerics.finite_differences import (
     moved_by,
 )
 from autograd_course.doctor._numerics.tensors import is_symmetric, mirrored
-from autograd_course.doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
+from autograd_course.doctor.evidence import (
+    OTHER,
+    RANDOM,
+    Evidence,
+    Failure,
+    SecondDerivative,
+    SecondOrder,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Directions to move along, in which forward is known to have a derivative.
@@ -137,7 +144,7 @@ ROUNDING = 1e-10  # of weights and cotangents: what is left where everything can
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
     """Fill in the second derivatives, along directions in which forward is smooth."""
-    if evidence.pulls.get("other") is None or evidence.pulls["other"].failure:
+    if evidence.pulls.get(OTHER) is None or evidence.pulls[OTHER].failure:
         return evidence
     question = _Question(session, evidence)
     seen = attempt(lambda: question.by_autograd(follow=True))
@@ -159,7 +166,7 @@ class _Question:
     """Which gradients are differentiated, by what, along which directions."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
-        once, other = evidence.pulls["random"], evidence.pulls["other"]
+        once, other = evidence.pulls[RANDOM], evidence.pulls[OTHER]
         self.session = session
         self.names = tuple(evidence.name(position) for position in session.wanted)
         self.grad_outputs = tuple(g for g in once.grad_outputs if g is not None)

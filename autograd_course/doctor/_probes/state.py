@@ -22,7 +22,15 @@ from autograd_course.doctor._numerics.finite_differences import flat, slopes
 from autograd_course.doctor._numerics.tensors import is_float, same_bytes
 from autograd_course.doctor._probes.comparison import output_names, twin
 from autograd_course.doctor._safe_repr import shown
-from autograd_course.doctor.evidence import Captured, Evidence, Failure, OnCtx, Twin
+from autograd_course.doctor.evidence import (
+    OTHER,
+    RANDOM,
+    Captured,
+    Comparison,
+    Evidence,
+    Failure,
+    OnCtx,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Does the same call, made again, give the same? And the same backward?
@@ -57,7 +65,7 @@ REDRAWN = "when `backward` reuses them"
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
     """Send a second cotangent through a graph that a first one has gone through already."""
-    first, second = evidence.pulls["other"], evidence.pulls["random"]
+    first, second = evidence.pulls[OTHER], evidence.pulls[RANDOM]
 
     def go_through(run: Run) -> None:
         attempt(lambda: gradients(run, copies(first.grad_outputs), retain_graph=True))
@@ -67,7 +75,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     return replace(evidence, twins=(*evidence.twins, found))
 
 
-def _backward_twin(evidence: Evidence, came: Pass) -> Twin:
+def _backward_twin(evidence: Evidence, came: Pass) -> Comparison:
     should = replace(_first_time(evidence), outputs=())
     how = "in a second backward pass through the same graph"
     return twin(evidence, "second backward", how, replace(came, outputs=()), should)
@@ -76,7 +84,7 @@ def _backward_twin(evidence: Evidence, came: Pass) -> Twin:
 def _first_time(evidence: Evidence) -> Pass:
     """Return what the call gave when it was made first."""
     outputs = tuple(output for output in evidence.forward.outputs if is_float(output))
-    return Pass(outputs, evidence.pulls["random"].grads)
+    return Pass(outputs, evidence.pulls[RANDOM].grads)
 
 
 def _again(
@@ -87,7 +95,7 @@ def _again(
             session.redraw()
 
     with memory_filled(filled):
-        return both_ways(session, evidence.pulls["random"].grad_outputs, between=between)
+        return both_ways(session, evidence.pulls[RANDOM].grad_outputs, between=between)
 
 
 @contextmanager
@@ -134,13 +142,13 @@ def recomputation(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(run, Failure):
         return evidence
     forth = _copied(around.buffers)
-    attempt(lambda: gradients(run, copies(evidence.pulls["random"].grad_outputs)))
+    attempt(lambda: gradients(run, copies(evidence.pulls[RANDOM].grad_outputs)))
     back = _copied(around.buffers)
     twice = [n for n in at_first if _differ(at_first, forth, n) and _differ(forth, back, n)]
     if not twice:
         return evidence
     came, should = (tuple(values[name] for name in twice) for values in (back, forth))
-    found = Twin("recomputed", "in backward", tuple(twice), came, should)
+    found = Comparison("recomputed", "in backward", tuple(twice), came, should)
     return replace(evidence, twins=(*evidence.twins, found))
 
 
@@ -183,7 +191,7 @@ def _without_gradient(
     def passes() -> tuple[Tensor | None, ...]:
         run = session.run()
         run.leaves.extend(held.tensor for held in asking)
-        return gradients(run, copies(evidence.pulls["random"].grad_outputs))
+        return gradients(run, copies(evidence.pulls[RANDOM].grad_outputs))
 
     hooks = [held.tensor.register_hook(note(held.name)) for held in asking]
     grads = attempt(passes)
@@ -271,7 +279,7 @@ def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
     return _Whose("input" if tensor.requires_grad else "")
 
 
-def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Twin | None]:
+def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Comparison | None]:
     """Change a tensor of the call between forward and backward, as the caller may."""
     k, as_input = whose.position, whose.role == "input"
     if k < 0:
@@ -282,7 +290,7 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, T
     def edit(run: Run) -> None:
         attempt(lambda: _exchange(run.args[k] if as_input else run.tensors[k]))
 
-    plain = evidence.pulls["random"]
+    plain = evidence.pulls[RANDOM]
     came = replace(both_ways(session, plain.grad_outputs, between=edit), outputs=())
     shown = f"`{name}`" if as_input else name
     how = f"when {shown} is changed in place after `forward`"

@@ -35,7 +35,7 @@ from autograd_course.doctor._probes.comparison import (
     twin,
 )
 from autograd_course.doctor._words import listed
-from autograd_course.doctor.evidence import Evidence, Failure, Twin
+from autograd_course.doctor.evidence import Comparison, Evidence, Failure
 
 # --------------------------------------------------------------------------------------------------
 # Hold forward mode against backward mode: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩, without any differences.
@@ -54,7 +54,9 @@ def forward_mode(session: Session, evidence: Evidence) -> Evidence:
     return asked(session, evidence, _forward_mode_question)
 
 
-def _forward_mode_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _forward_mode_question(
+    session: Session, evidence: Evidence, plain: Plain
+) -> Iterator[Comparison]:
     tangents = drawn_tangents(session, plain.inputs)
     gradients = list(_by_output(session, plain))
     for how, moving in _moving(evidence, tangents):
@@ -64,7 +66,7 @@ def _forward_mode_question(session: Session, evidence: Evidence, plain: Plain) -
             yield from _compared(evidence, how, plain.grad_outputs, came, gradients, moving)
             yield from _left_alone(evidence, how, given, moving)
         elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
-            yield Twin("jvp", how, failure=came, stage="forward mode")
+            yield Comparison("jvp", how, failure=came, stage="forward mode")
 
 
 def drawn_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
@@ -80,7 +82,7 @@ def _copied(tangents: ByPosition) -> ByPosition:
 
 def _left_alone(
     evidence: Evidence, how: str, after: ByPosition, before: ByPosition
-) -> Iterator[Twin]:
+) -> Iterator[Comparison]:
     """Yield each tangent beside what it was before jvp got it: other operations read it too.
 
     Where forward changes its input in place, jvp has to do so with the tangent.
@@ -89,7 +91,7 @@ def _left_alone(
         return
     for position, tangent in before.items():
         name = f"the tangent of `{evidence.name(position)}`"
-        yield Twin("tangent", how, (name,), (after[position],), (tangent,))
+        yield Comparison("tangent", how, (name,), (after[position],), (tangent,))
 
 
 def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
@@ -139,7 +141,7 @@ def _compared(
     pushed: Sequence[Tensor | None],
     gradients: Sequence[ByPosition],
     tangents: ByPosition,
-) -> Iterator[Twin]:
+) -> Iterator[Comparison]:
     """Yield both numbers for each output."""
     names = output_names(len(grad_outputs))
     for name, g, tangent, grads in zip(names, grad_outputs, pushed, gradients, strict=True):
@@ -152,7 +154,7 @@ def _compared(
         numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (came, should)]
         moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
         floor = cancellation(evidence) * moved
-        yield Twin("jvp", how, (name,), numbers[0], numbers[1], tolerance, floor=floor)
+        yield Comparison("jvp", how, (name,), numbers[0], numbers[1], tolerance, floor=floor)
 
 
 def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
@@ -188,7 +190,7 @@ def _twice(evidence: Evidence) -> bool:
 
 def _reverse_over_forward_question(
     session: Session, evidence: Evidence, plain: Plain
-) -> Iterator[Twin]:
+) -> Iterator[Comparison]:
     tangents = drawn_tangents(session, plain.inputs)
     should = attempt(lambda: _backward_differentiated(session, plain, tangents))
     came = attempt(lambda: _tangent_differentiated(session, plain, tangents))
@@ -196,7 +198,7 @@ def _reverse_over_forward_question(
         return
     for position, one, other in zip(session.wanted, came, should, strict=True):
         name = evidence.name(position)
-        yield Twin("tangent graph", f"by {name}", (name,), (one,), (other,), TOLERANCE)
+        yield Comparison("tangent graph", f"by {name}", (name,), (one,), (other,), TOLERANCE)
 
 
 def _backward_differentiated(
@@ -267,7 +269,7 @@ def opted_in(function: type[Function]) -> bool:
     return bool(function.generate_vmap_rule) or function.vmap is not Function.vmap
 
 
-def _vmap_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _vmap_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     rng = generator(session.seed, Stream.SLICES)
     slices = [plain.inputs, *(varied(plain.inputs, SPREAD, rng) for _ in COTANGENTS[1:])]
     for layout in _layouts(evidence):
@@ -389,7 +391,7 @@ def compiled(session: Session, evidence: Evidence) -> Evidence:
     return asked(session, evidence, _compile_question, draws=False)
 
 
-def _compile_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Twin]:
+def _compile_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     came = _traced(session, plain)
     how = "under `torch.compile`"
     yield twin(evidence, "compile", how, came, plain.done, tolerance=COMPILE_TOLERANCE)

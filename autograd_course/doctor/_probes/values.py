@@ -23,7 +23,7 @@ from autograd_course.doctor._numerics.finite_differences import (
 )
 from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor._probes.comparison import Plain, plain_call
-from autograd_course.doctor.evidence import Evidence, Failure, Resized, Rows
+from autograd_course.doctor.evidence import Evidence, Failure, JacobianRows, Resized
 
 # --------------------------------------------------------------------------------------------------
 # The Jacobian as backward has it: its answers to one-hot cotangents.
@@ -50,7 +50,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(found, Failure) or not found:
         return evidence
     matrices = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
-    return replace(evidence, rows=Rows(index, matrices))
+    return replace(evidence, rows=JacobianRows(index, matrices))
 
 
 def _first_elements(run: Run) -> Iterator[int]:

@@ -16,7 +16,7 @@ from autograd_course.doctor._numerics.formatting import element, unraveled
 from autograd_course.doctor._numerics.projection import along_directions, flat_cotangent
 from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor._report import card
-from autograd_course.doctor.evidence import Evidence, Failure
+from autograd_course.doctor.evidence import RANDOM, Evidence, Failure
 from autograd_course.doctor.steps import (
     DIFFERENCES,
     TITLES,
@@ -74,16 +74,16 @@ def _contract(evidence: Evidence) -> Step:
         # None stands there for whatever is no tensor; what comes on top matters if it is one.
         returned = [*evidence.raw.grads]
     else:
-        failure = evidence.pulls["random"].failure
+        failure = evidence.pulls[RANDOM].failure
         if failure:
             return _raised("contract", "backward", failure)
-        found = dict(zip(evidence.wanted, evidence.pulls["random"].grads, strict=True))
+        found = dict(zip(evidence.wanted, evidence.pulls[RANDOM].grads, strict=True))
         returned = [found.get(i) for i in range(len(evidence.inputs))]
     return told_contract(evidence.parameters, evidence.inputs, returned, evidence.wanted)
 
 
 def _magnitudes(evidence: Evidence) -> Step:
-    pull, expected = evidence.pulls["random"], evidence.expected.get("random", ())
+    pull, expected = evidence.pulls[RANDOM], evidence.expected.get(RANDOM, ())
     if pull.failure:
         return _raised("magnitudes", "backward", pull.failure)
     if _settled(evidence):
@@ -103,8 +103,8 @@ def _element(evidence: Evidence) -> Step:
             None,
             "skipped, because backward agrees with forward along every random direction",
         )
-    grads = evidence.pulls["random"].grads
-    truths = [expected.value for expected in evidence.expected["random"]]
+    grads = evidence.pulls[RANDOM].grads
+    truths = [expected.value for expected in evidence.expected[RANDOM]]
     if all(bool(torch.isnan(truth).all()) for truth in truths):
         return Step(
             "one element",
@@ -145,7 +145,7 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 def _settled(evidence: Evidence) -> bool:
     """Whether no truth was established element by element, because none was needed."""
-    expected = evidence.expected.get("random", ())
+    expected = evidence.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
     return unknown and not evidence.jacobian and evidence.slopes is not None
 

@@ -19,7 +19,7 @@ from autograd_course.doctor._numerics.formatting import element, number, unravel
 from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor._pipeline import VALUE_FAMILIES, Findings
 from autograd_course.doctor._rules import RULES
-from autograd_course.doctor.evidence import Columns, Evidence, Rows
+from autograd_course.doctor.evidence import Evidence, JacobianColumns, JacobianRows
 
 # --------------------------------------------------------------------------------------------------
 # The Jacobian twice, by differences of forward and as backward has it: data to be drawn.
@@ -87,7 +87,7 @@ def both_jacobians(evidence: Evidence, name: str = "") -> Jacobians | None:
     return None
 
 
-def _of_each_output(evidence: Evidence, rows: Rows, slot: int) -> Iterator[Jacobians]:
+def _of_each_output(evidence: Evidence, rows: JacobianRows, slot: int) -> Iterator[Jacobians]:
     """Yield the Jacobians of each floating output with respect to one input."""
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     position = evidence.wanted[slot]
@@ -132,7 +132,9 @@ def jacobians(
     )
 
 
-def _blocks(columns: Columns, rows: Rows, slot: int, here: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _blocks(
+    columns: JacobianColumns, rows: JacobianRows, slot: int, here: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the rows ``here`` of both Jacobians, as far as they are shown, and how they differ."""
     of_output, of_input = rows.index[here][:MOST], columns.index[:MOST]
     differences = columns.matrix.cpu()[of_output][:, : len(of_input)]

@@ -19,7 +19,7 @@ from autograd_course.doctor._rules.rule import (
     what_was_raised,
 )
 from autograd_course.doctor._words import plural, quoted
-from autograd_course.doctor.evidence import Evidence, Failure, Raw, Variant
+from autograd_course.doctor.evidence import DirectBackward, Evidence, Failure, Variant
 
 # --------------------------------------------------------------------------------------------------
 # Rules of the contract: what backward does besides returning gradients.
@@ -143,7 +143,7 @@ def mutates_saved(evidence: Evidence) -> Match | None:
 )
 def none_grad_output(evidence: Evidence) -> Match | None:
     for name, pull in evidence.pulls.items():
-        if not name.startswith("only"):
+        if name.kind != "single":
             continue
         used = ordinal(name)
         if pull.failure and pull.failure.runs_in_own_dtype:
@@ -214,7 +214,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
     )
 
 
-def _unasked(evidence: Evidence, raw: Raw) -> str:
+def _unasked(evidence: Evidence, raw: DirectBackward) -> str:
     """Say for which argument backward returned a gradient though it can have none."""
     given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
     numbers = [

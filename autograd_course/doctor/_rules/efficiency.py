@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from autograd_course.doctor._rules.rule import Match, furthest, rule, twins
 from autograd_course.doctor._words import listed, plural, quoted
-from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Evidence, Twin
+from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Comparison, Evidence
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the caller's dtype
@@ -104,5 +104,5 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     )
 
 
-def _agree(both_ways: Iterable[Twin]) -> bool:
+def _agree(both_ways: Iterable[Comparison]) -> bool:
     return all(not twin.failure and furthest(twin) is None for twin in both_ways)

@@ -12,15 +12,28 @@ from autograd_course.doctor._numerics.closeness import cancellation, resolution,
 from autograd_course.doctor._numerics.formatting import element, number, plain, unraveled
 from autograd_course.doctor._numerics.mismatch import mismatches, return_line
 from autograd_course.doctor._rules.rule import Match, rule
-from autograd_course.doctor.evidence import FAR, Evidence, Pull
+from autograd_course.doctor.evidence import (
+    DOUBLE,
+    LARGE,
+    LARGE_FACTOR,
+    NEGATIVE,
+    ONES,
+    OTHER,
+    RANDOM,
+    SUM,
+    ZERO,
+    Cotangent,
+    Evidence,
+    VjpResult,
+)
 
 ROUNDING = (
     1e-6  # of a gradient: a backward that computes in float32 rounds by less, and stays linear
 )
 
 
-def _grads(evidence: Evidence, name: str) -> tuple[Tensor | None, ...]:
-    pull = evidence.pulls.get(name, Pull(()))
+def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
+    pull = evidence.pulls.get(name, VjpResult(()))
     return pull.grads
 
 
@@ -53,7 +66,7 @@ def _seen(
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),
 )
 def ignores_grad_output(evidence: Evidence) -> Match | None:
-    pulls = [_grads(evidence, name) for name in ("random", "double", "other", "zero")]
+    pulls = [_grads(evidence, name) for name in (RANDOM, DOUBLE, OTHER, ZERO)]
     if not all(pulls):
         return None
     for slot, (once, twice, other, zero) in enumerate(zip(*pulls, strict=True)):
@@ -82,18 +95,18 @@ def ignores_grad_output(evidence: Evidence) -> Match | None:
     after=("contract", "ignores-grad-output"),
 )
 def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
-    b = {n: _grads(evidence, n) for n in ("random", "other", *MULTIPLES, "sum")}
+    b = {n: _grads(evidence, n) for n in (RANDOM, OTHER, *MULTIPLES, SUM)}
     if not all(b.values()):
         return None
     for pull, (factor, law) in MULTIPLES.items():
-        for slot, (once, got) in enumerate(zip(b["random"], b[pull], strict=True)):
+        for slot, (once, got) in enumerate(zip(b[RANDOM], b[pull], strict=True)):
             wanted = None if once is None else factor * once
             if not _agree(evidence, pull, got, wanted):
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
-    for slot, (once, other, got) in enumerate(zip(b["random"], b["other"], b["sum"], strict=True)):
+    for slot, (once, other, got) in enumerate(zip(b[RANDOM], b[OTHER], b[SUM], strict=True)):
         wanted = _plus(once, other)
-        if not _agree(evidence, "sum", _where_finite(got, wanted), wanted):
+        if not _agree(evidence, SUM, _where_finite(got, wanted), wanted):
             law = (
                 "the gradient of `{name}` for the sum of two values of `grad_output` is not the "
                 "sum of the two gradients."
@@ -104,7 +117,7 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
 
 def _lost_at_zero(evidence: Evidence) -> Match | None:
     """Say where zeros, as a masked loss sends them, come back as nan though all else is finite."""
-    pairs = zip(_grads(evidence, "random"), _grads(evidence, "zero"), strict=False)
+    pairs = zip(_grads(evidence, RANDOM), _grads(evidence, ZERO), strict=False)
     for slot, (once, zero) in enumerate(pairs):
         if once is None or zero is None or not bool(torch.isfinite(once).all()):
             continue
@@ -118,12 +131,12 @@ def _lost_at_zero(evidence: Evidence) -> Match | None:
 _DIVIDES = "Do not divide by `grad_output`, or by a value that is zero where `grad_output` is zero."
 
 MULTIPLES = {
-    "negative": (-1.0, "negating `grad_output` does not negate the gradient of `{name}`."),
-    "double": (2.0, "doubling `grad_output` does not double the gradient of `{name}`."),
-    "far": (
-        FAR,
-        f"multiplying `grad_output` by {FAR:g} does not multiply the gradient of `{{name}}` by "
-        f"{FAR:g}.",
+    NEGATIVE: (-1.0, "negating `grad_output` does not negate the gradient of `{name}`."),
+    DOUBLE: (2.0, "doubling `grad_output` does not double the gradient of `{name}`."),
+    LARGE: (
+        LARGE_FACTOR,
+        f"multiplying `grad_output` by {LARGE_FACTOR:g} does not multiply the gradient of "
+        f"`{{name}}` by {LARGE_FACTOR:g}.",
     ),
 }
 
@@ -135,7 +148,7 @@ def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
     return torch.where(torch.isfinite(wanted), got, wanted)
 
 
-def _agree(evidence: Evidence, pull: str, got: Tensor | None, wanted: Tensor | None) -> bool:
+def _agree(evidence: Evidence, pull: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
     """Whether two gradients agree, or differ by what rounding leaves of terms that cancel."""
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
@@ -145,7 +158,7 @@ def _agree(evidence: Evidence, pull: str, got: Tensor | None, wanted: Tensor | N
     return bool(torch.isfinite(off).all()) and size(off) <= slack
 
 
-def _coarseness(evidence: Evidence, pull: str) -> float:
+def _coarseness(evidence: Evidence, pull: Cotangent) -> float:
     """Return the relative precision of grad_output: an output in float32 makes it float32 too."""
     gs = evidence.pulls[pull].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
@@ -167,15 +180,13 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 )
 def uniform_grad_output(evidence: Evidence) -> Match | None:
     outputs = (
-        [g for g in evidence.pulls["random"].grad_outputs if g is not None]
-        if evidence.pulls
-        else []
+        [g for g in evidence.pulls[RANDOM].grad_outputs if g is not None] if evidence.pulls else []
     )
     if len(outputs) != 1 or outputs[0].numel() < 2:
         return None
-    flat_one, flat_two = _grads(evidence, "random"), _grads(evidence, "other")
+    flat_one, flat_two = _grads(evidence, RANDOM), _grads(evidence, OTHER)
     for wrong in mismatches(evidence):
-        uniform = _grads(evidence, "ones")[wrong.slot]
+        uniform = _grads(evidence, ONES)[wrong.slot]
         one, two = flat_one[wrong.slot], flat_two[wrong.slot]
         if uniform is None or one is None or two is None or int(uniform.count_nonzero()) < 2:
             continue  # with one element other than 0, each is a multiple of every other

@@ -12,7 +12,7 @@ from autograd_course.doctor._numerics.formatting import element, number, plain, 
 from autograd_course.doctor._numerics.mismatch import return_line
 from autograd_course.doctor._numerics.rounding import EXCESSIVE, Values, excess, representable
 from autograd_course.doctor._rules.rule import Match, rule
-from autograd_course.doctor.evidence import Evidence, Extreme, Stairs
+from autograd_course.doctor.evidence import RANDOM, Evidence, Extreme, Float32Steps
 
 # --------------------------------------------------------------------------------------------------
 # Rules of range: what becomes of large numbers, and of masks of -inf.
@@ -125,7 +125,7 @@ def precision(evidence: Evidence) -> Match | None:
 
 def _cast(evidence: Evidence) -> Match | None:
     """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
-    pull = evidence.pulls.get("random")
+    pull = evidence.pulls.get(RANDOM)
     if evidence.cotangent_range:  # which may hold short numbers
         return None
     if pull is None or any(g is not None and g.dtype != torch.float64 for g in pull.grad_outputs):
@@ -183,7 +183,7 @@ def _is_short(evidence: Evidence, slot: int) -> bool:
     return grad is not None and grad.dtype != torch.float64
 
 
-def _uneven(found: Stairs, k: int) -> str | None:
+def _uneven(found: Float32Steps, k: int) -> str | None:
     """Return an element that changes otherwise than its long move tells, if most elements do.
 
     What hardly depends on the numbers (a mask, a level), or is what rounding leaves of zero, tells

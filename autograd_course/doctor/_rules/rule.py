@@ -13,7 +13,7 @@ from autograd_course.doctor._numerics.closeness import identical, resolution, si
 from autograd_course.doctor._numerics.formatting import element, number, plain, unraveled
 from autograd_course.doctor._safe_repr import shown
 from autograd_course.doctor._words import nth
-from autograd_course.doctor.evidence import Evidence, Failure, Twin
+from autograd_course.doctor.evidence import RANDOM, Comparison, Cotangent, Evidence, Failure
 from autograd_course.doctor.finding import Finding, Severity
 
 # --------------------------------------------------------------------------------------------------
@@ -99,9 +99,9 @@ def rule(
 # --------------------------------------------------------------------------------------------------
 
 
-def ordinal(pull: str) -> str:
-    """Return which output a pull named ``only k`` uses, in words."""
-    return nth(int(pull.removeprefix("only ")))
+def ordinal(cotangent: Cotangent) -> str:
+    """Return which output alone gets a gradient, in words."""
+    return nth(cotangent.output)
 
 
 def shape(sizes: torch.Size) -> str:
@@ -143,7 +143,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
     usual = (
         pull.failure
         for name, pull in evidence.pulls.items()
-        if name != "far" and not name.startswith("only")
+        if name.kind not in ("large", "single")
     )
     failures = (evidence.raw and evidence.raw.failure, *usual)
     return next((f for f in failures if f and not f.runs_in_own_dtype), None)
@@ -151,10 +151,10 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
     """Whether a raw gradient of the wrong shape is the truth with its last two dims swapped."""
-    if evidence.raw is None or position not in evidence.wanted or "random" not in evidence.expected:
+    if evidence.raw is None or position not in evidence.wanted or RANDOM not in evidence.expected:
         return False
     grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
-    truth = evidence.expected["random"][evidence.wanted.index(position)]
+    truth = evidence.expected[RANDOM][evidence.wanted.index(position)]
     if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
         return False
     turned = grad.mT.to(truth.value.dtype)
@@ -171,7 +171,7 @@ def raw_transpose(evidence: Evidence, position: int) -> bool:
 Place = tuple[int, tuple[int, ...]]  # which tensor of a twin, and the index furthest off
 
 
-def twins(evidence: Evidence, kind: str) -> Iterator[Twin]:
+def twins(evidence: Evidence, kind: str) -> Iterator[Comparison]:
     """Yield the twins of one kind."""
     return (twin for twin in evidence.twins if twin.kind == kind)
 
@@ -181,7 +181,7 @@ def disagreement(evidence: Evidence, kind: str) -> Match | None:
     return next(filter(None, map(describe_disagreement, twins(evidence, kind))), None)
 
 
-def describe_disagreement(twin: Twin) -> Match | None:
+def describe_disagreement(twin: Comparison) -> Match | None:
     """Say how one twin failed or disagrees, ``None`` where it agrees."""
     if twin.failure:
         stage = f"`{twin.stage}`" if twin.stage in ("forward", "backward") else twin.stage
@@ -196,7 +196,7 @@ def describe_disagreement(twin: Twin) -> Match | None:
     return Match(f"{name} changes {twin.how}.", {"witness": f"{where}: {came}, should be {should}"})
 
 
-def furthest(twin: Twin) -> Place | None:
+def furthest(twin: Comparison) -> Place | None:
     """Return the first tensor that disagrees and where it is furthest off."""
     for k, (came, should) in enumerate(zip(twin.came, twin.should, strict=True)):
         off = None if identical(came, should) else distance(came, should)

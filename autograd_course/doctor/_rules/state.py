@@ -20,7 +20,7 @@ from autograd_course.doctor._rules.rule import (
     what_was_raised,
 )
 from autograd_course.doctor._words import listed, quoted, sentence
-from autograd_course.doctor.evidence import Evidence, OnCtx, Twin
+from autograd_course.doctor.evidence import RANDOM, Comparison, Evidence, OnCtx
 
 # --------------------------------------------------------------------------------------------------
 # Rules of state: what one call, or one backward, leaves behind for another.
@@ -39,7 +39,7 @@ from autograd_course.doctor.evidence import Evidence, OnCtx, Twin
 )
 def shared_state(evidence: Evidence) -> Match | None:
     again = evidence.interleaved
-    plain = evidence.pulls.get("random")
+    plain = evidence.pulls.get(RANDOM)
     if again is None or plain is None or plain.failure:
         return None
     if again.failure and again.failure.runs_in_own_dtype:
@@ -177,7 +177,7 @@ def rng_not_restored(evidence: Evidence) -> Match | None:
     return None
 
 
-def _witness(twin: Twin, place: Place, both: str) -> tuple[str, str]:
+def _witness(twin: Comparison, place: Place, both: str) -> tuple[str, str]:
     """Return the tensor's name, and its element furthest off: the plain value, then the other."""
     k, index = place
     plain, other = format_element(twin.should[k], index), format_element(twin.came[k], index)

@@ -16,7 +16,7 @@ from autograd_course.doctor._numerics.closeness import within
 from autograd_course.doctor._numerics.mismatch import Mismatch
 from autograd_course.doctor._numerics.tensors import is_float
 from autograd_course.doctor._rules.rule import ordinal
-from autograd_course.doctor.evidence import Evidence, Expected
+from autograd_course.doctor.evidence import RANDOM, Evidence, Expected
 
 # --------------------------------------------------------------------------------------------------
 # A gradient that is a constant multiple of the truth: which constant, and of what.
@@ -209,7 +209,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 
 def _cotangent(m: Mismatch) -> Tensor | None:
     """Return the one grad_output, with the axis put back that forward may have reduced."""
-    gs = m.evidence.pulls["random"].grad_outputs
+    gs = m.evidence.pulls[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
         return None
     g, shape = gs[0], m.truth.shape
@@ -345,7 +345,7 @@ def missing_dependency(m: Mismatch) -> str | None:
 def _output_path(m: Mismatch) -> str | None:
     """One of several outputs sends nothing back."""
     for name, pull in m.evidence.pulls.items():
-        if name.startswith("only") and not pull.failure:
+        if name.kind == "single" and not pull.failure:
             grad, truth = pull.grads[m.slot], m.evidence.expected[name][m.slot].value
             if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
                 return (

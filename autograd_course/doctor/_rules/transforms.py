@@ -16,7 +16,7 @@ from autograd_course.doctor._rules.rule import (
     twins,
 )
 from autograd_course.doctor._words import quoted
-from autograd_course.doctor.evidence import Evidence, Failure, Twin
+from autograd_course.doctor.evidence import Comparison, Evidence, Failure
 
 # --------------------------------------------------------------------------------------------------
 # Rules of transforms: forward mode, vmap, torch.compile, torch.func.
@@ -65,14 +65,14 @@ def wrong_jvp(evidence: Evidence) -> Match | None:
     return seen or next(filter(None, map(_tangent_told, twins(evidence, "tangent"))), None)
 
 
-def _tangent_told(twin: Twin) -> Match | None:
+def _tangent_told(twin: Comparison) -> Match | None:
     seen = describe_disagreement(twin)
     return seen and replace(
         seen, message=f"the `jvp` method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
     )
 
 
-def _jvp_told(twin: Twin) -> Match | None:
+def _jvp_told(twin: Comparison) -> Match | None:
     if twin.failure:
         seen = describe_disagreement(twin)
         hints = {
@@ -106,7 +106,7 @@ def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
     return seen and replace(seen, severity="error" if evidence.second_order_asked else None)
 
 
-def _graph_told(twin: Twin) -> Match | None:
+def _graph_told(twin: Comparison) -> Match | None:
     place = furthest(twin)
     if place is None:
         return None
@@ -142,7 +142,7 @@ def wrong_vmap(evidence: Evidence) -> Match | None:
     return None
 
 
-def _vmap_hint(twin: Twin) -> str:
+def _vmap_hint(twin: Comparison) -> str:
     """Return a hint for what went wrong here, empty where the rule's own will do."""
     if twin.failure:
         apart = any(text in twin.failure.text for text in NO_AXIS_KEPT)

@@ -31,7 +31,7 @@ from autograd_course.doctor._rules.rule import (
 )
 from autograd_course.doctor._rules.terms import constant_factor, missing_dependency
 from autograd_course.doctor._words import elements, listed, paragraph
-from autograd_course.doctor.evidence import Evidence, Expected
+from autograd_course.doctor.evidence import RANDOM, Evidence, Expected
 
 # --------------------------------------------------------------------------------------------------
 # Hypotheses that use the Jacobian itself: applied untransposed or unconjugated, or in part.
@@ -119,7 +119,7 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 def _one_grad_output(m: Mismatch) -> Tensor | None:
     """Return the cotangent of the only floating output, in double precision as the Jacobian."""
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
-    g = m.evidence.pulls["random"].grad_outputs[0] if len(outputs) == 1 else None
+    g = m.evidence.pulls[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
 
 
@@ -255,7 +255,7 @@ def non_finite(m: Mismatch) -> str | None:
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
     """NaN where forward has a kink: no derivative is known there, but none of them is nan."""
-    pull = evidence.pulls.get("random")
+    pull = evidence.pulls.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     if pull is None or pull.failure or not all(bool(out.isfinite().all()) for out in outputs):
         return None
@@ -316,7 +316,7 @@ def missing_conjugate(m: Mismatch) -> str | None:
 
 def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
     """Yield the gradient of an element-wise holomorphic map with its conjugate forgotten."""
-    (g, *others) = m.evidence.pulls["random"].grad_outputs
+    (g, *others) = m.evidence.pulls[RANDOM].grad_outputs
     if others or g is None or g.shape != m.truth.shape:
         return
     local = m.truth / g
@@ -327,7 +327,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     """Only the diagonal of the Jacobian is used."""
     e = m.evidence
     outputs = [o for o in e.forward.outputs if is_float(o)]
-    g = e.pulls["random"].grad_outputs[0]
+    g = e.pulls[RANDOM].grad_outputs[0]
     if len(outputs) != 1 or g is None or outputs[0].shape != m.input.shape or g.is_complex():
         return None
     if not e.jacobian:
@@ -452,7 +452,7 @@ def _unexplained(m: Mismatch) -> str:
     where = elements(int(m.wrong.sum()), int(m.known.sum()))
     sample = "" if bool(m.known.all()) else " that were checked"
     off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
-    names = [name for name in m.evidence.pulls if name.startswith("only")]
+    names = [name for name in m.evidence.pulls if name.kind == "single"]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
         return f"{off}. The true gradient is not known precisely enough to say why"
@@ -727,9 +727,9 @@ VALUE_RULES = tuple(
 def kink_convention(evidence: Evidence) -> Match | None:
     if evidence.reference_grads is None or mismatches(evidence):
         return None
-    pull = evidence.pulls["random"]
+    pull = evidence.pulls[RANDOM]
     for slot, (grad, want) in enumerate(zip(pull.grads, evidence.reference_grads, strict=True)):
-        expected = evidence.expected["random"][slot]
+        expected = evidence.expected[RANDOM][slot]
         if grad is None:
             continue
         off = torch.isnan(expected.value) & ((grad - want).abs() > expected.tolerance)
