@@ -14,11 +14,12 @@ import pytest
 import torch
 from answers import RIGHT
 from answers.making import spoiled
-from autograd_course.doctor.running.calls import as_tuple, takes_ctx
 from sampling import first_rows
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.doctor._execution.calls import takes_ctx
+from autograd_course.doctor._numerics.tensors import as_tuple
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
 

@@ -427,7 +427,7 @@ def test_an_endless_loop_is_stopped_in_another_thread_too() -> None:
 
 STOPPED_THEN_TRACED = """
 import sys, threading
-from autograd_course.doctor.running.time_limit import TimeUp, time_limit
+from autograd_course.doctor._execution.time_limit import TimeUp, time_limit
 
 def loop():
     try:
