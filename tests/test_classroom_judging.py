@@ -180,8 +180,8 @@ LIES = {
     "no pieces": lambda: Frame({}, pack(())),
     "a number for an output": lambda: lied(lambda e: (replace(e[0], parameters=(1,)),)),
     "other inputs": lambda: lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
-    "no pulls": lambda: lied(lambda e: (replace(e[0], pulls={}),)),
-    "pulls left out": lambda: lied(lambda e: (replace(e[0], pulls={RANDOM: e[0].pulls[RANDOM]}),)),
+    "no pulls": lambda: lied(lambda e: (replace(e[0], vjps={}),)),
+    "pulls left out": lambda: lied(lambda e: (replace(e[0], vjps={RANDOM: e[0].vjps[RANDOM]}),)),
 }
 
 
@@ -255,9 +255,9 @@ def test_evidence_with_invented_gradients_is_disproved() -> None:
     def invented(seen: Any) -> Any:
         wrong = {
             name: replace(pull, grads=tuple(3 * g for g in pull.grads))
-            for name, pull in seen[0].pulls.items()
+            for name, pull in seen[0].vjps.items()
         }
-        return (replace(seen[0], pulls=wrong),)
+        return (replace(seen[0], vjps=wrong),)
 
     findings = forged(lied(invented)).diagnosed(INPUTS)
 

@@ -87,7 +87,7 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     """Return why no gradient was compared, in sentences, ``""`` where some were."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
-    calls = (evidence.raw, evidence.pulls.get(RANDOM))
+    calls = (evidence.raw, evidence.vjps.get(RANDOM))
     for failed in (call.failure for call in calls if call):
         if failed and failed.runs_in_own_dtype:
             return _float64_alone("backward", failed)

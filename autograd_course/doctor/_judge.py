@@ -12,7 +12,7 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 def judge(
-    evidence: Evidence, intentional: Collection[str] = (), unasked: Collection[str] = ()
+    evidence: Evidence, intentional: Collection[str] = (), wasted_gradients: Collection[str] = ()
 ) -> tuple[Finding, ...]:
     """Return what the rules find, without what is intended or explained by an earlier error.
 
@@ -20,14 +20,14 @@ def judge(
     A rule that is ``unasked`` explains nothing. One that is ``intentional`` explains only what says
     the same by another name, or compares with what is known to differ by design.
     """
-    unasked = {*unasked, *unjudgeable(evidence)}
+    wasted_gradients = {*wasted_gradients, *unjudgeable(evidence)}
     found: list[Finding] = []
     errors: set[str] = set()  # names and families of what has gone wrong so far
     explained: set[str] = set()  # names and families of what that explains
     for rule in RULES.values():
         if errors.intersection(rule.after) or explained & {rule.name, rule.family}:
             continue
-        if rule.name in unasked:
+        if rule.name in wasted_gradients:
             continue
         finding = rule(evidence)
         if finding is None:

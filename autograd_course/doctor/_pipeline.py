@@ -367,7 +367,7 @@ def _and_their_like(names: Collection[str]) -> set[str]:
 def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
     """Return why nothing found says nothing: no gradient was there to be asked for."""
     raw, failed = seen[0].raw, seen[0].forward.failure
-    if found or any(evidence.pulls for evidence in seen) or failed or (raw and raw.failure):
+    if found or any(evidence.vjps for evidence in seen) or failed or (raw and raw.failure):
         return None
     return DoctorError(
         f"no output of {seen[0].subject} is differentiable, so there is no gradient to check."

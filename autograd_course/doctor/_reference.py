@@ -41,7 +41,7 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable, run once on the evidence's inputs; its graph serves many pulls.
+    """A differentiable callable, run once on the evidence's inputs; its graph serves many backward passes.
 
     ``role`` is the option by which the caller passed it: reference or surrogate.
     """
@@ -252,7 +252,7 @@ def establish(
     evidence: Evidence, reference: Reference | None, surrogate: Reference | None, seed: int
 ) -> Evidence:
     """Return the evidence with the expected gradients filled in."""
-    if not evidence.pulls and reference is None:
+    if not evidence.vjps and reference is None:
         return evidence
     declared, columns = None, evidence.jacobian
     if reference is not None:
@@ -294,10 +294,10 @@ def _fit_16_bits(values: Tensor) -> bool:
 def _all_expected(
     evidence: Evidence, jacobian: Sequence[JacobianColumns], declared: Declared | None
 ) -> dict[Cotangent, tuple[Expected, ...]]:
-    """Return the truth for the pulls whose values are judged."""
+    """Return the expected gradients of the backward passes that are compared."""
     return {
-        name: tuple(_expected(evidence, jacobian, declared, pull.grad_outputs))
-        for name, pull in evidence.pulls.items()
+        name: tuple(_expected(evidence, jacobian, declared, vjp.grad_outputs))
+        for name, vjp in evidence.vjps.items()
         if name.is_compared
     }
 
@@ -358,9 +358,9 @@ def _floor(values: Tensor) -> float:
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
     """Add the declared gradient with its kinks, and, where ours differs, what it forgets."""
-    if RANDOM not in evidence.pulls:
+    if RANDOM not in evidence.vjps:
         return evidence
-    cotangents = evidence.pulls[RANDOM].grad_outputs
+    cotangents = evidence.vjps[RANDOM].grad_outputs
     evidence = replace(evidence, reference_grads=tuple(declared.gradients(cotangents)))
     if not mismatches(evidence):
         return evidence

@@ -129,18 +129,18 @@ class Variant:
 class Comparison:
     """One call made in two ways that must agree: what came the other way, and the plain way.
 
-    ``kind`` groups twins that ask the same question; ``how`` says in words what was different, so
-    that "the gradient of x changes" + how is a sentence. ``names`` says what each tensor is ("the
-    output", "the gradient of x"). ``tolerance`` is relative to the larger of the two, ``floor`` is
-    what rounding leaves of terms that cancel. Where the other way raised, ``failure`` says so and
-    ``stage`` where: ``"forward"`` or ``"backward"``.
+    ``kind`` groups comparisons that ask the same question. ``how`` says in words what was
+    different, so that "the gradient of x changes" + how is a sentence. ``names`` says what each
+    tensor is ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the
+    two, ``floor`` is what rounding leaves of terms that cancel. Where the other way raised,
+    ``failure`` says so and ``stage`` where: ``"forward"`` or ``"backward"``.
     """
 
     kind: str
     how: str
     names: tuple[str, ...] = ()
-    came: tuple[Tensor | None, ...] = ()
-    should: tuple[Tensor | None, ...] = ()
+    actual: tuple[Tensor | None, ...] = ()
+    expected: tuple[Tensor | None, ...] = ()
     tolerance: float = 1e-9
     failure: Failure | None = None
     stage: str = ""
@@ -268,7 +268,7 @@ class OnCtx:
 
 @dataclass(frozen=True)
 class Expected:
-    """The true gradient of one input for one pull: NaN where it is not known."""
+    """The true gradient of one input in one backward pass: NaN where it is not known."""
 
     value: Tensor
     tolerance: Tensor
@@ -280,20 +280,20 @@ class SecondDerivative:
 
     ``of`` names the input, ``by`` what its gradient is differentiated by: an input, or
     ``"grad_output"``. ``came`` is what autograd finds, ``None`` where its graph does not lead
-    there; ``should`` is the truth, known to within ``error``.
+    there; ``expected`` is the truth, known to within ``error``.
     """
 
     of: str
     by: str
-    came: float | None
-    should: float
+    actual: float | None
+    expected: float
     error: float
 
     @property
     def wrong(self) -> bool:
         """Whether what came, zero if nothing did, is not the truth; ``nan`` never is."""
-        known = math.isfinite(self.should) and math.isfinite(self.error)
-        return known and not abs((self.came or 0.0) - self.should) <= self.error
+        known = math.isfinite(self.expected) and math.isfinite(self.error)
+        return known and not abs((self.actual or 0.0) - self.expected) <= self.error
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ class Evidence:
     """Everything seen of one Function on one set of inputs.
 
     ``cotangent_range`` says in words which cotangents were sent, where not all would do; ``None``
-    says that backward is linear for none. ``expected`` maps a pull's name to the truth for each
+    says that backward is linear for none. ``expected`` maps a cotangent to the truth for each
     wanted input; ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the latter
     with its kink conventions).
     """
@@ -372,15 +372,15 @@ class Evidence:
     own: OwnDtype | None = None  # only where that raised
     raw: DirectBackward | None = None
     cotangent_range: str | None = ""
-    pulls: Mapping[Cotangent, VjpResult] = field(default_factory=dict)
+    vjps: Mapping[Cotangent, VjpResult] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     slopes: DirectionalDerivatives | None = None
     jacobian: tuple[JacobianColumns, ...] = ()  # only where the slopes do not settle the matter
     rows: JacobianRows | None = None  # where there are columns
     resized: tuple[Resized, ...] = ()  # where there are columns
     expected: Mapping[Cotangent, tuple[Expected, ...]] = field(default_factory=dict)
-    twins: tuple[Comparison, ...] = ()
-    unasked: tuple[WastedGradient, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    wasted_gradients: tuple[WastedGradient, ...] = ()
     kept: tuple[Kept, ...] = ()
     costs: Mapping[str, Cost] = field(default_factory=dict)  # "function" and "plain" autograd
     interleaved: VjpResult | None = None  # RANDOM again, but with another forward in between
@@ -390,7 +390,7 @@ class Evidence:
     outlived: tuple[str, ...] = ()  # the stages after which only the garbage collector frees a ctx
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
     extremes: tuple[Extreme, ...] = ()
-    stairs: Float32Steps | None = None
+    float32_steps: Float32Steps | None = None
     reference_outputs: tuple[Tensor, ...] | None = None
     reference_grads: tuple[Tensor, ...] | None = None
     surrogate: bool = False

@@ -265,8 +265,8 @@ def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
     if not bool(off.any()):
         return ""
     where = off.nonzero()[0].tolist()
-    came, should = mine[tuple(where)], reference[tuple(where)]
-    place = f"{name}{where or ''} is {_number(came)}, should be {_number(should)}"
+    actual, expected = mine[tuple(where)], reference[tuple(where)]
+    place = f"{name}{where or ''} is {_number(actual)}, should be {_number(expected)}"
     count = int(off.sum())
     differ = "differs" if count == 1 else "differ"
     return f"{count} of {_counted(off.numel(), 'element')} {differ} from the reference; {place}"
@@ -304,8 +304,8 @@ def _misfit(name: str, value: object, grad: object) -> str:
             f"{tuple(value.shape)}"
         )
     if grad.dtype != value.dtype:
-        came, should = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
-        return f"the gradient of `{name}` has dtype {came}, but `{name}` has dtype {should}"
+        actual, expected = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
+        return f"the gradient of `{name}` has dtype {actual}, but `{name}` has dtype {expected}"
     if grad.device != value.device:
         return f"the gradient of `{name}` is on {grad.device}, but `{name}` is on {value.device}"
     lost = int((~torch.isfinite(grad)).sum())
@@ -347,25 +347,25 @@ def told_magnitudes(
     told, fine = [], True
     for what, grad, right in zip(whats, grads, truths, strict=True):
         known = ~torch.isnan(right)
-        came = 0.0 if grad is None else float(torch.linalg.vector_norm(grad[known]))
-        should = float(torch.linalg.vector_norm(right[known]))
-        same = _agree(came, should)
-        fine, how = fine and same, f"backward {_number(came)}, {truth} {_number(should)}"
-        ratio = f", ratio {came / should:.4g}" if should else ""
+        actual = 0.0 if grad is None else float(torch.linalg.vector_norm(grad[known]))
+        expected = float(torch.linalg.vector_norm(right[known]))
+        same = _agree(actual, expected)
+        fine, how = fine and same, f"backward {_number(actual)}, {truth} {_number(expected)}"
+        ratio = f", ratio {actual / expected:.4g}" if expected else ""
         told.append(f"{what}: {how}{ratio}")
     return Step("magnitudes", fine, "; ".join(told), "" if fine else READ_THE_RATIO)
 
 
 def told_element(
-    place: str, at: float, quotient: float, came: float, how: str = "", truth: str = DIFFERENCES
+    place: str, at: float, quotient: float, actual: float, how: str = "", truth: str = DIFFERENCES
 ) -> Step:
     """Say what one element's difference quotient is, and what backward has there.
 
     ``how`` is the computation that led to the quotient, where it was made here and now.
     """
-    fine = _agree(came, quotient)
+    fine = _agree(actual, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
-    seen = f"{place} = {_number(at)}: {slope}, backward {_number(came)}"
+    seen = f"{place} = {_number(at)}: {slope}, backward {_number(actual)}"
     return Step("one element", fine, seen, "" if fine else BY_HAND)
 
 
@@ -380,9 +380,9 @@ def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[
         known = ~torch.isnan(right.reshape(-1))
         if not bool(known.any()):
             continue
-        came = (torch.zeros_like(right) if grad is None else grad).reshape(-1)
-        off = (came - right.reshape(-1)).abs().nan_to_num(math.inf)
-        off[~known | _agreeing(came, right.reshape(-1))] = 0.0
+        actual = (torch.zeros_like(right) if grad is None else grad).reshape(-1)
+        off = (actual - right.reshape(-1)).abs().nan_to_num(math.inf)
+        off[~known | _agreeing(actual, right.reshape(-1))] = 0.0
         size = right.reshape(-1).abs().masked_fill(~known, -1.0)
         worst = max(worst, _top(off, slot), key=lambda seen: seen[0])
         largest = max(largest, _top(size, slot), key=lambda seen: seen[0])
@@ -485,9 +485,9 @@ def check_element(
     value = call.args[argument].detach()
     where = [int(k) for k in torch.unravel_index(torch.tensor(index), value.shape)]
     how = f"({above:.9g} − {below:.9g}) / {2 * eps:.0e}".replace("e-0", "e-")
-    came = float(grads[call.wanted.index(argument)].reshape(-1)[index])
+    actual = float(grads[call.wanted.index(argument)].reshape(-1)[index])
     name = f"{call.names[argument]}{where or ''}"
-    return told_element(name, float(value.reshape(-1)[index]), quotient, came, how)
+    return told_element(name, float(value.reshape(-1)[index]), quotient, actual, how)
 
 
 def run_gradcheck(fn: Any, inputs: Any) -> Step:

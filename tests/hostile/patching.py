@@ -31,9 +31,9 @@ PATCHING = {
     ),
     "what looks at the answer, while forward runs for the first time": Hostile(
         half("import autograd_course.doctor._probes.core as p\ntimes = []",
-             "if not times: p.engine_pass = lambda *a, **k: None\n"
+             "if not times: p.backward_pass = lambda *a, **k: None\n"
              "times.append(x)\nctx.save_for_backward(x)\nreturn x * x"),
-        _MISMATCH, "replaces autograd_course.doctor._probes.core.engine_pass while it runs",
+        _MISMATCH, "replaces autograd_course.doctor._probes.core.backward_pass while it runs",
     ),
     "what packs the answer": Hostile(
         half("import safetensors.torch, autograd_course.doctor.wire as w\n"

@@ -56,16 +56,16 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield seen.reference_outputs is None and seen.reference_grads is None
     yield _forward_fits(seen)
     yield _raw_fits(seen)
-    yield _pulls_fit(seen)
+    yield _vjps_fit(seen)
     yield seen.slopes is None or _slopes_fit(seen, seen.slopes)
     yield not seen.jacobian or _jacobian_fits(seen)
     yield seen.rows is None or _rows_fit(seen, seen.rows)
     yield all(len(variant.wanted) == len(variant.got) for variant in seen.variants)
     edited = [one.edited for one in seen.on_ctx if one.edited is not None]
-    yield all(map(_twin_fits, (*seen.twins, *edited)))
-    yield all(0 <= one.position < len(asked) for one in seen.unasked)
+    yield all(map(_twin_fits, (*seen.comparisons, *edited)))
+    yield all(0 <= one.position < len(asked) for one in seen.wasted_gradients)
     yield all(_extreme_fits(one, seen) for one in seen.extremes)
-    yield seen.stairs is None or _stairs_fit(seen.stairs)
+    yield seen.float32_steps is None or _float32_steps_fit(seen.float32_steps)
 
 
 def _is_short(value: Any) -> bool:
@@ -87,10 +87,10 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other)
 
 
-def _are_inputs(came: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, ...]) -> bool:
-    return len(came) == len(asked) and all(
+def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, ...]) -> bool:
+    return len(actual) == len(asked) and all(
         _is_like(one, right) if place in wanted else same(one, right)
-        for place, (one, right) in enumerate(zip(came, asked, strict=True))
+        for place, (one, right) in enumerate(zip(actual, asked, strict=True))
     )
 
 
@@ -126,22 +126,22 @@ def _raw_fits(seen: Evidence) -> bool:
     )
 
 
-def _pulls_fit(seen: Evidence) -> bool:
+def _vjps_fit(seen: Evidence) -> bool:
     """Whether the gradients that were asked for are there, all or the first, which failed."""
     floats = _floats(seen)
-    if not seen.pulls:
-        return seen.interleaved is None or _pull_fits(seen.interleaved, seen, floats)
-    first = seen.pulls.get(RANDOM)
+    if not seen.vjps:
+        return seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats)
+    first = seen.vjps.get(RANDOM)
     asked = {name for name, _ in cotangents(floats, floats)}
     return (
         first is not None
-        and seen.pulls.keys() == ({RANDOM} if first.failure else asked)
-        and all(_pull_fits(pull, seen, floats) for pull in seen.pulls.values())
-        and (seen.interleaved is None or _pull_fits(seen.interleaved, seen, floats))
+        and seen.vjps.keys() == ({RANDOM} if first.failure else asked)
+        and all(_vjp_fits(pull, seen, floats) for pull in seen.vjps.values())
+        and (seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats))
     )
 
 
-def _pull_fits(pull: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
+def _vjp_fits(pull: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
     if not _agree(pull.grad_outputs, floats):
         return False
     if pull.failure:
@@ -149,11 +149,11 @@ def _pull_fits(pull: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> boo
     return _agree(pull.grads, [seen.inputs[place] for place in seen.wanted])
 
 
-def _agree(came: Tensors, likes: Sequence[Tensor]) -> bool:
+def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
     """Whether there is a tensor of the same shape and dtype for each, or none."""
-    return len(came) == len(likes) and all(
+    return len(actual) == len(likes) and all(
         one is None or (one.shape == like.shape and one.dtype == like.dtype)
-        for one, like in zip(came, likes, strict=True)
+        for one, like in zip(actual, likes, strict=True)
     )
 
 
@@ -215,12 +215,12 @@ def _is_index(index: Tensor, size: int) -> bool:
     )
 
 
-def _twin_fits(twin: Comparison) -> bool:
-    if twin.failure:
-        return len(twin.came) in (0, len(twin.names))
-    values = (*twin.came, *twin.should)
+def _twin_fits(comparison: Comparison) -> bool:
+    if comparison.failure:
+        return len(comparison.actual) in (0, len(comparison.names))
+    values = (*comparison.actual, *comparison.expected)
     return (
-        len(twin.names) == len(twin.came) == len(twin.should)
+        len(comparison.names) == len(comparison.actual) == len(comparison.expected)
         and _are_numbers(values)
         and not any(value is not None and value.dtype == torch.bool for value in values)
     )
@@ -249,11 +249,11 @@ def _is_argument(one: Any, example: Any) -> bool:
     return same(one, example)
 
 
-def _stairs_fit(stairs: Float32Steps) -> bool:
-    calls = (stairs.here, stairs.near, stairs.far)
+def _float32_steps_fit(float32_steps: Float32Steps) -> bool:
+    calls = (float32_steps.here, float32_steps.near, float32_steps.far)
     return all(
-        len(call) == len(stairs.names)
-        and _of_one_shape(stairs.here, call)
+        len(call) == len(float32_steps.names)
+        and _of_one_shape(float32_steps.here, call)
         and all(value is None or value.dtype == torch.float64 for value in call)
         for call in calls
     )

@@ -68,7 +68,7 @@ def disproved(exercise: FunctionExercise, example: Evidence, seed: int) -> Findi
     """
     own = replace(_asked(exercise, example, seed), jacobian=_smooth(exercise, example, seed))
     own = establish(own, exercise.reference, exercise.surrogate, seed)
-    for cotangent in filter(lambda each: each.is_compared, own.pulls):
+    for cotangent in filter(lambda each: each.is_compared, own.vjps):
         for wrong in mismatches(own, cotangent):
             return _finding(wrong)
     return None
@@ -83,11 +83,11 @@ def _asked(exercise: FunctionExercise, example: Evidence, seed: int) -> Evidence
     outputs = [out for out in as_tuple(exercise.reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
     asked = dict(cotangents(drawn(outputs, rng), drawn(outputs, rng)))
-    pulls = {name: pull for name, pull in example.pulls.items() if not pull.failure}
-    if example.pulls.keys() != asked.keys() or not pulls.keys() >= _NEEDED:
+    vjps = {name: pull for name, pull in example.vjps.items() if not pull.failure}
+    if example.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
         raise UnfitError("leaves out gradients that were asked for")
-    own = {name: replace(pull, grad_outputs=asked[name]) for name, pull in pulls.items()}
-    return replace(example, pulls=own)
+    own = {name: replace(pull, grad_outputs=asked[name]) for name, pull in vjps.items()}
+    return replace(example, vjps=own)
 
 
 def _smooth(

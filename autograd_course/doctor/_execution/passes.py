@@ -145,7 +145,7 @@ def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(None if t is None else t.clone() for t in tensors)
 
 
-def engine_pass(
+def backward_pass(
     session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
 ) -> VjpResult:
     """Send cotangents through the engine and note the gradients.

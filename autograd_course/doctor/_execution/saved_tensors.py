@@ -17,7 +17,7 @@ from autograd_course.doctor._execution.session import Run, Session
 from autograd_course.doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# A call whose saved tensors lie in a vault until backward, and may be exchanged for others.
+# A call whose saved tensors are packed until backward, and may be swapped for others.
 # --------------------------------------------------------------------------------------------------
 
 Exchange = Callable[[Tensor], Tensor]
@@ -70,35 +70,35 @@ class Setting:
 
 @dataclass(frozen=True)
 class Call:
-    """One forward pass; ``numbers`` are those of the node's saved tensors in the vault."""
+    """One forward pass; ``numbers`` are those of the node's saved tensors in the swapper."""
 
     run: Run
     node: Any
-    vault: SavedTensorSwapper
+    swapper: SavedTensorSwapper
     numbers: list[int]
 
     @property
     def saved(self) -> list[Tensor]:
         """What the node saved."""
-        return [self.vault.saved[number] for number in self.numbers]
+        return [self.swapper.saved[number] for number in self.numbers]
 
     def exchange(self, places: Iterable[int], exchange: Exchange) -> None:
         """Exchange the saved tensors at some places for others."""
-        self.vault.exchange([self.numbers[place] for place in places], exchange)
+        self.swapper.exchange([self.numbers[place] for place in places], exchange)
 
     @property
     def unpacked(self) -> set[int]:
         """The places of the saved tensors that backward has unpacked."""
-        return {k for k, number in enumerate(self.numbers) if number in self.vault.unpacked}
+        return {k for k, number in enumerate(self.numbers) if number in self.swapper.unpacked}
 
 
 def called(session: Session, setting: Setting) -> Call:
-    """Run forward with its saved tensors in a vault."""
-    vault = SavedTensorSwapper()
-    with vault.hooks():
+    """Run forward with its saved tensors in a swapper."""
+    swapper = SavedTensorSwapper()
+    with swapper.hooks():
         run = session.run(inputs=setting.inputs, wanted=setting.wanted)
     node = next(custom_nodes(run.tensors, depth=1))
-    return Call(run, node, vault, vault.numbers_of(node))
+    return Call(run, node, swapper, swapper.numbers_of(node))
 
 
 def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:

@@ -58,16 +58,16 @@ def bisect_columns(
 
 def _shown(evidence: Evidence) -> bool:
     """Whether a gradient differs from the truth at one of the elements that are looked at."""
-    pull = evidence.pulls[RANDOM]
-    if pull.failure:
+    vjp = evidence.vjps[RANDOM]
+    if vjp.failure:
         return True
-    g = flat_cotangent(evidence, pull.grad_outputs)
-    for grad, columns in zip(pull.grads, evidence.jacobian, strict=True):
+    g = flat_cotangent(evidence, vjp.grad_outputs)
+    for grad, columns in zip(vjp.grads, evidence.jacobian, strict=True):
         truth, error = columns.matrix.T @ g, CLEAR * (columns.error.T @ g.abs())
-        came = torch.zeros_like(truth)
+        actual = torch.zeros_like(truth)
         if grad is not None:
-            came = as_real(grad).reshape(-1).double()[columns.index.to(grad.device)]
-        apart = (came - truth).abs() > error + RELATIVE * size(truth)
+            actual = as_real(grad).reshape(-1).double()[columns.index.to(grad.device)]
+        apart = (actual - truth).abs() > error + RELATIVE * size(truth)
         if bool((apart & columns.smooth.to(apart.device)).any()):
             return True
     return False
@@ -154,14 +154,14 @@ class _Compared:
         direction: int,
     ) -> None:
         assert evidence.slopes is not None
-        pull = evidence.pulls[RANDOM]
+        vjp = evidence.vjps[RANDOM]
         self._values, self._inputs, self._wanted = values, inputs, wanted
         self._vectors = [columns[:, direction] for columns in evidence.slopes.vectors]
         self._terms = [
             torch.zeros_like(v) if grad is None else v * as_real(grad).reshape(-1).double()
-            for grad, v in zip(pull.grads, self._vectors, strict=True)
+            for grad, v in zip(vjp.grads, self._vectors, strict=True)
         ]
-        self._cotangent = flat_cotangent(evidence, pull.grad_outputs)
+        self._cotangent = flat_cotangent(evidence, vjp.grad_outputs)
         self._center = values(inputs)
         self.outputs = self._center.numel()
 

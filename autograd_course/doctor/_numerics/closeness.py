@@ -63,9 +63,9 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
     return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
 
 
-def cancellation(evidence: Evidence, pull: Cotangent = RANDOM) -> float:
+def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
     """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
-    sent = evidence.pulls.get(pull, VjpResult(())).grad_outputs
+    sent = evidence.vjps.get(vjp, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     upstream, rise, run = (
         max((size(t) for t in tensors if t is not None), default=0.0)

@@ -80,13 +80,13 @@ class Mismatch:
         return not self.coarse or bool(left <= LEFT * off)
 
 
-def mismatches(evidence: Evidence, pull: Cotangent = RANDOM) -> tuple[Mismatch, ...]:
-    """Return the inputs whose gradient is wrong in one pull."""
-    return tuple(_mismatches(evidence, pull))
+def mismatches(evidence: Evidence, vjp: Cotangent = RANDOM) -> tuple[Mismatch, ...]:
+    """Return the inputs whose gradient is wrong in one backward pass."""
+    return tuple(_mismatches(evidence, vjp))
 
 
-def _mismatches(evidence: Evidence, pull: Cotangent) -> Iterator[Mismatch]:
-    seen, truth = evidence.pulls.get(pull), evidence.expected.get(pull)
+def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
+    seen, truth = evidence.vjps.get(vjp), evidence.expected.get(vjp)
     if seen is None or seen.failure or truth is None:
         return
     for slot, (grad, expected) in enumerate(zip(seen.grads, truth, strict=True)):
@@ -116,7 +116,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
     """Return grad_output at the same index, where the one output has the input's shape."""
-    gs = mismatch.evidence.pulls[RANDOM].grad_outputs
+    gs = mismatch.evidence.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
         return {}
     return {"grad_output": plain(gs[0][index])}

@@ -20,19 +20,19 @@ SHARP = 1e-5  # a direction whose own error is larger decides nothing
 
 
 def projections_agree(evidence: Evidence) -> bool:
-    """Whether every judged pull is known to be right by its projections."""
+    """Whether every compared gradient is known to be right by its projections."""
     slopes = evidence.slopes
     if slopes is None or not bool(slopes.smooth.all()):
         return False
-    pulls = [pull for name, pull in evidence.pulls.items() if name.is_compared]
-    return all(not pull.failure and agrees(evidence, slopes, pull) for pull in pulls)
+    vjps = [vjp for name, vjp in evidence.vjps.items() if name.is_compared]
+    return all(not vjp.failure and agrees(evidence, slopes, vjp) for vjp in vjps)
 
 
-def agrees(evidence: Evidence, slopes: DirectionalDerivatives, pull: VjpResult) -> bool:
-    """Whether the gradient of one pull has forward's slope along every direction."""
-    g = flat_cotangent(evidence, pull.grad_outputs)
+def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -> bool:
+    """Whether the gradient of one backward pass has forward's slope along every direction."""
+    g = flat_cotangent(evidence, vjp.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
-    projected, size = along_directions(slopes, pull)
+    projected, size = along_directions(slopes, vjp)
     tolerance = error + RELATIVE * size + 1e-12
     sharp = error <= SHARP * torch.maximum(size, expected.abs()) + 1e-9
     return bool((((projected - expected).abs() <= tolerance) & sharp).all())
@@ -54,17 +54,17 @@ def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) ->
     )
 
 
-def along_directions(slopes: DirectionalDerivatives, pull: VjpResult) -> tuple[Tensor, Tensor]:
+def along_directions(slopes: DirectionalDerivatives, vjp: VjpResult) -> tuple[Tensor, Tensor]:
     """Return ⟨B(g), v⟩ for each direction, and the size of what was added up."""
     total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
     squares = torch.zeros_like(total)
-    for grad, vectors in _arrived(pull, slopes):
+    for grad, vectors in _arrived(vjp, slopes):
         terms = vectors * as_real(grad).reshape(-1, 1).double()
         total, squares = total + terms.sum(0), squares + terms.square().sum(0)
     return total, squares.sqrt()
 
 
-def _arrived(pull: VjpResult, slopes: DirectionalDerivatives) -> Iterator[tuple[Tensor, Tensor]]:
-    for grad, vectors in zip(pull.grads, slopes.vectors, strict=True):
+def _arrived(vjp: VjpResult, slopes: DirectionalDerivatives) -> Iterator[tuple[Tensor, Tensor]]:
+    for grad, vectors in zip(vjp.grads, slopes.vectors, strict=True):
         if grad is not None:
             yield grad, vectors

@@ -19,8 +19,14 @@ from autograd_course.doctor._probes.call_variants import (
     zero_dim,
 )
 from autograd_course.doctor._probes.comparison import old_style, plain
-from autograd_course.doctor._probes.memory import cycles, kept, own_views, unasked, unpacking
-from autograd_course.doctor._probes.precision import extremes, stairs
+from autograd_course.doctor._probes.memory import (
+    cycles,
+    kept,
+    own_views,
+    unpacking,
+    wasted_gradients,
+)
+from autograd_course.doctor._probes.precision import extremes, float32_steps
 from autograd_course.doctor._probes.second_order import second_order, second_order_asked
 from autograd_course.doctor._probes.state import (
     captured,
@@ -50,7 +56,7 @@ STANDARD: tuple[Probe, ...] = (
     frozen_input,
     zero_dim,
     extremes,
-    stairs,
+    float32_steps,
     captured,
     recomputation,
     second_backward,
@@ -61,7 +67,7 @@ STANDARD: tuple[Probe, ...] = (
     forward_mode,
     reverse_over_forward,
     vmapped,
-    unasked,
+    wasted_gradients,
     kept,
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)

@@ -21,9 +21,9 @@ from autograd_course.doctor._probes.comparison import (
     agrees,
     all_alike,
     asked,
+    compare,
     jittered,
     plain_call,
-    twin,
 )
 from autograd_course.doctor._words import listed
 from autograd_course.doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
@@ -83,13 +83,15 @@ def _cotangents_laid_out(
         laid = [lay(g) for g in plain.grad_outputs]
         if all(g.is_contiguous() for g in laid):
             continue
-        should = replace(plain.done, outputs=())
+        expected = replace(plain.done, outputs=())
         if how in EXPANDED:  # these are other values
-            should = _sent_back(session, plain, [g.contiguous() for g in laid])
-        came = _sent_back(session, plain, laid)
-        if not should.failure:
+            expected = _sent_back(session, plain, [g.contiguous() for g in laid])
+        actual = _sent_back(session, plain, laid)
+        if not expected.failure:
             how = f"when `grad_output` is {how}"
-            yield twin(evidence, "grad-output-layout", how, came, should, tolerance=TOLERANCE)
+            yield compare(
+                evidence, "grad-output-layout", how, actual, expected, tolerance=TOLERANCE
+            )
 
 
 def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
@@ -126,7 +128,7 @@ def _passed(
     if done.stage == "forward" or len(done.outputs) == len(plain.done.outputs):
         names = listed([f"`{evidence.name(i)}`" for i in places], len(places))
         how = f"when {names} {'is' if len(places) == 1 else 'are'} {how}"
-        yield twin(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)
+        yield compare(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -141,14 +143,14 @@ def frozen_input(session: Session, evidence: Evidence) -> Evidence:
 
 def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     for how, kept in _masks(evidence):
-        came = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
-        if came.stage == "forward" and not evidence.is_function:
+        actual = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
+        if actual.stage == "forward" and not evidence.is_function:
             continue  # a callable may differentiate by an input itself
-        if came.stage == "forward" or len(came.outputs) == len(plain.done.outputs):
+        if actual.stage == "forward" or len(actual.outputs) == len(plain.done.outputs):
             grads = [plain.done.grads[evidence.wanted.index(i)] for i in kept]
-            came, should = replace(came, outputs=()), Pass(grads=tuple(grads))
-            yield twin(
-                evidence, "frozen-input", how, came, should, wanted=kept, tolerance=TOLERANCE
+            actual, expected = replace(actual, outputs=()), Pass(grads=tuple(grads))
+            yield compare(
+                evidence, "frozen-input", how, actual, expected, wanted=kept, tolerance=TOLERANCE
             )
     if evidence.is_function:
         yield from _without_graph(session, evidence, plain)
@@ -170,9 +172,9 @@ def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterat
         run = attempt(lambda: session.run(inputs=plain.inputs))
     done = Pass(failure=run, stage="forward") if isinstance(run, Failure) else Pass(run.floats)
     if done.failure or len(done.outputs) == len(plain.done.outputs):
-        should = Pass(plain.done.outputs)
+        expected = Pass(plain.done.outputs)
         how = "under torch.no_grad()"
-        yield twin(evidence, "frozen-input", how, done, should, wanted=(), tolerance=TOLERANCE)
+        yield compare(evidence, "frozen-input", how, done, expected, wanted=(), tolerance=TOLERANCE)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -245,9 +247,9 @@ def _called(
         if not all_alike(outputs, plain.done.outputs):  # none where forward refuses this call
             continue
         grads = tuple(named.back(grad, axis) for grad in done.grads)
-        came, should = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
+        actual, expected = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
         how = _in_words(evidence.parameters[named.place], named.home, axis, dim)
-        yield twin(evidence, "dim-argument", how, came, should, tolerance=TOLERANCE)
+        yield compare(evidence, "dim-argument", how, actual, expected, tolerance=TOLERANCE)
         return
 
 
@@ -289,9 +291,9 @@ def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     first, last = (_on_elements(session, plain, place) for place in (0, -1))
     if vector is None or vector.failure or first is None or last is None:
         return  # not element by element, or forward takes no 0-dim tensors
-    should = Pass(grads=tuple(g if g is None else g[-1] for g in vector.grads))
-    came, how = replace(first, outputs=()), "when the inputs are 0-dim"
-    yield twin(evidence, "zero-dim", how, came, should, tolerance=TOLERANCE)
+    expected = Pass(grads=tuple(g if g is None else g[-1] for g in vector.grads))
+    actual, how = replace(first, outputs=()), "when the inputs are 0-dim"
+    yield compare(evidence, "zero-dim", how, actual, expected, tolerance=TOLERANCE)
 
 
 def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
@@ -364,7 +366,7 @@ def _compared(
     if pieces is None:
         return None
     how = "when the slices along dim 0 are passed one at a time"
-    return twin(evidence, "batch", how, pieces, plain.done, tolerance=TOLERANCE)
+    return compare(evidence, "batch", how, pieces, plain.done, tolerance=TOLERANCE)
 
 
 def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
@@ -382,23 +384,25 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
     if pieces is None or pieces.failure:
         return None
     how = f"for a batch of {GROWN}"
-    return twin(evidence, "grown", how, grown.done, pieces, tolerance=TOLERANCE)
+    return compare(evidence, "grown", how, grown.done, pieces, tolerance=TOLERANCE)
 
 
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
     """Compare a batch of none, where forward takes it, with what that must give: nothing."""
-    came = _piece(session, plain, sliced, slice(0, 0))
-    if came.stage == "forward" or not _are_slices(came, plain, slice(0, 0)):
+    actual = _piece(session, plain, sliced, slice(0, 0))
+    if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return
     grads = zip(session.wanted, plain.done.grads, strict=True)
     nothing = tuple(
         g if g is None else g[:0] if i in sliced else torch.zeros_like(g) for i, g in grads
     )
-    should = Pass(grads=nothing)
+    expected = Pass(grads=nothing)
     how = "for an empty batch (dim 0 has size 0)"
-    yield twin(evidence, "zero-size", how, replace(came, outputs=()), should, tolerance=TOLERANCE)
+    yield compare(
+        evidence, "zero-size", how, replace(actual, outputs=()), expected, tolerance=TOLERANCE
+    )
 
 
 def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[int]) -> Pass | None:

@@ -34,24 +34,24 @@ from autograd_course.doctor.evidence import (
 # --------------------------------------------------------------------------------------------------
 
 
-def twin(
+def compare(
     evidence: Evidence,
     kind: str,
     how: str,
-    came: Pass,
-    should: Pass,
+    actual: Pass,
+    expected: Pass,
     *,
     wanted: Sequence[int] | None = None,
     tolerance: float = 1e-9,
 ) -> Comparison:
-    """Return the twin of a pass done the other way and the plain pass; ``wanted`` if not all."""
-    if came.failure and came.failure.runs_in_own_dtype:
+    """Compare a pass done the other way with the plain pass; ``wanted`` if not all."""
+    if actual.failure and actual.failure.runs_in_own_dtype:
         return Comparison(kind, how)
-    if came.failure:
-        return Comparison(kind, how, failure=came.failure, stage=came.stage)
+    if actual.failure:
+        return Comparison(kind, how, failure=actual.failure, stage=actual.stage)
     positions = evidence.wanted if wanted is None else wanted
-    names = (*output_names(len(came.outputs)), *(evidence.gradient_name(i) for i in positions))
-    pair = _values(came), _values(should)
+    names = (*output_names(len(actual.outputs)), *(evidence.gradient_name(i) for i in positions))
+    pair = _values(actual), _values(expected)
     floor = 0.0 if all(map(identical, *pair)) else cancellation(evidence)
     return Comparison(kind, how, names, *pair, tolerance, floor=floor)
 
@@ -93,36 +93,40 @@ Question = Callable[[Session, Evidence, Plain], Iterable[Comparison]]
 def asked(
     session: Session, evidence: Evidence, question: Question, *, draws: bool = True
 ) -> Evidence:
-    """Return the evidence with a question's twins, without those that only the example shows.
+    """Return the evidence with a question's comparisons, without those that only the example shows.
 
     Unless ``draws``, a subject whose results depend on random draws is not asked: made the other
     way, the draws would fall on other elements.
     """
     try:
-        twins = _lasting(session, evidence, question, draws)
+        comparisons = _lasting(session, evidence, question, draws)
     except DoctorError:  # made the other way, a call does not come to an end: it tells nothing
-        twins = ()
-    return replace(evidence, twins=(*evidence.twins, *twins))
+        comparisons = ()
+    return replace(evidence, comparisons=(*evidence.comparisons, *comparisons))
 
 
 def _lasting(
     session: Session, evidence: Evidence, question: Question, draws: bool
 ) -> tuple[Comparison, ...]:
-    twins = tuple(question(session, evidence, on_example(evidence)))
-    if all(map(agrees, twins)):
-        return twins
+    comparisons = tuple(question(session, evidence, on_example(evidence)))
+    if all(map(agrees, comparisons)):
+        return comparisons
     there = _elsewhere(session, evidence, draws)
     again = question(session, evidence, there) if there else ()
-    differing = {twin.how for twin in again if not agrees(twin)}
-    return tuple(twin for twin in twins if agrees(twin) or twin.how in differing)
+    differing = {comparison.how for comparison in again if not agrees(comparison)}
+    return tuple(
+        comparison
+        for comparison in comparisons
+        if agrees(comparison) or comparison.how in differing
+    )
 
 
 def on_example(evidence: Evidence) -> Plain:
     """Return the plain call on the example, which is among the evidence already."""
-    pull = evidence.pulls[RANDOM]
+    vjp = evidence.vjps[RANDOM]
     outputs = tuple(out for out in evidence.forward.outputs if is_float(out))
-    sent = tuple(g for g in pull.grad_outputs if g is not None)
-    return Plain(evidence.inputs, sent, Pass(outputs, pull.grads))
+    sent = tuple(g for g in vjp.grad_outputs if g is not None)
+    return Plain(evidence.inputs, sent, Pass(outputs, vjp.grads))
 
 
 def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) -> Plain:
@@ -148,10 +152,12 @@ def jittered(value: Any, rng: torch.Generator) -> Any:
     return torch.where(value == 0, step * (size(value) or 1.0), value * (1 + step))
 
 
-def agrees(twin: Comparison) -> bool:
+def agrees(comparison: Comparison) -> bool:
     """Whether both ways brought the same, up to rounding."""
-    pairs = zip(twin.came, twin.should, strict=True)
-    return twin.failure is None and all(alike(one, other, twin.floor) for one, other in pairs)
+    pairs = zip(comparison.actual, comparison.expected, strict=True)
+    return comparison.failure is None and all(
+        alike(one, other, comparison.floor) for one, other in pairs
+    )
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
@@ -247,13 +253,13 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     subject = replace(session.subject, call=_as_ordinary_code(function), function=None)
     ordinary = Session(subject, session.inputs, session.wanted, session.seed)
-    gs = evidence.pulls[RANDOM].grad_outputs
+    gs = evidence.vjps[RANDOM].grad_outputs
     mine, other = (attempt(partial(_cost, one, gs)) for one in (session, ordinary))
     if isinstance(mine, Failure) or isinstance(other, Failure):
         return evidence
     costs = {"function": mine, "plain": other}
-    twins = _twins(session, ordinary, evidence, gs)
-    return replace(evidence, costs=costs, twins=(*evidence.twins, *twins))
+    comparisons = _twins(session, ordinary, evidence, gs)
+    return replace(evidence, costs=costs, comparisons=(*evidence.comparisons, *comparisons))
 
 
 def _has_other_reasons(function: type[Function]) -> bool:
@@ -287,9 +293,9 @@ def _twins(
             yield how, both_ways(one, gs, inputs=inputs)
         yield "differentiated twice", _second_pass(one, gs)
 
-    for (how, should), (_, came) in zip(passes(session), passes(ordinary), strict=True):
-        if not should.failure:
-            yield twin(evidence, PLAIN_AUTOGRAD, how, came, should)
+    for (how, expected), (_, actual) in zip(passes(session), passes(ordinary), strict=True):
+        if not expected.failure:
+            yield compare(evidence, PLAIN_AUTOGRAD, how, actual, expected)
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
@@ -328,12 +334,12 @@ def _second_pass(session: Session, gs: Cotangents) -> Pass:
 def _cost(session: Session, gs: Cotangents) -> Cost:
     """Run forward and backward; count the memory that lives in between, and the operations."""
     leaves, args = fresh(session.inputs, session.wanted)
-    vault, recording = SavedTensorSwapper(), Recording()
-    with recording, vault.hooks():
+    swapper, recording = SavedTensorSwapper(), Recording()
+    with recording, swapper.hooks():
         run = Run(leaves, args, session.call(args))
     cotangents = copies(gs)
     with recording:
         gradients(run, cotangents)
-    alive = memory([vault.saved, run.returned, *map(vars, custom_nodes(run.tensors))])
+    alive = memory([swapper.saved, run.returned, *map(vars, custom_nodes(run.tensors))])
     sizes = sorted(storage.nbytes() for storage in alive)
     return Cost(tuple(sizes), len(recording.operations))

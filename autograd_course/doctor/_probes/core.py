@@ -13,7 +13,7 @@ from autograd_course.doctor._execution.calls import attempt, fresh
 from autograd_course.doctor._execution.dtypes import in_own_dtypes, variants
 from autograd_course.doctor._execution.forward import forward_pass
 from autograd_course.doctor._execution.isolation import Stream, generator
-from autograd_course.doctor._execution.passes import direct_call, drawn, engine_pass
+from autograd_course.doctor._execution.passes import backward_pass, direct_call, drawn
 from autograd_course.doctor._execution.session import Session, Subject
 from autograd_course.doctor._numerics.bisection import bisect_columns
 from autograd_course.doctor._numerics.finite_differences import Values, flat, jacobian, slopes
@@ -75,13 +75,13 @@ def probe(
     linear = linear_range(session, found, one, two, intentional)
     found = replace(found, cotangent_range=linear.words if linear else None)
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
-    if not found.pulls:
+    if not found.vjps:
         return found
     if differences and not projections_agree(found):
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, jacobian=columns)
         found = bisect_columns(values, session.inputs, session.wanted, found)
-    if found.pulls[RANDOM].failure:
+    if found.vjps[RANDOM].failure:
         return found
     for look in further:
         found = look(session, found)
@@ -123,8 +123,8 @@ def _after_backward(
     one, two = drawn_from(linear, one, two)
     return replace(
         found,
-        pulls=_pulls(session, dict(cotangents(one, two, ones))),
-        interleaved=engine_pass(session, one, interleaved=True),
+        vjps=_vjps(session, dict(cotangents(one, two, ones))),
+        interleaved=backward_pass(session, one, interleaved=True),
     )
 
 
@@ -167,11 +167,11 @@ def cotangents(
             yield Cotangent("single", k), tuple(g if j == k else None for j, g in enumerate(one))
 
 
-def _pulls(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
+def _vjps(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
     """Send each cotangent through the engine; the first failure of the first one is enough."""
-    random = engine_pass(session, cotangents[RANDOM])
+    random = backward_pass(session, cotangents[RANDOM])
     if random.failure:
         return {RANDOM: random}
     return {RANDOM: random} | {
-        name: engine_pass(session, g) for name, g in cotangents.items() if name != RANDOM
+        name: backward_pass(session, g) for name, g in cotangents.items() if name != RANDOM
     }

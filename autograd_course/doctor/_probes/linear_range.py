@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._execution.passes import engine_pass
+from autograd_course.doctor._execution.passes import backward_pass
 from autograd_course.doctor._execution.session import Session
 from autograd_course.doctor._numerics.closeness import same, size
 from autograd_course.doctor._numerics.projection import agrees
@@ -138,7 +138,7 @@ def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> V
     total = [a + b for a, b in zip(one, two, strict=True)]
     double = [2 * a for a in one]
     first, second, added, doubled = passes = list(_passes(session, [one, two, total, double]))
-    if any(pull.failure for pull in passes):
+    if any(vjp.failure for vjp in passes):
         return None
     rows = zip(first.grads, second.grads, added.grads, doubled.grads, strict=True)
     for a, b, both, twice in rows:
@@ -156,15 +156,15 @@ def _near(one: Tensor, other: Tensor) -> bool:
 
 
 def _passes(session: Session, cotangents: Sequence[Sequence[Tensor]]) -> Iterator[VjpResult]:
-    return (engine_pass(session, tuple(gs)) for gs in cotangents)
+    return (backward_pass(session, tuple(gs)) for gs in cotangents)
 
 
-def _all_zero(pull: VjpResult) -> bool:
-    return not any(grad is not None and bool(grad.any()) for grad in pull.grads)
+def _all_zero(vjp: VjpResult) -> bool:
+    return not any(grad is not None and bool(grad.any()) for grad in vjp.grads)
 
 
-def _confirmed(evidence: Evidence, pull: VjpResult) -> bool:
+def _confirmed(evidence: Evidence, vjp: VjpResult) -> bool:
     """Whether forward's slopes along random directions are those of the gradient."""
     slopes = evidence.slopes
     smooth = slopes is not None and bool(slopes.smooth.all())
-    return slopes is not None and smooth and not pull.failure and agrees(evidence, slopes, pull)
+    return slopes is not None and smooth and not vjp.failure and agrees(evidence, slopes, vjp)

@@ -68,15 +68,15 @@ class _Asked:
             call.exchange(group, exchange)
             return _derivatives(call, self.setting, self.grad_outputs)
 
-        came = attempt(other)
-        return isinstance(came, Failure) or not _same(came, self.derivatives)
+        actual = attempt(other)
+        return isinstance(actual, Failure) or not _same(actual, self.derivatives)
 
 
 def kept(session: Session, evidence: Evidence) -> Evidence:
     """Look which saved tensors hold values that no gradient depends on."""
     if not evidence.forward.whole or not 0 < len(evidence.forward.saved) <= MOST_TENSORS:
         return evidence
-    gs = evidence.pulls[RANDOM].grad_outputs
+    gs = evidence.vjps[RANDOM].grad_outputs
     example = _asked(session, Setting(session.inputs, session.wanted), gs)
     if example is None:
         return evidence
@@ -141,10 +141,10 @@ def _derivatives(call: Call, setting: Setting, gs: Sequence[Tensor | None]) -> D
     return (derived_twice if setting.twice else derived_once)(call.run, gs)
 
 
-def _same(came: Derivatives, plain: Derivatives) -> bool:
-    return len(came) == len(plain) and all(
+def _same(actual: Derivatives, plain: Derivatives) -> bool:
+    return len(actual) == len(plain) and all(
         one is other if one is None or other is None else same_bytes(one, other)
-        for one, other in zip(came, plain, strict=True)
+        for one, other in zip(actual, plain, strict=True)
     )
 
 
@@ -181,16 +181,16 @@ class Backward:
         return self.leading[position] if position < len(self.leading) else set()
 
 
-def unasked(session: Session, evidence: Evidence) -> Evidence:
+def wasted_gradients(session: Session, evidence: Evidence) -> Evidence:
     """Look for operations that only serve a gradient that nobody asked for."""
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     if not evidence.forward.whole or not 2 <= len(floating) <= MOST_INPUTS:
         return evidence
-    gs = [g for g in evidence.pulls[RANDOM].grad_outputs if g is not None]
+    gs = [g for g in evidence.vjps[RANDOM].grad_outputs if g is not None]
     everything = _backward(session, gs, session.wanted)
     if everything is None:
         return evidence
-    return replace(evidence, unasked=tuple(_wasted(session, gs, floating, everything)))
+    return replace(evidence, wasted_gradients=tuple(_wasted(session, gs, floating, everything)))
 
 
 def _wasted(
@@ -236,14 +236,14 @@ WHILE = 0.02  # seconds after which the engine's own threads have let go of a gr
 
 def unpacking(session: Session, evidence: Evidence) -> Evidence:
     """Count how often one backward pass of a custom node unpacks the same saved tensor."""
-    vault = SavedTensorSwapper()
+    swapper = SavedTensorSwapper()
 
     def most() -> int:
-        with vault.hooks():
+        with swapper.hooks():
             run = session.run()
-        numbers = [n for node in custom_nodes(run.tensors) for n in vault.numbers_of(node)]
-        gradients(run, copies(evidence.pulls[RANDOM].grad_outputs))
-        times = Counter(vault.unpacked)
+        numbers = [n for node in custom_nodes(run.tensors) for n in swapper.numbers_of(node)]
+        gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+        times = Counter(swapper.unpacked)
         return max((times[number] for number in numbers), default=0)
 
     counted = attempt(most)
@@ -280,7 +280,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
         run = session.run(watched=False)  # a log would hold its tensors
         contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
         if backward:
-            gradients(run, copies(evidence.pulls[RANDOM].grad_outputs))
+            gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
         return contexts
 
     contexts = attempt(call)

@@ -408,7 +408,7 @@ NEAR = 1e-9  # of each number: below a sixtieth of what float32 tells apart, far
 FAR = 1e-4  # still along a straight line, and hundreds of float32's steps
 
 
-def stairs(session: Session, evidence: Evidence) -> Evidence:
+def float32_steps(session: Session, evidence: Evidence) -> Evidence:
     """Return the evidence with what inputs and cotangents that move together do to the results."""
     floats = [value for value in (*session.inputs, *evidence.forward.outputs) if is_float(value)]
     if any(tensor.dtype != torch.float64 for tensor in floats):
@@ -419,7 +419,7 @@ def stairs(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     outputs = output_names(len(here) - len(session.wanted))
     names = (*outputs, *(evidence.gradient_name(position) for position in session.wanted))
-    return replace(evidence, stairs=Float32Steps(names, here, near, far, NEAR / FAR))
+    return replace(evidence, float32_steps=Float32Steps(names, here, near, far, NEAR / FAR))
 
 
 def _values(session: Session, by: float) -> Values | None:

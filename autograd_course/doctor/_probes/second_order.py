@@ -40,11 +40,11 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
     It is 0 as well where that was not examined. A symmetric matrix stays symmetric along it.
     """
     slopes = evidence.slopes
-    settled = slopes is not None and bool(slopes.smooth.all())
+    smooth = slopes is not None and bool(slopes.smooth.all())
     for k, position in enumerate(evidence.wanted):
         like = evidence.inputs[position]
         flat = torch.zeros_like(as_real(like)).reshape(-1)
-        if slopes is not None and settled:
+        if slopes is not None and smooth:
             flat = slopes.vectors[k][:, 0].clone()
         elif slopes is not None and k < len(evidence.jacobian):
             columns = evidence.jacobian[k]
@@ -144,7 +144,7 @@ ROUNDING = 1e-10  # of weights and cotangents: what is left where everything can
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
     """Fill in the second derivatives, along directions in which forward is smooth."""
-    if evidence.pulls.get(OTHER) is None or evidence.pulls[OTHER].failure:
+    if evidence.vjps.get(OTHER) is None or evidence.vjps[OTHER].failure:
         return evidence
     question = _Question(session, evidence)
     seen = attempt(lambda: question.by_autograd(follow=True))
@@ -166,11 +166,11 @@ class _Question:
     """Which gradients are differentiated, by what, along which directions."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
-        once, other = evidence.pulls[RANDOM], evidence.pulls[OTHER]
+        once, other = evidence.vjps[RANDOM], evidence.vjps[OTHER]
         self.session = session
         self.names = tuple(evidence.name(position) for position in session.wanted)
         self.grad_outputs = tuple(g for g in once.grad_outputs if g is not None)
-        self.grads, self.grads_of_other = (self._flat(pull.grads) for pull in (once, other))
+        self.grads, self.grads_of_other = (self._flat(vjp.grads) for vjp in (once, other))
         rng = torch.Generator().manual_seed(session.seed + 2)
         likes = [session.inputs[position] for position in session.wanted]
         self.along = Projection(
@@ -205,8 +205,8 @@ class _Question:
         if not smooth:
             return []
         by = ", ".join(self.names[slot] for slot in slots)
-        came = [total([row[slot] for slot in slots]) for row in rows]
-        return list(self._beside(by, came, value, error))
+        actual = [total([row[slot] for slot in slots]) for row in rows]
+        return list(self._beside(by, actual, value, error))
 
     def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
         """Return all gradients as a function of how far some inputs are moved."""
@@ -222,14 +222,14 @@ class _Question:
         return gradient
 
     def _beside(
-        self, by: str, came: Sequence[float | None], value: Tensor, error: Tensor
+        self, by: str, actual: Sequence[float | None], value: Tensor, error: Tensor
     ) -> Iterator[SecondDerivative]:
         """Yield what came for each gradient beside ⟨h, ·⟩ of its part of the truth."""
         weights = self.along.weights
         lengths = [len(h) for h in weights]
         rounding = ROUNDING * float(flat(self.grad_outputs).norm())
         parts = zip(
-            self.names, came, weights, value.split(lengths), error.split(lengths), strict=True
+            self.names, actual, weights, value.split(lengths), error.split(lengths), strict=True
         )
         for of, number, h, v, e in parts:
             within = 3 * (e @ h.abs()) + RELATIVE * (v * h).norm() + rounding * h.norm()

@@ -20,7 +20,7 @@ from autograd_course.doctor._inputs import in_double
 from autograd_course.doctor._numerics.closeness import size
 from autograd_course.doctor._numerics.finite_differences import flat, slopes
 from autograd_course.doctor._numerics.tensors import is_float, same_bytes
-from autograd_course.doctor._probes.comparison import output_names, twin
+from autograd_course.doctor._probes.comparison import compare, output_names
 from autograd_course.doctor._safe_repr import shown
 from autograd_course.doctor.evidence import (
     OTHER,
@@ -51,11 +51,11 @@ def repetition(session: Session, evidence: Evidence) -> Evidence:
         "redrawn": (REDRAWN, _again(session, evidence, redrawn=True)),
     }
     found = tuple(
-        twin(evidence, kind, how, came, plain)
-        for kind, (how, came) in ways.items()
-        if _comparable(came, plain) and not _identical(came, plain)
+        compare(evidence, kind, how, actual, plain)
+        for kind, (how, actual) in ways.items()
+        if _comparable(actual, plain) and not _identical(actual, plain)
     )
-    return replace(evidence, twins=evidence.twins + found)
+    return replace(evidence, comparisons=evidence.comparisons + found)
 
 
 REPEATED = "from one call to the next, with the same arguments and seeds"
@@ -65,26 +65,26 @@ REDRAWN = "when `backward` reuses them"
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
     """Send a second cotangent through a graph that a first one has gone through already."""
-    first, second = evidence.pulls[OTHER], evidence.pulls[RANDOM]
+    first, second = evidence.vjps[OTHER], evidence.vjps[RANDOM]
 
     def go_through(run: Run) -> None:
         attempt(lambda: gradients(run, copies(first.grad_outputs), retain_graph=True))
 
-    came = both_ways(session, second.grad_outputs, between=go_through)
-    found = _backward_twin(evidence, came)
-    return replace(evidence, twins=(*evidence.twins, found))
+    actual = both_ways(session, second.grad_outputs, between=go_through)
+    found = _backward_twin(evidence, actual)
+    return replace(evidence, comparisons=(*evidence.comparisons, found))
 
 
-def _backward_twin(evidence: Evidence, came: Pass) -> Comparison:
-    should = replace(_first_time(evidence), outputs=())
+def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
+    expected = replace(_first_time(evidence), outputs=())
     how = "in a second backward pass through the same graph"
-    return twin(evidence, "second backward", how, replace(came, outputs=()), should)
+    return compare(evidence, "second backward", how, replace(actual, outputs=()), expected)
 
 
 def _first_time(evidence: Evidence) -> Pass:
     """Return what the call gave when it was made first."""
     outputs = tuple(output for output in evidence.forward.outputs if is_float(output))
-    return Pass(outputs, evidence.pulls[RANDOM].grads)
+    return Pass(outputs, evidence.vjps[RANDOM].grads)
 
 
 def _again(
@@ -95,7 +95,7 @@ def _again(
             session.redraw()
 
     with memory_filled(filled):
-        return both_ways(session, evidence.pulls[RANDOM].grad_outputs, between=between)
+        return both_ways(session, evidence.vjps[RANDOM].grad_outputs, between=between)
 
 
 @contextmanager
@@ -142,14 +142,14 @@ def recomputation(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(run, Failure):
         return evidence
     forth = _copied(around.buffers)
-    attempt(lambda: gradients(run, copies(evidence.pulls[RANDOM].grad_outputs)))
+    attempt(lambda: gradients(run, copies(evidence.vjps[RANDOM].grad_outputs)))
     back = _copied(around.buffers)
     twice = [n for n in at_first if _differ(at_first, forth, n) and _differ(forth, back, n)]
     if not twice:
         return evidence
-    came, should = (tuple(values[name] for name in twice) for values in (back, forth))
-    found = Comparison("recomputed", "in backward", tuple(twice), came, should)
-    return replace(evidence, twins=(*evidence.twins, found))
+    actual, expected = (tuple(values[name] for name in twice) for values in (back, forth))
+    found = Comparison("recomputed", "in backward", tuple(twice), actual, expected)
+    return replace(evidence, comparisons=(*evidence.comparisons, found))
 
 
 def _copied(buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -191,7 +191,7 @@ def _without_gradient(
     def passes() -> tuple[Tensor | None, ...]:
         run = session.run()
         run.leaves.extend(held.tensor for held in asking)
-        return gradients(run, copies(evidence.pulls[RANDOM].grad_outputs))
+        return gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
 
     hooks = [held.tensor.register_hook(note(held.name)) for held in asking]
     grads = attempt(passes)
@@ -290,11 +290,11 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, C
     def edit(run: Run) -> None:
         attempt(lambda: _exchange(run.args[k] if as_input else run.tensors[k]))
 
-    plain = evidence.pulls[RANDOM]
-    came = replace(both_ways(session, plain.grad_outputs, between=edit), outputs=())
+    plain = evidence.vjps[RANDOM]
+    actual = replace(both_ways(session, plain.grad_outputs, between=edit), outputs=())
     shown = f"`{name}`" if as_input else name
     how = f"when {shown} is changed in place after `forward`"
-    return name, twin(evidence, "edited", how, came, Pass(grads=plain.grads))
+    return name, compare(evidence, "edited", how, actual, Pass(grads=plain.grads))
 
 
 def _exchange(tensor: Tensor) -> None:

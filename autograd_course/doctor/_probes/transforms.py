@@ -30,9 +30,9 @@ from autograd_course.doctor._probes.comparison import (
     TOLERANCE,
     Plain,
     asked,
+    compare,
     definitions,
     output_names,
-    twin,
 )
 from autograd_course.doctor._words import listed
 from autograd_course.doctor.evidence import Comparison, Evidence, Failure
@@ -61,12 +61,12 @@ def _forward_mode_question(
     gradients = list(_by_output(session, plain))
     for how, moving in _moving(evidence, tangents):
         given = _copied(moving)
-        came = attempt(lambda: _pushed(session, plain.inputs, given))  # noqa: B023 - called here
-        if not isinstance(came, Failure):
-            yield from _compared(evidence, how, plain.grad_outputs, came, gradients, moving)
+        actual = attempt(lambda: _pushed(session, plain.inputs, given))  # noqa: B023 - called here
+        if not isinstance(actual, Failure):
+            yield from _compared(evidence, how, plain.grad_outputs, actual, gradients, moving)
             yield from _left_alone(evidence, how, given, moving)
         elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
-            yield Comparison("jvp", how, failure=came, stage="forward mode")
+            yield Comparison("jvp", how, failure=actual, stage="forward mode")
 
 
 def drawn_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
@@ -145,13 +145,13 @@ def _compared(
     """Yield both numbers for each output."""
     names = output_names(len(grad_outputs))
     for name, g, tangent, grads in zip(names, grad_outputs, pushed, gradients, strict=True):
-        came, size, coarse = _inner([(g, tangent)])
+        actual, size, coarse = _inner([(g, tangent)])
         pairs = [(v, grads.get(position)) for position, v in tangents.items()]
-        should, other_size, other_coarse = _inner(pairs)
-        larger = max(abs(came), abs(should)) or 1.0
+        expected, other_size, other_coarse = _inner(pairs)
+        larger = max(abs(actual), abs(expected)) or 1.0
         # Relative to the terms, not to their sum: that may be small because they cancel.
         tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
-        numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (came, should)]
+        numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (actual, expected)]
         moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
         floor = cancellation(evidence) * moved
         yield Comparison("jvp", how, (name,), numbers[0], numbers[1], tolerance, floor=floor)
@@ -192,11 +192,11 @@ def _reverse_over_forward_question(
     session: Session, evidence: Evidence, plain: Plain
 ) -> Iterator[Comparison]:
     tangents = drawn_tangents(session, plain.inputs)
-    should = attempt(lambda: _backward_differentiated(session, plain, tangents))
-    came = attempt(lambda: _tangent_differentiated(session, plain, tangents))
-    if isinstance(came, Failure) or isinstance(should, Failure):  # whoever needs it hears of it
+    expected = attempt(lambda: _backward_differentiated(session, plain, tangents))
+    actual = attempt(lambda: _tangent_differentiated(session, plain, tangents))
+    if isinstance(actual, Failure) or isinstance(expected, Failure):  # whoever needs it hears of it
         return
-    for position, one, other in zip(session.wanted, came, should, strict=True):
+    for position, one, other in zip(session.wanted, actual, expected, strict=True):
         name = evidence.name(position)
         yield Comparison("tangent graph", f"by {name}", (name,), (one,), (other,), TOLERANCE)
 
@@ -273,12 +273,12 @@ def _vmap_question(session: Session, evidence: Evidence, plain: Plain) -> Iterat
     rng = generator(session.seed, Stream.SLICES)
     slices = [plain.inputs, *(varied(plain.inputs, SPREAD, rng) for _ in COTANGENTS[1:])]
     for layout in _layouts(evidence):
-        should = attempt(lambda: _looped(session, plain, slices, layout))  # noqa: B023 - called here
-        if isinstance(should, Failure) or should.failure:
+        expected = attempt(lambda: _looped(session, plain, slices, layout))  # noqa: B023 - called here
+        if isinstance(expected, Failure) or expected.failure:
             continue
-        came = _stacked(session, plain, slices, layout, should)
-        if not came.failure or (evidence.forward.whole and _is_fault(came.failure, layout)):
-            yield twin(evidence, "vmap", layout.how, came, should, tolerance=VMAP_TOLERANCE)
+        actual = _stacked(session, plain, slices, layout, expected)
+        if not actual.failure or (evidence.forward.whole and _is_fault(actual.failure, layout)):
+            yield compare(evidence, "vmap", layout.how, actual, expected, tolerance=VMAP_TOLERANCE)
 
 
 def _layouts(evidence: Evidence) -> Iterator[Layout]:
@@ -339,7 +339,7 @@ def _stacked(
     plain: Plain,
     slices: Sequence[Sequence[Any]],
     layout: Layout,
-    should: Pass,
+    expected: Pass,
 ) -> Pass:
     """Make one call under vmap, and one backward pass through it."""
     inputs = [
@@ -350,8 +350,8 @@ def _stacked(
     if isinstance(run, Failure):
         return Pass(failure=run, stage="forward")
     outputs = tuple(out.detach().clone() for out in run.floats)
-    if [out.shape for out in outputs] != [out.shape for out in should.outputs]:
-        return Pass(outputs, should.grads)  # the shape tells enough
+    if [out.shape for out in outputs] != [out.shape for out in expected.outputs]:
+        return Pass(outputs, expected.grads)  # the shape tells enough
     gs = [torch.stack([factor * g for factor in COTANGENTS]) for g in plain.grad_outputs]
     grads = attempt(lambda: gradients(run, gs))
     if isinstance(grads, Failure):
@@ -392,9 +392,9 @@ def compiled(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _compile_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
-    came = _traced(session, plain)
+    actual = _traced(session, plain)
     how = "under `torch.compile`"
-    yield twin(evidence, "compile", how, came, plain.done, tolerance=COMPILE_TOLERANCE)
+    yield compare(evidence, "compile", how, actual, plain.done, tolerance=COMPILE_TOLERANCE)
 
 
 def _traced(session: Session, plain: Plain) -> Pass:
@@ -492,18 +492,18 @@ FAR = 0.1  # of the size: some 25 times the rounding of bfloat16
 
 
 def autocast(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with a twin of the call, made under autocast."""
+    """Return the evidence with a comparison of the call and the call under autocast."""
     if any(isinstance(v, Tensor) and v.is_complex() for v in session.inputs):
         return evidence
     plain = _pass(session, lambda t: t.float())
     rounded = _pass(_otherwise_random(session), lambda t: t.to(LOW).float())
     if plain.failure or rounded.failure:
         return evidence
-    came = _pass(_under_autocast(session), lambda t: t.float())
+    actual = _pass(_under_autocast(session), lambda t: t.float())
     how = f"under autocast to {str(LOW).removeprefix('torch.')}"
     tolerance = max(FAR, 10 * _change(rounded, plain))
-    found = twin(evidence, "autocast", how, came, plain, tolerance=tolerance)
-    return replace(evidence, twins=(*evidence.twins, found))
+    found = compare(evidence, "autocast", how, actual, plain, tolerance=tolerance)
+    return replace(evidence, comparisons=(*evidence.comparisons, found))
 
 
 def _under_autocast(session: Session) -> Session:

@@ -68,32 +68,32 @@ def _contract(evidence: Evidence) -> Step:
     failure = evidence.raw and evidence.raw.failure
     if failure:
         return _raised("contract", "backward", failure)
-    if not evidence.pulls:
+    if not evidence.vjps:
         return told_never_called()
     if evidence.raw:
         # None stands there for whatever is no tensor; what comes on top matters if it is one.
         returned = [*evidence.raw.grads]
     else:
-        failure = evidence.pulls[RANDOM].failure
+        failure = evidence.vjps[RANDOM].failure
         if failure:
             return _raised("contract", "backward", failure)
-        found = dict(zip(evidence.wanted, evidence.pulls[RANDOM].grads, strict=True))
+        found = dict(zip(evidence.wanted, evidence.vjps[RANDOM].grads, strict=True))
         returned = [found.get(i) for i in range(len(evidence.inputs))]
     return told_contract(evidence.parameters, evidence.inputs, returned, evidence.wanted)
 
 
 def _magnitudes(evidence: Evidence) -> Step:
-    pull, expected = evidence.pulls[RANDOM], evidence.expected.get(RANDOM, ())
-    if pull.failure:
-        return _raised("magnitudes", "backward", pull.failure)
+    vjp, expected = evidence.vjps[RANDOM], evidence.expected.get(RANDOM, ())
+    if vjp.failure:
+        return _raised("magnitudes", "backward", vjp.failure)
     if _settled(evidence):
         assert evidence.slopes is not None
-        seen, _ = along_directions(evidence.slopes, pull)
-        g = flat_cotangent(evidence, pull.grad_outputs)
+        seen, _ = along_directions(evidence.slopes, vjp)
+        g = flat_cotangent(evidence, vjp.grad_outputs)
         what = f"gradient norm along {len(seen)} random directions"
         return told_magnitudes([what], [seen], [evidence.slopes.matrix.T @ g])
     whats = [f"gradient norm of {evidence.name(i)}" for i in evidence.wanted]
-    return told_magnitudes(whats, pull.grads, [e.value for e in expected], _truth(evidence))
+    return told_magnitudes(whats, vjp.grads, [e.value for e in expected], _truth(evidence))
 
 
 def _element(evidence: Evidence) -> Step:
@@ -103,7 +103,7 @@ def _element(evidence: Evidence) -> Step:
             None,
             "skipped, because backward agrees with forward along every random direction",
         )
-    grads = evidence.pulls[RANDOM].grads
+    grads = evidence.vjps[RANDOM].grads
     truths = [expected.value for expected in evidence.expected[RANDOM]]
     if all(bool(torch.isnan(truth).all()) for truth in truths):
         return Step(
@@ -114,10 +114,10 @@ def _element(evidence: Evidence) -> Step:
     slot, flat = furthest(grads, truths)
     position, index = evidence.wanted[slot], unraveled(flat, truths[slot].shape)
     grad, value = grads[slot], evidence.inputs[evidence.wanted[slot]]
-    came = 0.0 if grad is None else grad[index].item()
+    actual = 0.0 if grad is None else grad[index].item()
     place = element(evidence.name(position), index)
     at, slope = value[index].item(), truths[slot][index].item()
-    return told_element(place, at, slope, came, truth=_truth(evidence))
+    return told_element(place, at, slope, actual, truth=_truth(evidence))
 
 
 def _gradcheck(evidence: Evidence) -> Step:

@@ -49,7 +49,7 @@ def backward_raises(evidence: Evidence) -> Match | None:
     if failure is None or turned:
         return None
     # The family of cotangents stops at the first, if that fails.
-    some = "for some values of `grad_output`, " if len(evidence.pulls) > 1 else ""
+    some = "for some values of `grad_output`, " if len(evidence.vjps) > 1 else ""
     return Match(
         f"{some}`backward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
@@ -142,16 +142,16 @@ def mutates_saved(evidence: Evidence) -> Match | None:
     after=("contract",),
 )
 def none_grad_output(evidence: Evidence) -> Match | None:
-    for name, pull in evidence.pulls.items():
+    for name, vjp in evidence.vjps.items():
         if name.kind != "single":
             continue
         used = ordinal(name)
-        if pull.failure and pull.failure.runs_in_own_dtype:
+        if vjp.failure and vjp.failure.runs_in_own_dtype:
             continue
-        if pull.failure:
+        if vjp.failure:
             return Match(
-                f"when only the {used} output is used, `backward` {what_was_raised(pull.failure)}",
-                {"used": used, **raised(pull.failure)},
+                f"when only the {used} output is used, `backward` {what_was_raised(vjp.failure)}",
+                {"used": used, **raised(vjp.failure)},
             )
         wrong = mismatches(evidence, name)
         if wrong and not mismatches(evidence):
@@ -180,8 +180,8 @@ def none_grad_output(evidence: Evidence) -> Match | None:
 def wrong_arity(evidence: Evidence) -> Match | None:
     raw, arguments = evidence.raw, len(evidence.inputs)
     if raw and not raw.failure:
-        if unasked := _unasked(evidence, raw):
-            return Match(unasked, {"line": return_line(evidence.backward_source)})
+        if wasted_gradients := _unasked(evidence, raw):
+            return Match(wasted_gradients, {"line": return_line(evidence.backward_source)})
         extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
         if raw.count >= arguments and not extra:
             return None

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from autograd_course.doctor._rules.rule import (
     Match,
+    comparisons,
     describe_disagreement,
     disagreement,
     furthest,
     rule,
-    twins,
 )
 from autograd_course.doctor.evidence import Evidence
 
@@ -47,9 +47,9 @@ def grad_output_layout(evidence: Evidence) -> Match | None:
 )
 def input_layout(evidence: Evidence) -> Match | None:
     refused = None
-    for twin in twins(evidence, "input-layout"):
-        seen = describe_disagreement(twin)
-        if seen and twin.stage != "forward":
+    for comparison in comparisons(evidence, "input-layout"):
+        seen = describe_disagreement(comparison)
+        if seen and comparison.stage != "forward":
             return seen
         refused = refused or seen
     return refused and replace(refused, severity="warning")  # loud, so nothing goes wrong unseen
@@ -102,11 +102,11 @@ _AFTER = ("contract", "linearity", "forward-mismatch", "values")
     after=_AFTER,
 )
 def zero_size(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "zero-size"):
-        seen, place = describe_disagreement(twin), furthest(twin)
+    for comparison in comparisons(evidence, "zero-size"):
+        seen, place = describe_disagreement(comparison), furthest(comparison)
         if seen is None or place is None:
             return seen
-        return replace(seen, message=f"{twin.names[place[0]]} is not zero {twin.how}.")
+        return replace(seen, message=f"{comparison.names[place[0]]} is not zero {comparison.how}.")
     return None
 
 

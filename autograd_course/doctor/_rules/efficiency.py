@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from autograd_course.doctor._rules.rule import Match, furthest, rule, twins
+from autograd_course.doctor._rules.rule import Match, comparisons, furthest, rule
 from autograd_course.doctor._words import listed, plural, quoted
 from autograd_course.doctor.evidence import PLAIN_AUTOGRAD, Comparison, Evidence
 
@@ -24,10 +24,10 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
 def wasted_gradient(evidence: Evidence) -> Match | None:
-    if not evidence.unasked:
+    if not evidence.wasted_gradients:
         return None
-    names = [evidence.name(seen.position) for seen in evidence.unasked]
-    operations = [seen.operations for seen in evidence.unasked]
+    names = [evidence.name(seen.position) for seen in evidence.wasted_gradients]
+    operations = [seen.operations for seen in evidence.wasted_gradients]
     first = (
         f"`backward` computes the gradient of `{names[0]}` ({_counted(operations[0])}) even when "
         f"`{names[0]}` does not require grad"
@@ -86,7 +86,7 @@ def oversaved(evidence: Evidence) -> Match | None:
 )
 def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.costs.get(name) for name in ("function", "plain"))
-    if function is None or ordinary is None or not _agree(twins(evidence, PLAIN_AUTOGRAD)):
+    if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
     # Piece by piece, because a sum that is smaller here need not be so for larger inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):
@@ -105,4 +105,4 @@ def unneeded_function(evidence: Evidence) -> Match | None:
 
 
 def _agree(both_ways: Iterable[Comparison]) -> bool:
-    return all(not twin.failure and furthest(twin) is None for twin in both_ways)
+    return all(not comparison.failure and furthest(comparison) is None for comparison in both_ways)

@@ -199,9 +199,9 @@ def backward_never_called(evidence: Evidence) -> Match | None:
             "NoneType": "Return the result from `forward`: a return statement seems to be missing.",
             "list": "Return several outputs as a tuple: return r, theta.",
         }.get(what, "")
-        came = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
-        came = "None" if what == "NoneType" else came
-        needed = f"`forward` returns {came}, but it must return a tensor or a tuple of tensors."
+        actual = f"{'a value' if len(forward.kinds) == 1 else 'values'} of type {what}"
+        actual = "None" if what == "NoneType" else actual
+        needed = f"`forward` returns {actual}, but it must return a tensor or a tuple of tensors."
         return Match(needed, {"returned": what}, hint=hint)
     if set(forward.marked_non_differentiable) == set(range(len(forward.outputs))):
         return None

@@ -33,8 +33,8 @@ ROUNDING = (
 
 
 def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
-    pull = evidence.pulls.get(name, VjpResult(()))
-    return pull.grads
+    vjp = evidence.vjps.get(name, VjpResult(()))
+    return vjp.grads
 
 
 def _seen(
@@ -66,10 +66,10 @@ def _seen(
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),
 )
 def ignores_grad_output(evidence: Evidence) -> Match | None:
-    pulls = [_grads(evidence, name) for name in (RANDOM, DOUBLE, OTHER, ZERO)]
-    if not all(pulls):
+    vjps = [_grads(evidence, name) for name in (RANDOM, DOUBLE, OTHER, ZERO)]
+    if not all(vjps):
         return None
-    for slot, (once, twice, other, zero) in enumerate(zip(*pulls, strict=True)):
+    for slot, (once, twice, other, zero) in enumerate(zip(*vjps, strict=True)):
         if once is None or not bool(torch.isfinite(once).all()) or not bool(once.any()):
             continue
         if same(once, twice) and same(once, other):
@@ -98,10 +98,10 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
     b = {n: _grads(evidence, n) for n in (RANDOM, OTHER, *MULTIPLES, SUM)}
     if not all(b.values()):
         return None
-    for pull, (factor, law) in MULTIPLES.items():
-        for slot, (once, got) in enumerate(zip(b[RANDOM], b[pull], strict=True)):
+    for vjp, (factor, law) in MULTIPLES.items():
+        for slot, (once, got) in enumerate(zip(b[RANDOM], b[vjp], strict=True)):
             wanted = None if once is None else factor * once
-            if not _agree(evidence, pull, got, wanted):
+            if not _agree(evidence, vjp, got, wanted):
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
     for slot, (once, other, got) in enumerate(zip(b[RANDOM], b[OTHER], b[SUM], strict=True)):
@@ -148,19 +148,19 @@ def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
     return torch.where(torch.isfinite(wanted), got, wanted)
 
 
-def _agree(evidence: Evidence, pull: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
+def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
     """Whether two gradients agree, or differ by what rounding leaves of terms that cancel."""
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
-    coarseness = max(ROUNDING, _coarseness(evidence, pull))
-    slack = cancellation(evidence, pull) + coarseness * size(wanted)
+    coarseness = max(ROUNDING, _coarseness(evidence, vjp))
+    slack = cancellation(evidence, vjp) + coarseness * size(wanted)
     return bool(torch.isfinite(off).all()) and size(off) <= slack
 
 
-def _coarseness(evidence: Evidence, pull: Cotangent) -> float:
+def _coarseness(evidence: Evidence, vjp: Cotangent) -> float:
     """Return the relative precision of grad_output: an output in float32 makes it float32 too."""
-    gs = evidence.pulls[pull].grad_outputs
+    gs = evidence.vjps[vjp].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
 
 
@@ -180,7 +180,7 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 )
 def uniform_grad_output(evidence: Evidence) -> Match | None:
     outputs = (
-        [g for g in evidence.pulls[RANDOM].grad_outputs if g is not None] if evidence.pulls else []
+        [g for g in evidence.vjps[RANDOM].grad_outputs if g is not None] if evidence.vjps else []
     )
     if len(outputs) != 1 or outputs[0].numel() < 2:
         return None

@@ -76,11 +76,11 @@ def _describe_overflow(
     index = unraveled(int(largest.argmax()), largest.shape)
     mine = values[k]
     assert mine is not None
-    came, should = at(mine, index), at(right, index)
+    actual, expected = at(mine, index), at(right, index)
     dtype = " in float32" if call.single else ""
     return Match(
-        f"{call.names[k]} is {came}{dtype} {call.how}; it should be {should}.",
-        {"witness": f"{place(evidence, call, k, index)}: {came}, should be {should}"},
+        f"{call.names[k]} is {actual}{dtype} {call.how}; it should be {expected}.",
+        {"witness": f"{place(evidence, call, k, index)}: {actual}, should be {expected}"},
     )
 
 
@@ -125,12 +125,12 @@ def precision(evidence: Evidence) -> Match | None:
 
 def _cast(evidence: Evidence) -> Match | None:
     """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
-    pull = evidence.pulls.get(RANDOM)
+    vjp = evidence.vjps.get(RANDOM)
     if evidence.cotangent_range:  # which may hold short numbers
         return None
-    if pull is None or any(g is not None and g.dtype != torch.float64 for g in pull.grad_outputs):
+    if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None
-    for position, grad in zip(evidence.wanted, pull.grads, strict=False):
+    for position, grad in zip(evidence.wanted, vjp.grads, strict=False):
         for dtype in (torch.bfloat16, torch.float16):
             if grad is not None and _held(grad, dtype):
                 name = evidence.name(position)
@@ -154,7 +154,7 @@ def _stairs(evidence: Evidence) -> Match | None:
 
     The output of a declared step function does so by intention, between its levels.
     """
-    found = evidence.stairs
+    found = evidence.float32_steps
     if found is None:
         return None
     outputs = len(found.here) - len(evidence.wanted)
@@ -192,19 +192,19 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
     here, near, far = found.here[k], found.near[k], found.far[k]
     if here is None or near is None or far is None:
         return None
-    came, should, size_here = near - here, found.ratio * (far - here), here.abs()
+    actual, expected, size_here = near - here, found.ratio * (far - here), here.abs()
     known = size_here > SLACK
     told = known & ((far - here).abs() > MOVING * size_here)
     told &= (far - here).abs() < JUMPING * size_here
-    told &= came.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
-    off = told & ((came - should).abs() > OTHERWISE * should.abs())
+    told &= actual.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
+    off = told & ((actual - expected).abs() > OTHERWISE * expected.abs())
     if 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
         return None
-    index = unraveled(int(torch.where(off, should.abs(), -1.0).argmax()), here.shape)
+    index = unraveled(int(torch.where(off, expected.abs(), -1.0).argmax()), here.shape)
     place = element(found.names[k].removeprefix("the "), index)
     return (
-        f"{place} changes by {number(float(came[index]), 2)} when every input changes by a "
-        f"billionth; it should change by {number(float(should[index]), 2)}"
+        f"{place} changes by {number(float(actual[index]), 2)} when every input changes by a "
+        f"billionth; it should change by {number(float(expected[index]), 2)}"
     )
 
 
@@ -226,19 +226,19 @@ def _cancellation(evidence: Evidence) -> Match | None:
 
 def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
     """Report the element whose error exceeds the noise by most."""
-    error, noise, came, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
+    error, noise, actual, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
     assert error is not None
     assert noise is not None
-    assert came is not None
+    assert actual is not None
     assert right is not None
     worst = error / noise
     index = unraveled(int(worst.argmax()), worst.shape)
-    relative = float((came - right).abs()[index] / right.abs()[index])
+    relative = float((actual - right).abs()[index] / right.abs()[index])
     return Match(
         f"{call.names[k]} loses precision in float32 {call.how}: its error is about "
         f"{float(f'{times:.0e}'):.0f} times larger than rounding alone explains.",
         {
-            "witness": f"{place(evidence, call, k, index)}: {at(came, index)}, should be "
+            "witness": f"{place(evidence, call, k, index)}: {at(actual, index)}, should be "
             f"{at(right, index)}, a relative error of {relative:.0e}"
         },
     )

@@ -141,9 +141,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
     runs in the dtypes of the caller's inputs is not held against the Function.
     """
     usual = (
-        pull.failure
-        for name, pull in evidence.pulls.items()
-        if name.kind not in ("large", "single")
+        vjp.failure for name, vjp in evidence.vjps.items() if name.kind not in ("large", "single")
     )
     failures = (evidence.raw and evidence.raw.failure, *usual)
     return next((f for f in failures if f and not f.runs_in_own_dtype), None)
@@ -168,55 +166,68 @@ def raw_transpose(evidence: Evidence, position: int) -> bool:
 # Where a call made in another way disagrees with the plain one, and how to say it.
 # --------------------------------------------------------------------------------------------------
 
-Place = tuple[int, tuple[int, ...]]  # which tensor of a twin, and the index furthest off
+Place = tuple[int, tuple[int, ...]]  # which tensor of a comparison, and the index furthest off
 
 
-def twins(evidence: Evidence, kind: str) -> Iterator[Comparison]:
-    """Yield the twins of one kind."""
-    return (twin for twin in evidence.twins if twin.kind == kind)
+def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
+    """Yield the comparisons of one kind."""
+    return (comparison for comparison in evidence.comparisons if comparison.kind == kind)
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:
-    """Say how the first twin of this kind failed or disagrees, ``None`` where all agree."""
-    return next(filter(None, map(describe_disagreement, twins(evidence, kind))), None)
+    """Say how the first comparison of this kind failed or disagrees, ``None`` where all agree."""
+    return next(filter(None, map(describe_disagreement, comparisons(evidence, kind))), None)
 
 
-def describe_disagreement(twin: Comparison) -> Match | None:
-    """Say how one twin failed or disagrees, ``None`` where it agrees."""
-    if twin.failure:
-        stage = f"`{twin.stage}`" if twin.stage in ("forward", "backward") else twin.stage
-        return Match(f"{twin.how}, {stage} {what_was_raised(twin.failure)}", raised(twin.failure))
-    place = furthest(twin)
+def describe_disagreement(comparison: Comparison) -> Match | None:
+    """Say how one comparison failed or disagrees, ``None`` where it agrees."""
+    if comparison.failure:
+        stage = (
+            f"`{comparison.stage}`"
+            if comparison.stage in ("forward", "backward")
+            else comparison.stage
+        )
+        return Match(
+            f"{comparison.how}, {stage} {what_was_raised(comparison.failure)}",
+            raised(comparison.failure),
+        )
+    place = furthest(comparison)
     if place is None:
         return None
     k, index = place
-    name = twin.names[k]
-    came, should = (format_element(value[k], index) for value in (twin.came, twin.should))
+    name = comparison.names[k]
+    actual, expected = (
+        format_element(value[k], index) for value in (comparison.actual, comparison.expected)
+    )
     where = element(name, index)
-    return Match(f"{name} changes {twin.how}.", {"witness": f"{where}: {came}, should be {should}"})
+    return Match(
+        f"{name} changes {comparison.how}.", {"witness": f"{where}: {actual}, should be {expected}"}
+    )
 
 
-def furthest(twin: Comparison) -> Place | None:
+def furthest(comparison: Comparison) -> Place | None:
     """Return the first tensor that disagrees and where it is furthest off."""
-    for k, (came, should) in enumerate(zip(twin.came, twin.should, strict=True)):
-        off = None if identical(came, should) else distance(came, should)
+    for k, (actual, expected) in enumerate(
+        zip(comparison.actual, comparison.expected, strict=True)
+    ):
+        off = None if identical(actual, expected) else distance(actual, expected)
         if off is None or not off.numel():
             continue
-        slack = max(twin.tolerance, _coarse(came), _coarse(should))
-        if float(off.max()) > slack * max(size_of(came), size_of(should)) + twin.floor:
+        slack = max(comparison.tolerance, _coarse(actual), _coarse(expected))
+        if float(off.max()) > slack * max(size_of(actual), size_of(expected)) + comparison.floor:
             return k, unraveled(int(off.argmax()), off.shape)
     return None
 
 
-def distance(came: Tensor | None, should: Tensor | None) -> Tensor | None:
+def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
     """Return how far apart two tensors are; no gradient at all counts as zeros."""
-    if came is None and should is None:
+    if actual is None and expected is None:
         return None
-    came, should = (_or_zeros(came, should), _or_zeros(should, came))
-    if came.shape != should.shape:
+    actual, expected = (_or_zeros(actual, expected), _or_zeros(expected, actual))
+    if actual.shape != expected.shape:
         return torch.full((), torch.inf)
-    same = (came == should) | (torch.isnan(came) & torch.isnan(should))
-    return torch.where(same, 0.0, torch.nan_to_num((came - should).abs(), nan=torch.inf))
+    same = (actual == expected) | (torch.isnan(actual) & torch.isnan(expected))
+    return torch.where(same, 0.0, torch.nan_to_num((actual - expected).abs(), nan=torch.inf))
 
 
 def size_of(tensor: Tensor | None) -> float:

@@ -104,12 +104,12 @@ def _marked(failure: Failure | None) -> bool:
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
     """Return the first that is wrong; one that is nan, which its user sees, only where asked."""
     wrong = (found for found in second.derivatives if found.wrong)
-    told = (f for f in wrong if evidence.second_order_asked or math.isfinite(f.came or 0.0))
+    told = (f for f in wrong if evidence.second_order_asked or math.isfinite(f.actual or 0.0))
     return next(told, None)
 
 
 def _is_number(wrong: SecondDerivative) -> bool:
-    return math.isfinite(wrong.came or 0.0)
+    return math.isfinite(wrong.actual or 0.0)
 
 
 def _lost(wrong: SecondDerivative) -> str:
@@ -117,9 +117,9 @@ def _lost(wrong: SecondDerivative) -> str:
         return (
             f"the gradient of `{wrong.of}` is finite and should have a finite derivative with "
             f"respect to `{wrong.by}`, but differentiating its graph gives "
-            f"{number(wrong.came or 0.0)}."
+            f"{number(wrong.actual or 0.0)}."
         )
-    if wrong.came:
+    if wrong.actual:
         return (
             f"the gradient of `{wrong.of}` has a wrong derivative with respect to `{wrong.by}`. "
             f"The graph of this gradient contains only part of its dependence on `{wrong.by}`, or "
@@ -132,10 +132,10 @@ def _lost(wrong: SecondDerivative) -> str:
 
 
 def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Match:
-    came, should = number(wrong.came or 0.0), number(wrong.should)
+    actual, expected = number(wrong.actual or 0.0), number(wrong.expected)
     witness = (
         f"derivative of the gradient of {wrong.of} with respect to {wrong.by}, along a random "
-        f"direction: {came}, should be {should}"
+        f"direction: {actual}, should be {expected}"
     )
     seen = {"input": wrong.of, "witness": witness}
     return Match(message, seen, severity=_if_asked(evidence), hint=hint)

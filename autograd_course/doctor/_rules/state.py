@@ -9,6 +9,7 @@ from autograd_course.doctor._numerics.formatting import element, number, unravel
 from autograd_course.doctor._rules.rule import (
     Match,
     Place,
+    comparisons,
     describe_disagreement,
     disagreement,
     distance,
@@ -16,7 +17,6 @@ from autograd_course.doctor._rules.rule import (
     furthest,
     raised,
     rule,
-    twins,
     what_was_raised,
 )
 from autograd_course.doctor._words import listed, quoted, sentence
@@ -39,7 +39,7 @@ from autograd_course.doctor.evidence import RANDOM, Comparison, Evidence, OnCtx
 )
 def shared_state(evidence: Evidence) -> Match | None:
     again = evidence.interleaved
-    plain = evidence.pulls.get(RANDOM)
+    plain = evidence.vjps.get(RANDOM)
     if again is None or plain is None or plain.failure:
         return None
     if again.failure and again.failure.runs_in_own_dtype:
@@ -77,11 +77,11 @@ def shared_state(evidence: Evidence) -> Match | None:
     after=("contract", "shared-state"),
 )
 def not_reentrant(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "second backward"):
-        if failure := twin.failure:
+    for comparison in comparisons(evidence, "second backward"):
+        if failure := comparison.failure:
             first = replace(failure, text=failure.text.partition("\n")[0].partition(". ")[0])
             return Match(
-                f"{twin.how}, `backward` {what_was_raised(first)}",
+                f"{comparison.how}, `backward` {what_was_raised(first)}",
                 raised(failure),
                 severity="warning",
             )
@@ -116,20 +116,20 @@ def nondeterministic(evidence: Evidence) -> Match | None:
 
 
 def _differing(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "repeated"):
-        if place := furthest(twin):
-            name, witness = _witness(twin, place, "in one call, {} in the next")
-            return Match(f"{name} changes {twin.how}.", {"witness": witness})
+    for comparison in comparisons(evidence, "repeated"):
+        if place := furthest(comparison):
+            name, witness = _witness(comparison, place, "in one call, {} in the next")
+            return Match(f"{name} changes {comparison.how}.", {"witness": witness})
     return None
 
 
 def _unwritten(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "filled"):
-        if place := furthest(twin):
+    for comparison in comparisons(evidence, "filled"):
+        if place := furthest(comparison):
             k, index = place
-            came = twin.came[k]
-            if came is not None and came.dim() == len(index) and bool(came[index].isnan()):
-                name = twin.names[k]
+            actual = comparison.actual[k]
+            if actual is not None and actual.dim() == len(index) and bool(actual[index].isnan()):
+                name = comparison.names[k]
                 return Match(
                     f"{name} contains uninitialized memory.",
                     {"witness": f"{element(name, index)}: an uninitialized value from torch.empty"},
@@ -138,9 +138,11 @@ def _unwritten(evidence: Evidence) -> Match | None:
 
 
 def _rounding(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "repeated"):
-        for name, came, should in zip(twin.names, twin.came, twin.should, strict=True):
-            off = distance(came, should)
+    for comparison in comparisons(evidence, "repeated"):
+        for name, actual, expected in zip(
+            comparison.names, comparison.actual, comparison.expected, strict=True
+        ):
+            off = distance(actual, expected)
             if off is not None and bool(off.any()):
                 return Match(
                     f"{name} differs in its last digits from one call to the next, because an "
@@ -164,24 +166,29 @@ def _rounding(evidence: Evidence) -> Match | None:
     by_design=COMPARISONS,
 )
 def rng_not_restored(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "redrawn"):
-        if place := furthest(twin):
+    for comparison in comparisons(evidence, "redrawn"):
+        if place := furthest(comparison):
             name, witness = _witness(
-                twin, place, "with new random numbers, {} with those of `forward`"
+                comparison, place, "with new random numbers, {} with those of `forward`"
             )
             return Match(
                 "`backward` draws new random numbers instead of reusing those of `forward`. "
-                f"{sentence(name)} changes {twin.how}.",
+                f"{sentence(name)} changes {comparison.how}.",
                 {"witness": witness},
             )
     return None
 
 
-def _witness(twin: Comparison, place: Place, both: str) -> tuple[str, str]:
+def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]:
     """Return the tensor's name, and its element furthest off: the plain value, then the other."""
     k, index = place
-    plain, other = format_element(twin.should[k], index), format_element(twin.came[k], index)
-    return twin.names[k], f"{element(twin.names[k], index)}: {plain} {both.format(other)}"
+    plain, other = (
+        format_element(comparison.expected[k], index),
+        format_element(comparison.actual[k], index),
+    )
+    return comparison.names[
+        k
+    ], f"{element(comparison.names[k], index)}: {plain} {both.format(other)}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -232,18 +239,21 @@ def captured_tensor(evidence: Evidence) -> Match | None:
     after=("contract",),
 )
 def recompute_side_effect(evidence: Evidence) -> Match | None:
-    twin = next(twins(evidence, "recomputed"), None)
-    place = furthest(twin) if twin else None
-    if twin is None or place is None:
+    comparison = next(comparisons(evidence, "recomputed"), None)
+    place = furthest(comparison) if comparison else None
+    if comparison is None or place is None:
         return None
     k, index = place
-    forth, back = format_element(twin.should[k], index), format_element(twin.came[k], index)
+    forth, back = (
+        format_element(comparison.expected[k], index),
+        format_element(comparison.actual[k], index),
+    )
     return Match(
-        f"`forward` updates the buffer `{twin.names[k]}`, and `backward` updates it again.",
+        f"`forward` updates the buffer `{comparison.names[k]}`, and `backward` updates it again.",
         {
-            "buffers": list(twin.names),
-            "witness": f"{element(twin.names[k], index)}: {forth} after forward, {back} after "
-            "backward",
+            "buffers": list(comparison.names),
+            "witness": f"{element(comparison.names[k], index)}: {forth} after forward, "
+            f"{back} after backward",
         },
     )
 

@@ -209,7 +209,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 
 def _cotangent(m: Mismatch) -> Tensor | None:
     """Return the one grad_output, with the axis put back that forward may have reduced."""
-    gs = m.evidence.pulls[RANDOM].grad_outputs
+    gs = m.evidence.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
         return None
     g, shape = gs[0], m.truth.shape
@@ -344,9 +344,9 @@ def missing_dependency(m: Mismatch) -> str | None:
 
 def _output_path(m: Mismatch) -> str | None:
     """One of several outputs sends nothing back."""
-    for name, pull in m.evidence.pulls.items():
-        if name.kind == "single" and not pull.failure:
-            grad, truth = pull.grads[m.slot], m.evidence.expected[name][m.slot].value
+    for name, vjp in m.evidence.vjps.items():
+        if name.kind == "single" and not vjp.failure:
+            grad, truth = vjp.grads[m.slot], m.evidence.expected[name][m.slot].value
             if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
                 return (
                     f"the gradient of `{m.name}` does not include the path through the "

@@ -7,13 +7,13 @@ from dataclasses import replace
 from autograd_course.doctor._numerics.formatting import element, number, plain
 from autograd_course.doctor._rules.rule import (
     Match,
+    comparisons,
     describe_disagreement,
     disagreement,
     format_element,
     furthest,
     raised,
     rule,
-    twins,
 )
 from autograd_course.doctor._words import quoted
 from autograd_course.doctor.evidence import Comparison, Evidence, Failure
@@ -61,31 +61,36 @@ USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code tha
     after=FIRST_ORDER,
 )
 def wrong_jvp(evidence: Evidence) -> Match | None:
-    seen = next(filter(None, map(_jvp_told, twins(evidence, "jvp"))), None)
-    return seen or next(filter(None, map(_tangent_told, twins(evidence, "tangent"))), None)
+    seen = next(filter(None, map(_jvp_told, comparisons(evidence, "jvp"))), None)
+    return seen or next(filter(None, map(_tangent_told, comparisons(evidence, "tangent"))), None)
 
 
-def _tangent_told(twin: Comparison) -> Match | None:
-    seen = describe_disagreement(twin)
+def _tangent_told(comparison: Comparison) -> Match | None:
+    seen = describe_disagreement(comparison)
     return seen and replace(
-        seen, message=f"the `jvp` method changes {twin.names[0]} in place.", hint=TANGENT_CHANGED
+        seen,
+        message=f"the `jvp` method changes {comparison.names[0]} in place.",
+        hint=TANGENT_CHANGED,
     )
 
 
-def _jvp_told(twin: Comparison) -> Match | None:
-    if twin.failure:
-        seen = describe_disagreement(twin)
+def _jvp_told(comparison: Comparison) -> Match | None:
+    if comparison.failure:
+        seen = describe_disagreement(comparison)
         hints = {
-            NOT_KEPT: "saved_tensors" in twin.failure.line,
-            FORMULA: NESTED in twin.failure.text,
+            NOT_KEPT: "saved_tensors" in comparison.failure.line,
+            FORMULA: NESTED in comparison.failure.text,
         }
         return next((replace(seen, hint=hint) for hint in hints if seen and hints[hint]), seen)
-    if furthest(twin) is None:
+    if furthest(comparison) is None:
         return None
-    came, should = (number(plain(value)) for (value,) in (twin.came, twin.should))
+    actual, expected = (
+        number(plain(value)) for (value,) in (comparison.actual, comparison.expected)
+    )
     return Match(
-        f"{twin.how}, `jvp` and `backward` give different derivatives of {twin.names[0]}.",
-        {"witness": f"⟨grad_output, jvp(v)⟩ = {came}, ⟨backward(grad_output), v⟩ = {should}"},
+        f"{comparison.how}, `jvp` and `backward` give different derivatives of "
+        f"{comparison.names[0]}.",
+        {"witness": f"⟨grad_output, jvp(v)⟩ = {actual}, ⟨backward(grad_output), v⟩ = {expected}"},
     )
 
 
@@ -102,18 +107,18 @@ def _jvp_told(twin: Comparison) -> Match | None:
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
 def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
-    seen = next(filter(None, map(_graph_told, twins(evidence, "tangent graph"))), None)
+    seen = next(filter(None, map(_graph_told, comparisons(evidence, "tangent graph"))), None)
     return seen and replace(seen, severity="error" if evidence.second_order_asked else None)
 
 
-def _graph_told(twin: Comparison) -> Match | None:
-    place = furthest(twin)
+def _graph_told(comparison: Comparison) -> Match | None:
+    place = furthest(comparison)
     if place is None:
         return None
-    (name,), (came,), (should,) = twin.names, twin.came, twin.should
-    known = came is not None and bool(came.any())
+    (name,), (actual,), (expected,) = comparison.names, comparison.actual, comparison.expected
+    known = actual is not None and bool(actual.any())
     what, left = ("contains only part of", "wrong") if known else ("does not contain", "zero")
-    one, other = (format_element(value, place[1]) for value in (came, should))
+    one, other = (format_element(value, place[1]) for value in (actual, expected))
     where = element(name, place[1])
     return Match(
         f"the tangent that `jvp` returns depends on `{name}`, but its graph {what} this "
@@ -136,19 +141,19 @@ def _graph_told(twin: Comparison) -> Match | None:
     after=(*FIRST_ORDER, "layout"),
 )
 def wrong_vmap(evidence: Evidence) -> Match | None:
-    for twin in twins(evidence, "vmap"):
-        if seen := describe_disagreement(twin):
-            return replace(seen, hint=_vmap_hint(twin))
+    for comparison in comparisons(evidence, "vmap"):
+        if seen := describe_disagreement(comparison):
+            return replace(seen, hint=_vmap_hint(comparison))
     return None
 
 
-def _vmap_hint(twin: Comparison) -> str:
+def _vmap_hint(comparison: Comparison) -> str:
     """Return a hint for what went wrong here, empty where the rule's own will do."""
-    if twin.failure:
-        apart = any(text in twin.failure.text for text in NO_AXIS_KEPT)
+    if comparison.failure:
+        apart = any(text in comparison.failure.text for text in NO_AXIS_KEPT)
         return SAVED_APART if apart else ""
-    place = furthest(twin)
-    arrives_nowhere = place is not None and twin.came[place[0]] is None
+    place = furthest(comparison)
+    arrives_nowhere = place is not None and comparison.actual[place[0]] is None
     return NO_GRAPH if arrives_nowhere else ""
 
 
@@ -165,13 +170,13 @@ def _vmap_hint(twin: Comparison) -> str:
     after=FIRST_ORDER,
 )
 def compile_mismatch(evidence: Evidence) -> Match | None:
-    twin = next(twins(evidence, "compile"), None)
-    if twin is None or twin.failure is None:
+    comparison = next(comparisons(evidence, "compile"), None)
+    if comparison is None or comparison.failure is None:
         return disagreement(evidence, "compile")
     return Match(
-        f"`torch.compile` cannot trace the call into a single graph: {twin.failure.text}",
-        raised(twin.failure),
-        hint=_left_to_defaults(evidence, twin.failure),
+        f"`torch.compile` cannot trace the call into a single graph: {comparison.failure.text}",
+        raised(comparison.failure),
+        hint=_left_to_defaults(evidence, comparison.failure),
     )
 
 

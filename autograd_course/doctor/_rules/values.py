@@ -21,13 +21,13 @@ from autograd_course.doctor._rules.rule import (
     Decide,
     Match,
     Rule,
+    comparisons,
     describe_disagreement,
     disagreement,
     furthest,
     ordinal,
     raw_transpose,
     rule,
-    twins,
 )
 from autograd_course.doctor._rules.terms import constant_factor, missing_dependency
 from autograd_course.doctor._words import elements, listed, paragraph
@@ -119,7 +119,7 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 def _one_grad_output(m: Mismatch) -> Tensor | None:
     """Return the cotangent of the only floating output, in double precision as the Jacobian."""
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
-    g = m.evidence.pulls[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
+    g = m.evidence.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
 
 
@@ -143,12 +143,12 @@ def wrong_batch(m: Mismatch) -> str | None:
 def _right_when(m: Mismatch, kind: str) -> str | None:
     """Return how a call was made that brought the true gradient."""
     name = m.evidence.gradient_name(m.position)
-    for twin in twins(m.evidence, kind):
-        came = dict(zip(twin.names, twin.came, strict=True)).get(name)
-        if came is None or came.shape != m.truth.shape:
+    for comparison in comparisons(m.evidence, kind):
+        actual = dict(zip(comparison.names, comparison.actual, strict=True)).get(name)
+        if actual is None or actual.shape != m.truth.shape:
             continue
-        if bool(within(came, m.expected)[m.known].all()):
-            return twin.how
+        if bool(within(actual, m.expected)[m.known].all()):
+            return comparison.how
     return None
 
 
@@ -168,12 +168,16 @@ def other_batch(evidence: Evidence) -> Match | None:
 
 
 def _grown(evidence: Evidence) -> Match | None:
-    twin = next(twins(evidence, "grown"), None)
-    seen, place = (describe_disagreement(twin), furthest(twin)) if twin else (None, None)
-    if twin is None or seen is None or place is None:
+    comparison = next(comparisons(evidence, "grown"), None)
+    seen, place = (
+        (describe_disagreement(comparison), furthest(comparison)) if comparison else (None, None)
+    )
+    if comparison is None or seen is None or place is None:
         return seen
-    name = twin.names[place[0]]
-    return replace(seen, message=f"{name} {twin.how} differs from the one computed slice by slice.")
+    name = comparison.names[place[0]]
+    return replace(
+        seen, message=f"{name} {comparison.how} differs from the one computed slice by slice."
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -255,12 +259,12 @@ def non_finite(m: Mismatch) -> str | None:
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
     """NaN where forward has a kink: no derivative is known there, but none of them is nan."""
-    pull = evidence.pulls.get(RANDOM)
+    vjp = evidence.vjps.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
-    if pull is None or pull.failure or not all(bool(out.isfinite().all()) for out in outputs):
+    if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
         return None
     declared = evidence.reference_grads or [None] * len(evidence.wanted)
-    rows = zip(evidence.wanted, pull.grads, evidence.jacobian, declared, strict=False)
+    rows = zip(evidence.wanted, vjp.grads, evidence.jacobian, declared, strict=False)
     for position, grad, columns, known in rows:
         if grad is None or grad.is_complex():
             continue
@@ -316,7 +320,7 @@ def missing_conjugate(m: Mismatch) -> str | None:
 
 def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
     """Yield the gradient of an element-wise holomorphic map with its conjugate forgotten."""
-    (g, *others) = m.evidence.pulls[RANDOM].grad_outputs
+    (g, *others) = m.evidence.vjps[RANDOM].grad_outputs
     if others or g is None or g.shape != m.truth.shape:
         return
     local = m.truth / g
@@ -327,7 +331,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     """Only the diagonal of the Jacobian is used."""
     e = m.evidence
     outputs = [o for o in e.forward.outputs if is_float(o)]
-    g = e.pulls[RANDOM].grad_outputs[0]
+    g = e.vjps[RANDOM].grad_outputs[0]
     if len(outputs) != 1 or g is None or outputs[0].shape != m.input.shape or g.is_complex():
         return None
     if not e.jacobian:
@@ -452,7 +456,7 @@ def _unexplained(m: Mismatch) -> str:
     where = elements(int(m.wrong.sum()), int(m.known.sum()))
     sample = "" if bool(m.known.all()) else " that were checked"
     off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
-    names = [name for name in m.evidence.pulls if name.kind == "single"]
+    names = [name for name in m.evidence.vjps if name.kind == "single"]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
         return f"{off}. The true gradient is not known precisely enough to say why"
@@ -727,8 +731,8 @@ VALUE_RULES = tuple(
 def kink_convention(evidence: Evidence) -> Match | None:
     if evidence.reference_grads is None or mismatches(evidence):
         return None
-    pull = evidence.pulls[RANDOM]
-    for slot, (grad, want) in enumerate(zip(pull.grads, evidence.reference_grads, strict=True)):
+    vjp = evidence.vjps[RANDOM]
+    for slot, (grad, want) in enumerate(zip(vjp.grads, evidence.reference_grads, strict=True)):
         expected = evidence.expected[RANDOM][slot]
         if grad is None:
             continue
