@@ -100,7 +100,7 @@ def texts() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    binary = {".png", ".pdf"}
+    binary = {".npz", ".pdf", ".png"}
     return [
         path for name in listed.stdout.splitlines() if (path := ROOT / name).suffix not in binary
     ]

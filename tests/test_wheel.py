@@ -192,7 +192,7 @@ COMMANDS = {
     "watch 03": (2, GET),
     "reset 03": (2, GET),
     "grade 01_template.py --exercise square": (1, "You have not written `forward` yet"),
-    "reset 01": (1, f"which you get with {GET}"),
+    "reset 01": (1, f"Get a complete copy of the course with {GET}"),
     "classroom grade homework --exercises square": (0, "1 answer graded"),
     "classroom grade homework --dask tcp://127.0.0.1:9": (1, "autograd-course[dask]"),
     "classroom report homework-grades/gradebook.sqlite": (0, "square"),
