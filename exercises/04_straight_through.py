@@ -35,11 +35,11 @@ if "google.colab" in sys.modules:
 
 # %%
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, one_hot
 
 from autograd_course import diagnose, grade, hint, progress
+from autograd_course.digits import load_digits
 
 # %% [markdown]
 # ## How to work
@@ -225,13 +225,12 @@ grade("gumbel-hard", HardGumbelSoftmax)
 # %% [markdown]
 # ## 7 · A binary net on real digits (4 points)
 #
-# scikit-learn brings 1797 handwritten digits, scanned at 8×8 pixels. The pixels come as numbers from 0 to 16; below they are moved to −1 … 1, and the images are shuffled, because neighbors in the file are by the same hand.
+# `load_digits` returns 1797 handwritten digits of 8×8 pixels, with values from −1 to 1. We shuffle the images, because the same person wrote neighboring ones.
 
 # %%
-images, labels = load_digits(return_X_y=True)
+images, labels = load_digits()
 order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-images = torch.tensor(images, dtype=torch.float32)[order] / 8 - 1
-labels = torch.tensor(labels)[order]
+images, labels = images[order].float(), labels[order]
 print("images:", tuple(images.shape), " labels:", tuple(labels.shape))
 
 # %% [markdown]

@@ -4,9 +4,11 @@
 beside it, and ``rules`` decide on the evidence alone.
 """
 
+from autograd_course.doctor._pipeline import Sampler
+from autograd_course.doctor._probes import Level
 from autograd_course.doctor._rules import RULES
 from autograd_course.doctor._rules.rule import Rule
-from autograd_course.doctor.api import diagnose
+from autograd_course.doctor.api import Examinable, Inputs, diagnose
 from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError, WrongGradientError
 from autograd_course.doctor.evidence import Evidence
@@ -27,8 +29,12 @@ __all__ = [
     "Diagnosis",
     "DoctorError",
     "Evidence",
+    "Examinable",
     "Finding",
+    "Inputs",
+    "Level",
     "Rule",
+    "Sampler",
     "Severity",
     "Step",
     "Steps",

@@ -41,7 +41,7 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable, run once on the evidence's inputs; its graph serves many backward passes.
+    """A differentiable callable, run once on the inputs; its graph serves many backward passes.
 
     ``role`` is the option by which the caller passed it: reference or surrogate.
     """

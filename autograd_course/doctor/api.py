@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.doctor._coverage import examined, unexamined
 from autograd_course.doctor._execution.calls import passes_within, prepare
@@ -40,10 +41,16 @@ from autograd_course.doctor.diagnosis import Diagnosis
 from autograd_course.doctor.errors import DoctorError
 from autograd_course.doctor.evidence import Evidence
 
+Examinable = type[Function] | Callable[..., Any]
+"""What ``diagnose`` examines: a Function class, or a callable that calls some."""
+
+Inputs = Tensor | Sequence[Any]
+"""The arguments of one call; a tensor that is the only argument can stand alone."""
+
 
 def diagnose(
-    fn: Any,
-    inputs: Any,
+    fn: Examinable,
+    inputs: Inputs,
     *,
     reference: Callable[..., Any] | None = None,
     surrogate: Callable[..., Any] | None = None,
@@ -56,31 +63,69 @@ def diagnose(
 ) -> Diagnosis:
     """Examine a custom autograd Function and name what is wrong with it.
 
-    ``fn`` is a :class:`torch.autograd.Function` subclass (its ``apply`` is used) or any callable
-    built on some. ``inputs`` are the example call's arguments, tensors and others, as for
-    :func:`torch.autograd.gradcheck`; one tensor may stand alone. Every floating or complex tensor
-    is differentiated, or, where some require grad, those alone. Work is done on float64 copies.
+    The expected gradient for an upstream gradient ``g`` is the vector-Jacobian product ``Jᵀ g``,
+    where ``J`` is the Jacobian of ``forward`` (its conjugate transpose for complex inputs). It
+    comes from central differences in float64 with Richardson extrapolation, or from autograd on
+    ``reference`` or ``surrogate``. An error is reported only if a second run on new random inputs
+    shows it again.
 
-    ``reference`` is a differentiable callable with the same arguments: its outputs and its own
-    autograd are the truth. Without it the truth comes from central differences of ``fn``'s forward.
-    ``surrogate`` is a differentiable callable whose derivative ``fn``'s backward is declared to be
-    (a straight-through estimator). ``intentional`` holds names of rules that are broken by design.
-    It turns these off and nothing else. What cannot be examined then is in
-    ``Diagnosis.unexamined``, and ``Diagnosis.ok`` is not ``True``.
-    ``sampler`` draws other inputs, ``rng -> inputs``; without it the example is varied where it is
-    differentiated.
+    ``diagnose`` works on float64 copies. It leaves the caller's tensors, random state, default
+    dtype and grad mode as they were, and also what ``fn`` reaches besides its arguments: modules
+    with their buffers, captured tensors, attributes, containers. It shows what ``fn`` prints in one
+    forward and one backward pass on ``inputs``.
 
-    ``double_backward=True`` says that second derivatives are meant to work: where they do not, that
-    is an error. ``False`` says that they are not, and nothing is said of them.
+    A correct Function of one input needs about 90 forward and 70 backward passes at level
+    ``"standard"``, whatever its size, and about 120 and 80 at ``"full"``. A wrong one is also
+    examined column by column: about 420 forward passes for 12 elements, and 4,300 for 1,200 or
+    more.
 
-    ``level="full"`` also asks what is slow to find out or only worth knowing (torch.compile, …).
+    Args:
+        fn: A :class:`torch.autograd.Function` subclass, whose ``apply`` is used, or any callable
+            that calls such Functions.
+        inputs: The arguments of one example call: tensors of any shape and other values, as for
+            :func:`torch.autograd.gradcheck`. A single tensor can stand alone. Floating-point and
+            complex tensors are differentiated; if some of them require grad, only those.
+        reference: A differentiable callable with the same arguments. Its outputs and its gradients
+            are the expected ones.
+        surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
+            return its gradient, as for a straight-through estimator.
+        intentional: Names of rules that ``fn`` breaks by design. They are turned off, and nothing
+            else is.
+        double_backward: ``True`` if second derivatives must work; then it is an error if they do
+            not. ``False`` skips them. By default they are examined, and what does not work is a
+            warning.
+        sampler: Draws other inputs from a :class:`torch.Generator`. By default the example is
+            varied where it is differentiated.
+        seed: The seed of all random numbers that ``diagnose`` draws.
+        level: ``"full"`` also examines what takes longer or is only worth knowing, such as
+            ``torch.compile`` and autocast.
+        time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 is no limit.
 
-    An error is reported only if a second run, on fresh random inputs, shows it too. Raises
-    :class:`DoctorError` for arguments it cannot examine, and where one pass of ``fn`` takes longer
-    than ``time_limit`` seconds (0: no limit) or more memory than there is. The caller's tensors,
-    random state, default dtype and grad mode are left as they were, and so is what ``fn`` reaches
-    besides its arguments: modules with their buffers, captured tensors, attributes, containers.
-    What ``fn`` prints is shown once: the output of one forward and one backward pass on ``inputs``.
+    Returns:
+        The diagnosis. Its ``ok`` is ``True``, ``False``, or ``None`` if gradients could not be
+        examined; ``unexamined`` says why. Its ``findings`` name the bugs, the cause first.
+
+    Raises:
+        DoctorError: The arguments cannot be examined, or a pass takes longer than ``time_limit`` or
+            needs more memory than there is.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course import diagnose
+        >>> class Square(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad_output):
+        ...         (x,) = ctx.saved_tensors
+        ...         return x * grad_output
+        >>> diagnosis = diagnose(Square, torch.tensor([1.0, -2.0, 3.0]))
+        >>> diagnosis.ok
+        False
+        >>> print(diagnosis.findings[0].rule, "·", diagnosis.findings[0].message)
+        constant-factor · the gradient of `x` is 1/2 times the true gradient.
     """
     args = as_tuple(inputs)
     designed = rules_named(intentional)
@@ -117,7 +162,7 @@ def diagnose(
 
 
 def look(
-    fn: Any,
+    fn: Examinable,
     inputs: Sequence[Any],
     *,
     double_backward: bool | None = None,

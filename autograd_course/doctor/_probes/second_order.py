@@ -40,11 +40,11 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
     It is 0 as well where that was not examined. A symmetric matrix stays symmetric along it.
     """
     slopes = evidence.slopes
-    smooth = slopes is not None and bool(slopes.smooth.all())
+    is_smooth = slopes is not None and bool(slopes.smooth.all())
     for k, position in enumerate(evidence.wanted):
         like = evidence.inputs[position]
         flat = torch.zeros_like(as_real(like)).reshape(-1)
-        if slopes is not None and smooth:
+        if slopes is not None and is_smooth:
             flat = slopes.vectors[k][:, 0].clone()
         elif slopes is not None and k < len(evidence.jacobian):
             columns = evidence.jacobian[k]
