@@ -90,22 +90,22 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/python -m autograd_course.authoring check
+	$(BIN)/python -m tools check
 
 notebooks: $(INSTALLED)
-	$(BIN)/python -m autograd_course.authoring build $(ONLY) $(if $(FORCE),--force)
-	$(BIN)/python -m autograd_course.manual > docs/command_line.md
+	$(BIN)/python -m tools build $(ONLY) $(if $(FORCE),--force)
+	$(BIN)/python -m tools.manual > docs/command_line.md
 
 pictures: $(INSTALLED)
 	$(BIN)/python -m docs.pictures
 
 # A warning of Sphinx, a dead link, or a picture without a text alternative fails.
 book: $(INSTALLED) $(BOOK_ENV)/.installed
-	$(BIN)/python -m autograd_course.authoring.book stage build/book-source
+	$(BIN)/python -m tools.book stage build/book-source
 	rm -rf build/book
 	$(BOOK_ENV)/bin/python -m sphinx --builder html --conf-dir docs/book --fail-on-warning --nitpicky \
 	    --fresh-env --quiet --jobs auto --doctree-dir build/book-doctrees build/book-source build/book
-	$(BIN)/python -m autograd_course.authoring.book check build/book
+	$(BIN)/python -m tools.book check build/book
 	@echo "The book: build/book/index.html"
 
 # The stamp is younger than what it was installed from: a second call installs nothing.

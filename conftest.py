@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from autograd_course.authoring.execution import notebook_environment
+from tools.execution import notebook_environment
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
 from sampling import left_out, sampled

@@ -32,11 +32,11 @@ from benchmarks._common import command_line
 
 from labdrive import Lab, browsing, running_lab  # isort: skip
 
-from autograd_course.authoring.printing import find_chromium
 from autograd_course.lab.folder import FIRST_NOTEBOOK
 from autograd_course.visualize import trace_gradient_flow
 from autograd_course.visualize.flow.layout import layout
 from autograd_course.visualize.flow.wording import script
+from tools.printing import find_chromium
 
 MOVES, QUICK = 30, 4
 PAUSE = 150  # ms between a move that is seen and the next

@@ -11,7 +11,7 @@ from anywidget import AnyWidget
 from ipywidgets import DOMWidget
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
-from autograd_course.authoring.printing import find_chromium
+from tools.printing import find_chromium
 
 # What anywidget's front end gives to ``render``, without a kernel behind it.
 MODEL = """

@@ -19,6 +19,7 @@ def course(folder: Path) -> Path:
     for name in ("notebooks", "solutions", "exercises"):
         (folder / name).mkdir()
     shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tools").symlink_to(ROOT / "tools")  # which builds an exercise from its solution
     (folder / "notebooks" / "00_start_here.ipynb").write_text("{}")
     shutil.copy(ROOT / "solutions" / f"{LESSON}.py", folder / "solutions")
     for suffix in (".ipynb", ".py"):  # the script is the later one

@@ -11,12 +11,12 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from autograd_course.authoring.__main__ import main
-from autograd_course.authoring.build import build
-from autograd_course.authoring.check import drift
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.outputs import WIDGET_VIEW, normalize
-from autograd_course.authoring.settings import read_settings
+from tools.__main__ import main
+from tools.build import build
+from tools.check import drift
+from tools.errors import AuthoringError
+from tools.outputs import WIDGET_VIEW, normalize
+from tools.settings import read_settings
 
 POINTS = {"square": 2}
 GREEN, PLAIN = "\x1b[32m", "\x1b[39m"

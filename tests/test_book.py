@@ -15,17 +15,17 @@ import pytest
 from nbformat import NotebookNode
 from shown_widgets import SHOWN
 
-from autograd_course.authoring.book.__main__ import stage
-from autograd_course.authoring.book.front import fronted
-from autograd_course.authoring.book.links import Places, linked_html, relinked
-from autograd_course.authoring.book.notebook_pages import page
-from autograd_course.authoring.book.pages import FRONT, Book, book
-from autograd_course.authoring.book.pictures import WIDGETS, alternative
-from autograd_course.authoring.book.questions import answered
-from autograd_course.authoring.book.site import problems
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.settings import Settings
 from autograd_course.quizzes import QUIZZES, load
+from tools.book.__main__ import stage
+from tools.book.front import fronted
+from tools.book.links import Places, linked_html, relinked
+from tools.book.notebook_pages import page
+from tools.book.pages import FRONT, Book, book
+from tools.book.pictures import WIDGETS, alternative
+from tools.book.questions import answered
+from tools.book.site import problems
+from tools.errors import AuthoringError
+from tools.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = ROOT / "docs" / "book"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from barepage import chromium_or_skip
 
-from autograd_course.authoring import build as building
-from autograd_course.authoring import printing
-from autograd_course.authoring.build import build
-from autograd_course.authoring.cheat_sheet import TAG, cheat_sheet
-from autograd_course.authoring.check import drift
-from autograd_course.authoring.derived import LESSONS, SHEET
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.formulas import FormulaError, as_html, with_formulas
-from autograd_course.authoring.percent import parse, read
-from autograd_course.authoring.settings import Settings, read_settings
+from tools import build as building
+from tools import printing
+from tools.build import build
+from tools.cheat_sheet import TAG, cheat_sheet
+from tools.check import drift
+from tools.derived import LESSONS, SHEET
+from tools.errors import AuthoringError
+from tools.formulas import FormulaError, as_html, with_formulas
+from tools.percent import parse, read
+from tools.settings import Settings, read_settings
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = Settings("someone/a_course", "trunk")

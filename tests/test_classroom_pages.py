@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from autograd_course.authoring.settings import read_settings
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.notebooks import Notebook
@@ -25,6 +24,7 @@ from autograd_course.doctor._report.jacobians import Axis, Jacobians
 from autograd_course.grader.exercises import CATALOGUE
 from tests.handed_in import ROOT, SQUARE
 from tests.test_classroom_likeness import OWN, others
+from tools.settings import read_settings
 
 EXERCISES = [CATALOGUE[name] for name in ("square", "scaled-sigmoid", "weighted-sum", "to-polar")]
 VOID = {"meta", "img", "br"}

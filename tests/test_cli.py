@@ -11,18 +11,19 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autograd_course
-from autograd_course import doctor_self, manual
+from autograd_course import doctor_self
 from autograd_course.checkup import Check, Checkup
 from autograd_course.cli import app
 from autograd_course.doctor import RULES
 from autograd_course.doctor.pages import page
 from autograd_course.grader.exercises import CATALOGUE, LESSONS
 from autograd_course.lab import folder, launcher
-from autograd_course.manual import commands
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
 from autograd_course.shell import completing
 from autograd_course.shell.syllabus import SYLLABUS
+from tools import manual
+from tools.manual import commands
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
 COMMANDS = dict(commands())

@@ -13,15 +13,15 @@ import pytest
 from nbformat import NotebookNode
 
 from autograd_course import visualize
-from autograd_course.authoring.check import drift
-from autograd_course.authoring.derived import EXERCISES, FOLDERS, LESSONS, SOLUTIONS
-from autograd_course.authoring.execution import RAISES, raised
-from autograd_course.authoring.nbgrader import GRADER_SUFFIX
-from autograd_course.authoring.notebooks import is_executed
-from autograd_course.authoring.outputs import WIDGET_VIEW
 from autograd_course.grader import Result
 from autograd_course.grader.exercises import CATALOGUE, Exercise
 from autograd_course.grader.verdict import Status
+from tools.check import drift
+from tools.derived import EXERCISES, FOLDERS, LESSONS, SOLUTIONS
+from tools.execution import RAISES, raised
+from tools.nbgrader import GRADER_SUFFIX
+from tools.notebooks import is_executed
+from tools.outputs import WIDGET_VIEW
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "autograd_course"

@@ -12,13 +12,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.percent import Cell, parse, render
 from autograd_course.check.specs import DTYPES, inputs_from
 from autograd_course.doctor import api as diagnosing
 from autograd_course.doctor.wire import from_bytes, pack, to_bytes, unpack
 from autograd_course.functions import Square
 from tests.fuzz import examples
+from tools.errors import AuthoringError
+from tools.percent import Cell, parse, render
 
 pytestmark = pytest.mark.thorough
 

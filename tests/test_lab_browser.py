@@ -13,7 +13,7 @@ from handed_in import SQUARE
 from labdrive import REPOSITORY, Lab, RunningLab, browsing, copy_course, running_lab
 from playwright.sync_api import Locator, expect
 
-from autograd_course.authoring.printing import find_chromium
+from tools.printing import find_chromium
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

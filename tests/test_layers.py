@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autograd_course.authoring.derived import FOLDERS
+from tools.derived import FOLDERS
 
 PACKAGE = Path(__file__).parents[1] / "autograd_course"
 
@@ -27,14 +27,12 @@ MAY_IMPORT = {
     "grader": {"digits", "doctor", "external", "functions", "measure", "quizzes", "shell", "ship"},
     "shell": set(),
     "classroom": {"doctor", "grader", "shell"},
-    "practice": {"authoring", "classroom", "doctor", "grader", "lab", "shell"},
-    "authoring": {"doctor", "grader", "messages", "quizzes"},
+    "practice": {"classroom", "doctor", "grader", "lab", "shell"},
     "lab": set(),
     "replicas": {"functions"},
     "digits": set(),
     "checkup": {"doctor", "functions", "grader"},
     "check": {"doctor", "shell"},
-    "manual": {"cli", "shell"},
     "doctor_self": {"checkup", "classroom", "external", "lab", "shell", "ship"},
     "testing": {"doctor"},
     "cli": {

@@ -10,9 +10,9 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from autograd_course.authoring.minutes import Minutes, modeled, sections
-from autograd_course.authoring.notebooks import load
-from autograd_course.authoring.stated import LONGEST, MORE, STEP, stated, untrue
+from tools.minutes import Minutes, modeled, sections
+from tools.notebooks import load
+from tools.stated import LONGEST, MORE, STEP, stated, untrue
 
 LESSONS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=[path.stem for path in LESSONS])

@@ -17,9 +17,9 @@ from pages import DERIVED, PAGES, ROOT, Block, blocks, commands, links, spans, t
 from torch import Tensor
 
 from autograd_course import diagnose, visualize
-from autograd_course.authoring.exercises import exercise_cells
-from autograd_course.authoring.nbgrader import check_metadata
-from autograd_course.authoring.percent import parse
+from tools.exercises import exercise_cells
+from tools.nbgrader import check_metadata
+from tools.percent import parse
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 EXAMPLES = [

@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.exercises import exercise_cells
-from autograd_course.authoring.percent import parse, render
-from autograd_course.authoring.regions import cut
+from tools.errors import AuthoringError
+from tools.exercises import exercise_cells
+from tools.percent import parse, render
+from tools.regions import cut
 
 SOURCE = Path("solutions/01_sample.py")
 ANSWER = (

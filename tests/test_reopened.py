@@ -18,10 +18,10 @@ from nbformat import NotebookNode
 from playwright.sync_api import Page
 from shown_widgets import SETUP, SHOWN
 
-from autograd_course.authoring.book.links import Places
-from autograd_course.authoring.book.notebook_pages import page
-from autograd_course.authoring.settings import Settings
 from autograd_course.lab.folder import FIRST_NOTEBOOK
+from tools.book.links import Places
+from tools.book.notebook_pages import page
+from tools.settings import Settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

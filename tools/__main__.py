@@ -1,19 +1,23 @@
-"""``python -m autograd_course.authoring build | check | minutes``, in the course's root folder."""
+"""``python -m tools build | check | exercise | minutes``, in the course's root folder."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograd_course.authoring.build import build
-from autograd_course.authoring.check import drift
-from autograd_course.authoring.derived import LESSONS
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.minutes import account
-from autograd_course.authoring.notebooks import load
+import nbformat
+
 from autograd_course.grader.exercises import CATALOGUE
+from tools.build import build
+from tools.check import drift
+from tools.derived import LESSONS, exercise
+from tools.errors import AuthoringError
+from tools.minutes import account
+from tools.notebooks import load, unexecuted
+from tools.percent import render
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if options.command == "minutes":
             _print_minutes(root, options.numbers)
+            return 0
+        if options.command == "exercise":
+            source = exercise(root, f"{options.lesson}.py")
+            notebook = nbformat.writes(unexecuted(source.cells))
+            print(json.dumps({"script": render(source.cells), "notebook": notebook}))
             return 0
         problems = drift(root, points)
     except AuthoringError as error:
@@ -43,12 +52,14 @@ def _print_minutes(root: Path, numbers: Sequence[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m autograd_course.authoring")
+    parser = argparse.ArgumentParser(prog="python -m tools")
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="write everything derived, execute what changed")
     building.add_argument("numbers", nargs="*", help="execute only these, as in 01 02")
     building.add_argument("--force", action="store_true", help="execute unchanged notebooks too")
     commands.add_parser("check", help="compare everything derived with what its sources make")
+    making = commands.add_parser("exercise", help="print an exercise's two files as JSON")
+    making.add_argument("lesson", help="its name, as in 03_gradient_patterns")
     reading = commands.add_parser("minutes", help="how long each section of a built lesson takes")
     reading.add_argument("numbers", nargs="*", help="only these lessons, as in 01 02")
     return parser

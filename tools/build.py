@@ -7,11 +7,12 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.derived import SHEET, derive
-from autograd_course.authoring.execution import execute
-from autograd_course.authoring.notebooks import is_executed, load, same_inputs, write
-from autograd_course.authoring.printing import is_current as is_printed
-from autograd_course.authoring.printing import print_pdf
+from autograd_course.practice.notebooks import same_inputs
+from tools.derived import SHEET, derive
+from tools.execution import execute
+from tools.notebooks import is_executed, load, write
+from tools.printing import is_current as is_printed
+from tools.printing import print_pdf
 
 
 def build(

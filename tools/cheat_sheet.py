@@ -1,7 +1,7 @@
 """The cheat sheet: the lessons' own summary cells, set on one sheet of paper.
 
 A Markdown cell tagged ``cheat-sheet`` is on it, under its lesson's title. The page is one HTML
-file that needs nothing besides itself; :mod:`~autograd_course.authoring.printing` makes the PDF.
+file that needs nothing besides itself; :mod:`~tools.printing` makes the PDF.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.formulas import FormulaError, with_formulas
-from autograd_course.authoring.lessons import read_lesson
-from autograd_course.authoring.percent import Cell, Source
-from autograd_course.authoring.settings import Settings
+from tools.errors import AuthoringError
+from tools.formulas import FormulaError, with_formulas
+from tools.lessons import read_lesson
+from tools.percent import Cell, Source
+from tools.settings import Settings
 
 TAG = "cheat-sheet"
 TITLE = "Custom autograd Functions in PyTorch"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.derived import FOLDERS, LESSONS, SHEET, Derived, derive
-from autograd_course.authoring.notebooks import is_executed, load, same_inputs
-from autograd_course.authoring.printing import is_current
-from autograd_course.authoring.stated import untrue
+from autograd_course.practice.notebooks import same_inputs
+from autograd_course.practice.resetting import KEPT
+from tools.derived import FOLDERS, LESSONS, SHEET, Derived, derive
+from tools.notebooks import is_executed, load
+from tools.printing import is_current
+from tools.stated import untrue
 
 REPAIR = "run `make notebooks`"
-KEPT = ".before-reset-"  # in the names of the files that a learner's reset keeps
 
 
 def drift(root: Path, points: Mapping[str, int]) -> list[str]:

@@ -8,17 +8,17 @@ from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.cheat_sheet import cheat_sheet
-from autograd_course.authoring.exercises import exercise_cells
-from autograd_course.authoring.formatting import formatted
-from autograd_course.authoring.lessons import read_lesson, table, with_table
-from autograd_course.authoring.nbgrader import check_metadata
-from autograd_course.authoring.notebooks import unexecuted
-from autograd_course.authoring.percent import Source, parse, read, render
-from autograd_course.authoring.settings import Settings, read_settings
-from autograd_course.authoring.setup_cell import refreshed
 from autograd_course.doctor.pages import book as rules_book
 from autograd_course.messages import book as messages_book
+from tools.cheat_sheet import cheat_sheet
+from tools.exercises import exercise_cells
+from tools.formatting import formatted
+from tools.lessons import read_lesson, table, with_table
+from tools.nbgrader import check_metadata
+from tools.notebooks import unexecuted
+from tools.percent import Source, parse, read, render
+from tools.settings import Settings, read_settings
+from tools.setup_cell import refreshed
 
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
 SHEET = Path("docs", "cheat_sheet.html")

@@ -12,8 +12,8 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from traitlets.config import Config
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.outputs import normalize
+from tools.errors import AuthoringError
+from tools.outputs import normalize
 
 RAISES = "raises-exception"
 CELL_TIMEOUT_SECONDS = 120

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.percent import Cell, Source
-from autograd_course.authoring.regions import cut, find_regions, refuse_markers
+from tools.errors import AuthoringError
+from tools.percent import Cell, Source
+from tools.regions import cut, find_regions, refuse_markers
 
 SOLUTION_ONLY = "solution-only"
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from autograd_course.authoring.errors import AuthoringError
+from tools.errors import AuthoringError
 
 
 def formatted(text: str, path: Path) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.percent import Source
-from autograd_course.authoring.settings import Settings
-from autograd_course.authoring.setup_cell import badge
+from tools.errors import AuthoringError
+from tools.percent import Source
+from tools.settings import Settings
+from tools.setup_cell import badge
 
 BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
 

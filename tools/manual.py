@@ -1,6 +1,6 @@
 """The reference page ``docs/command_line.md``, generated from the help of the commands.
 
-``python -m autograd_course.manual`` prints the page, and ``make notebooks`` writes it.
+``python -m tools.manual`` prints the page, and ``make notebooks`` writes it.
 """
 
 from __future__ import annotations

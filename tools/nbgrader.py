@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.percent import Cell, Source
+from tools.errors import AuthoringError
+from tools.percent import Cell, Source
 
 GRADER_SUFFIX = "-grade"
 

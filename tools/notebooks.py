@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from autograd_course.authoring.percent import Cell
+from tools.percent import Cell
 
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -62,20 +62,7 @@ def write(notebook: NotebookNode, path: Path) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def same_inputs(notebook: NotebookNode, other: NotebookNode) -> bool:
-    """Whether two notebooks are equal but for outputs and execution counts."""
-    return _inputs(notebook) == _inputs(other)
-
-
 def is_executed(notebook: NotebookNode) -> bool:
     """Whether every code cell was run, once, from the top."""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     return counts == list(range(1, len(counts) + 1))
-
-
-def _inputs(notebook: NotebookNode) -> NotebookNode:
-    inputs = copy.deepcopy(notebook)
-    for cell in inputs.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return inputs

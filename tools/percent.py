@@ -11,7 +11,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from autograd_course.authoring.errors import AuthoringError
+from tools.errors import AuthoringError
 
 _HEADER = re.compile(r"# ?%%(\s|$)")
 _INDENTED = re.compile(r"[^\S\n]+\S")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from autograd_course.authoring.errors import AuthoringError
+from tools.errors import AuthoringError
 
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 

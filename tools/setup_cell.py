@@ -6,8 +6,8 @@ from pathlib import PurePosixPath
 
 import nbformat
 
-from autograd_course.authoring.percent import Cell, Source
-from autograd_course.authoring.settings import Settings
+from tools.percent import Cell, Source
+from tools.settings import Settings
 
 _BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
 _BADGE_START = "[![Open In Colab]"

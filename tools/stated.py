@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from nbformat import NotebookNode
 
-from autograd_course.authoring.lessons import MINUTES
-from autograd_course.authoring.minutes import MARK, Minutes, modeled
+from tools.lessons import MINUTES
+from tools.minutes import MARK, Minutes, modeled
 
 LONGEST = 35
 STEP = 5

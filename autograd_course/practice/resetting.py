@@ -13,6 +13,7 @@ from typing import Any
 
 from autograd_course.practice.shipped import NotShippedError, Shipped
 
+KEPT = ".before-reset-"  # in the names of the files that a reset keeps
 _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 
@@ -78,7 +79,7 @@ def _span(text: str, exercise: str) -> tuple[int, int]:
 def _same_cells(old: bytes, new: bytes) -> bool:
     import nbformat
 
-    from autograd_course.authoring.notebooks import same_inputs
+    from autograd_course.practice.notebooks import same_inputs
 
     try:
         return same_inputs(*(nbformat.reads(each.decode(), as_version=4) for each in (old, new)))
@@ -108,8 +109,6 @@ def _cell(notebook: Any, grade_id: str) -> Any:
 
 def _kept(path: Path, content: bytes) -> Path:
     """Write a copy under a name that nothing has, and see it on the disk before going on."""
-    from autograd_course.authoring.check import KEPT  # needs packages of the extra lab
-
     for number in range(1, 10_000):
         name = f"{path.stem}{KEPT}{date.today()}-{number}{path.suffix}"
         try:

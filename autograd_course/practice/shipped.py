@@ -6,8 +6,10 @@ the course has them in Git, and gives back the very bytes.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,25 +39,27 @@ class Shipped:
 def shipped(root: Path, lesson: str) -> Shipped:
     """Return both files as shipped. Raises :class:`NotShippedError`."""
     _require(root, lesson)
-    from autograd_course.authoring.derived import exercise
-    from autograd_course.authoring.errors import AuthoringError
-    from autograd_course.authoring.notebooks import unexecuted
-    from autograd_course.authoring.percent import render
+    import nbformat
 
-    try:
-        source = exercise(root, f"{lesson}.py")
-    except (AuthoringError, OSError, KeyError) as error:
-        raise NotShippedError(f"cannot build the notebook from its solution: {error}.") from None
-    script = render(source.cells).encode()
-    return Shipped(script, _with_outputs(root, lesson, unexecuted(source.cells)))
+    built = subprocess.run(
+        [sys.executable, "-m", "tools", "exercise", lesson],
+        cwd=root, capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    if built.returncode:
+        reason = built.stderr.strip().rpartition("\n")[2].rstrip(".")
+        raise NotShippedError(f"cannot build the notebook from its solution: {reason}.")
+    files = json.loads(built.stdout)
+    notebook = nbformat.reads(files["notebook"], as_version=4)
+    return Shipped(files["script"].encode(), _with_outputs(root, lesson, notebook))
 
 
 def _require(root: Path, lesson: str) -> None:
-    if not (root / _SOLUTIONS / f"{lesson}.py").is_file():
-        raise NotShippedError(
-            f"reset builds the notebook from {_SOLUTIONS}/{lesson}.py, and {root} does not contain "
-            f"that file. Get a complete copy of the course with {GET}"
-        )
+    for needed in (f"{_SOLUTIONS}/{lesson}.py", "tools/__main__.py"):
+        if not (root / needed).is_file():
+            raise NotShippedError(
+                f"reset builds the notebook from {_SOLUTIONS}/{lesson}.py, and {root} does not "
+                f"contain {needed}. Get a complete copy of the course with {GET}"
+            )
     lacking = [name for name in ("jupytext", "nbformat", "ruff") if find_spec(name) is None]
     if lacking:
         names = " ".join(lacking)
@@ -65,7 +69,7 @@ def _require(root: Path, lesson: str) -> None:
 def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:
     import nbformat
 
-    from autograd_course.authoring.notebooks import same_inputs
+    from autograd_course.practice.notebooks import same_inputs
 
     committed = _committed(root, f"{FOLDER}/{lesson}.ipynb")
     try:

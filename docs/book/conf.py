@@ -1,4 +1,4 @@
-"""How Sphinx makes the book from what `autograd_course.authoring.book` has staged."""
+"""How Sphinx makes the book from what `tools.book` has staged."""
 
 # Sphinx with the theme of executable books: all of it comes from PyPI, and the site needs neither a
 # server nor a network. Jupyter Book 2 fetches its theme from a server of its own as it builds.

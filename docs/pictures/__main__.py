@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from autograd_course.authoring.printing import find_chromium
 from docs.pictures.flow import GROUNDS, animated, traced
+from tools.printing import find_chromium
 
 HERE = Path(__file__).parent
 

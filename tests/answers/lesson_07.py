@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.autograd import Function
 
 from answers.making import SOLUTIONS, Wrong, solved
-from autograd_course.authoring.percent import read
 from autograd_course.functions.attention import (
     ScaledDotProductAttention,
     attention,
     dropped,
 )
+from tools.percent import read
 
 LESSON = "07_attention_challenge"
 SOLVED = solved(LESSON)

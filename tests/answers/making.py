@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.authoring.percent import read
+from tools.percent import read
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 DEFINING = ("import", "from", "class", "def", "@")

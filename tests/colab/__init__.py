@@ -17,9 +17,9 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 from warmkernels import WarmKernels
 
-from autograd_course.authoring.execution import CELL_TIMEOUT_SECONDS, notebook_environment
 from autograd_course.ship.extra import PACKAGES
 from colab.notebooks import setup_cell
+from tools.execution import CELL_TIMEOUT_SECONDS, notebook_environment
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "colab" / "bin" / "python"

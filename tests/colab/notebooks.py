@@ -8,7 +8,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from autograd_course.authoring.outputs import normalize
+from tools.outputs import normalize
 
 
 def setup_cell(notebook: Path) -> str:

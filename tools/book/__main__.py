@@ -1,4 +1,4 @@
-"""``python -m autograd_course.authoring.book stage FOLDER | check SITE``, in the course's root."""
+"""``python -m tools.book stage FOLDER | check SITE``, in the course's root."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograd_course.authoring.book.pages import Book, book
-from autograd_course.authoring.book.site import problems
-from autograd_course.authoring.errors import AuthoringError
+from tools.book.pages import Book, book
+from tools.book.site import problems
+from tools.errors import AuthoringError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +41,7 @@ def _opened(path: Path) -> Path:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m autograd_course.authoring.book")
+    parser = argparse.ArgumentParser(prog="python -m tools.book")
     commands = parser.add_subparsers(dest="command", required=True)
     staging = commands.add_parser("stage", help="write what Sphinx is to read")
     staging.add_argument("folder", type=Path, help="it is emptied first")

@@ -10,8 +10,8 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.settings import Settings
+from tools.errors import AuthoringError
+from tools.settings import Settings
 
 MOVED = {"README.md": "index.md", "docs/cheat_sheet.html": "docs/cheat_sheet.md"}
 

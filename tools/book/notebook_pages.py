@@ -9,16 +9,16 @@ from copy import deepcopy
 import nbformat
 from nbformat import NotebookNode
 
-from autograd_course.authoring.book.links import Places, linked_html, relinked
-from autograd_course.authoring.book.pictures import (
+from tools.book.links import Places, linked_html, relinked
+from tools.book.pictures import (
     lacks_its_picture,
     last_statement,
     with_words,
     without_views,
 )
-from autograd_course.authoring.book.questions import answered
-from autograd_course.authoring.errors import AuthoringError
-from autograd_course.authoring.outputs import UNSAVED
+from tools.book.questions import answered
+from tools.errors import AuthoringError
+from tools.outputs import UNSAVED
 
 _BADGE = re.compile(r"\A\[!\[[^\n]*\n+")
 _CHECK = re.compile(r'^knowledge_check\("(\w+)"\)$', re.MULTILINE)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import nbformat
 
-from autograd_course.authoring.book import notebook_pages
-from autograd_course.authoring.book.contents import Part, hidden
-from autograd_course.authoring.book.front import fronted
-from autograd_course.authoring.book.links import MOVED, Places, relinked
-from autograd_course.authoring.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
-from autograd_course.authoring.book.sheet import sheet
-from autograd_course.authoring.settings import read_settings
+from tools.book import notebook_pages
+from tools.book.contents import Part, hidden
+from tools.book.front import fronted
+from tools.book.links import MOVED, Places, relinked
+from tools.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
+from tools.book.sheet import sheet
+from tools.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")

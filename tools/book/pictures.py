@@ -9,7 +9,7 @@ from html import escape
 import nbformat
 from nbformat import NotebookNode
 
-from autograd_course.authoring.outputs import WIDGET_VIEW
+from tools.outputs import WIDGET_VIEW
 
 WIDGETS = (  # what a cell calls to show one; of knowledge_check the book shows the questions
     "attention_tiles",

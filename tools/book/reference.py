@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from autograd_course.authoring.book.contents import Part, hidden
-from autograd_course.authoring.book.links import Places, relinked
 from autograd_course.doctor import pages as rule_pages
 from autograd_course.doctor._rules import RULES
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
+from tools.book.contents import Part, hidden
+from tools.book.links import Places, relinked
 
 RULES_PAGE, MESSAGES_PAGE = "docs/rules.md", "docs/error_messages.md"
 SPLIT = MappingProxyType(

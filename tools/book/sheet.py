@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nbformat
 
-from autograd_course.authoring.book.links import MOVED, Places, relinked
-from autograd_course.authoring.cheat_sheet import TAG
+from tools.book.links import MOVED, Places, relinked
+from tools.cheat_sheet import TAG
 
 _PLACE = MOVED["docs/cheat_sheet.html"]
 _HEAD = """\

@@ -21,7 +21,7 @@ _REMARKABLE: Mapping[str, str] = {
     "autograd_course.grader": "the grader",
     "autograd_course.doctor": "the doctor",
     "autograd_course.classroom": "the classroom",
-    "autograd_course.authoring": "the course's own tools",
+    "tools": "the course's own tools",
     "solutions": "the solutions",
     "ctypes": "foreign memory",
     "gc": "all objects that there are",
