@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from autograd_course.doctor import Finding
-from autograd_course.doctor._report.card import as_html, as_text
+from autograd_course.doctor._report.card import Heading, as_html, as_text
 from autograd_course.doctor._report.report import details
 from autograd_course.doctor._words import sentence
 from autograd_course.grader.links import to_rule
@@ -92,9 +92,12 @@ class Result:
         """Whether there is no answer now, and an earlier one passed."""
         return self.kept and self.status == "not attempted"
 
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield what is shown below the headline, as (label, text)."""
-        yield (self.finding.rule if self.finding else ""), sentence(self.message)
+    def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield what is shown below the headline, as (label, text).
+
+        A notebook asks for a hint by a call, a shell by a command.
+        """
+        yield Heading(self.finding.rule) if self.finding else "", sentence(self.message)
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
@@ -102,7 +105,9 @@ class Result:
         if self._only_kept:
             yield "note", "You passed this exercise earlier; your points are kept."
         elif self.status in ("wrong", "not attempted") and self.possible:
-            yield "next", f'hint("{self.exercise}") gives the next hint'
+            call = f'hint("{self.exercise}")'
+            command = f"autograd-course hint {self.exercise}"
+            yield "next", f"{command if in_shell else call} gives the next hint"
         if self.status == "wrong" and self.kept:
             yield "note", "An earlier answer passed; your points are kept."
         if self.status == "grader failed":

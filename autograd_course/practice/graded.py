@@ -61,16 +61,9 @@ def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> G
         possible=result.possible,
         rule=result.finding.rule if result.finding else "",
         headline=result.headline,
-        rows=(*_for_a_shell(result), *noted),
+        rows=(*result.rows(in_shell=True), *noted),
         printed=printed[-_LONGEST:],
     )
-
-
-def _for_a_shell(result: Result) -> Iterable[tuple[str, str]]:
-    """Yield the rows; a hint is had by a command here."""
-    call = f'hint("{result.exercise}") gives the next hint'
-    command = f"autograd-course hint {result.exercise} gives the next hint"
-    yield from ((label, command if text == call else text) for label, text in result.rows())
 
 
 def without_next(graded: Graded) -> Graded:

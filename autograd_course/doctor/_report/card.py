@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 WIDTH = 88
 LABEL = 9
-_SHORT_RULES = ("autocast", "overflow", "zero-dim")  # rules that are no longer than a label
 # Stripe colors with at least 3:1 against JupyterLab's white and its dark background alike.
 _STRIPE = {
     "passed": "#2a9d57",
@@ -40,6 +39,12 @@ _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inhe
 Rows = Iterable[tuple[str, str]]
 
 
+class Heading(str):
+    """A label that begins its row's text instead of standing to the left of it, such as a rule."""
+
+    __slots__ = ()
+
+
 def as_text(headline: str, *sections: Rows) -> str:
     """Return the headline and below it the rows that have a text, wrapped, labels to the left."""
     blocks = [[_text_row(label, text) for label, text in rows if text] for rows in sections]
@@ -47,7 +52,7 @@ def as_text(headline: str, *sections: Rows) -> str:
 
 
 def _text_row(label: str, text: str, width: int = WIDTH) -> str:
-    if _is_rule(label):
+    if isinstance(label, Heading):
         text, label = f"{label}: {text}", ""
     indent = " " * (2 + LABEL if label else 2)
     lines = wrap(
@@ -71,7 +76,7 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
     row = Text(_text_row(label, text, width))
     style = "dim"
-    if _is_rule(label):  # which says how severe it is unless it is an error
+    if isinstance(label, Heading):  # which says how severe it is unless it is an error
         style = f"bold {_INK.get(label.partition(',')[0], _INK[kind])}"
     elif label in _CODE:
         row.stylize("cyan", 2 + LABEL)
@@ -95,7 +100,7 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "") -> str:
 
 
 def _html_row(label: str, text: str) -> str:
-    if _is_rule(label):
+    if isinstance(label, Heading):
         return f"<div><code>{escape(label)}</code> – {_marked(text)}</div>"
     if not label:
         return f"<div>{_marked(text)}</div>"
@@ -104,10 +109,6 @@ def _html_row(label: str, text: str) -> str:
         f'<div style="display: flex"><span style="{style}">{escape(label)}</span>'
         f"{_value(label, text)}</div>"
     )
-
-
-def _is_rule(label: str) -> bool:
-    return len(label) >= LABEL or label in _SHORT_RULES
 
 
 def _value(label: str, text: str) -> str:

@@ -49,9 +49,10 @@ def steps_of(evidence: Evidence) -> Steps:
 
 def as_html(steps: Steps) -> str:
     """Return the steps as an HTML block in the manner of the report."""
-    rows = []
+    rows: list[tuple[str, str]] = []
     for step in steps:
-        rows.append((f"{step.number} {step.title}", f"{step.mark} {step.seen}"))
+        title = card.Heading(f"{step.number} {step.title}")
+        rows.append((title, f"{step.mark} {step.seen}"))
         if step is steps.first_broken:
             rows.append(("", step.means))
     kind = "passed" if steps.ok else "wrong"

@@ -84,7 +84,7 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
 def rows(finding: Finding) -> Iterator[tuple[str, str]]:
     """Yield one finding as labeled rows: the rule and what it says, then the details."""
     severity = "" if finding.severity == "error" else f"{finding.severity}, "
-    yield f"{severity}{finding.rule}", sentence(finding.message)
+    yield card.Heading(severity + finding.rule), sentence(finding.message)
     yield from details(finding)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -106,10 +107,13 @@ def region(m: Mismatch) -> str | None:
     instead = _instead(m)
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
-    for where, chance in _thresholds(m, right):
-        # Where few digits are known, small elements pass for right: no bound but 0 is sure then.
-        if where.endswith(" 0") and instead if m.coarse else instead or chance < 0.01:
-            return f"{told}`{where}`{what}"
+    for threshold in _thresholds(m, right):
+        if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
+            certain = threshold.at_zero and instead is not None
+        else:
+            certain = instead is not None or threshold.chance < 0.01
+        if certain:
+            return f"{told}`{threshold.text}`{what}"
     if m.coarse:
         return None
     if label := labeled(m):
@@ -138,11 +142,19 @@ def _instead(m: Mismatch) -> str | None:
     return None
 
 
-def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
-    """Yield conditions on the inputs that hold for all wrong and no right elements.
+class Threshold(NamedTuple):
+    """A condition on the inputs that holds for all wrong and no right elements.
 
-    With each comes the chance that so many elements fall apart this way by accident.
+    ``chance`` is the probability that so many elements are separated this way by accident.
+    ``at_zero`` says that the bound is 0.
     """
+
+    text: str
+    chance: float
+    at_zero: bool = False
+
+
+def _thresholds(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
     yield from _halves(m, right, m.input, m.name)
     for name, other in _others(m):
         yield from _halves(m, right, m.input - other, m.name, beside=name)
@@ -152,16 +164,18 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
 
 def _halves(
     m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
-) -> Iterator[tuple[str, float]]:
+) -> Iterator[Threshold]:
     """Yield on which side of a bound a value lies, or the input beside another one."""
     bad, good = value[m.wrong], value[right]
     chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
     for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
         if float(low) < float(high):
-            yield f"{name} {_beyond(m, sign, bad, low, high, beside)}", chance
+            bound = _bound(m, float(low), float(high))
+            text = f"{name} {_beyond(sign, bad, bound, beside)}"
+            yield Threshold(text, chance, at_zero=bound == "0" and not beside)
 
 
-def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
+def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
     """Yield the interval of the input that holds all right elements, with wrong ones on both sides.
 
     It is what a backward gives that forgets a clamp altogether.
@@ -176,12 +190,11 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[tuple[str, float]]:
         return  # which |x| tells more shortly
     count = bad.numel() + good.numel()
     chance = 4 * count / math.comb(count, bad.numel())
-    yield f"{m.name} < {low} or {m.name} > {high}", chance
+    yield Threshold(f"{m.name} < {low} or {m.name} > {high}", chance)
 
 
-def _beyond(m: Mismatch, sign: str, bad: Tensor, low: Tensor, high: Tensor, other: str) -> str:
+def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
     """Return on which side of a bound all wrong elements lie, or that all of them lie on it."""
-    bound = _bound(m, float(low), float(high))
     on_it = bad == float(bound)
     sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
     return f"{sign} {_beside(other, bound) if other else bound}"
