@@ -806,9 +806,9 @@ SAID = [
 # Of witnesses that no daily run takes, whose message is one of its own.
 OF_WITNESSES = {
     "input-layout: only backward takes the input for dense":
-        "error: the gradient of args[0] changes when args[0] is transposed in memory. {",
+        "error: the gradient of args[0] changes when args[0] is laid out in memory as a transpose. {",
     "input-layout: a view that forward cannot make":
-        "warning: when args[0] is transposed in memory, forward raises RuntimeError: view size",
+        "warning: when args[0] is laid out in memory as a transpose, forward raises RuntimeError: view size",
     "batch-dimension: a weight that is right for a batch of 1":
         "error: the gradient of args[1] for a batch of 3 differs from the one computed slice by "
         'slice. {"witness": "the gradient of args[1][1, 1]: 0.678, should be 3.048"}',

@@ -51,7 +51,7 @@ def strided(tensor: Tensor) -> Tensor:
 
 
 LAYOUTS: dict[str, Lay] = {
-    "transposed in memory": transposed,
+    "laid out in memory as a transpose": transposed,
     "a strided view with gaps in memory": strided,
 }
 

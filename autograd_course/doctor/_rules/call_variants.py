@@ -65,8 +65,8 @@ def input_layout(evidence: Evidence) -> Match | None:
     "layout",
     "error",
     "backward fails or changes when an input is frozen",
-    hint="Compute each gradient only if the `ctx.needs_input_grad` flag of its input is set, and "
-    "save what it needs under the same condition. Any combination of flags can occur.",
+    hint="Compute a gradient only if the `ctx.needs_input_grad` flag of its input is set. Save the "
+    "tensors for this gradient under the same condition. Any combination of flags can occur.",
     lesson="02_ctx_rules",
     after=("contract", "linearity", "values"),
 )

@@ -90,8 +90,8 @@ def saved_tensors_in_forward(evidence: Evidence) -> Match | None:
     "contract",
     "error",
     "mark_dirty does not match what forward did",
-    hint="Mark exactly the inputs that `forward` changes in place as dirty, and return those same "
-    "tensors from `forward`.",
+    hint="Call `ctx.mark_dirty` with exactly those inputs that `forward` changes in place, and "
+    "return these same tensors from `forward`.",
     lesson="02_ctx_rules",
 )
 def wrong_mark_dirty(evidence: Evidence) -> Match | None:

@@ -122,8 +122,8 @@ def _lost(wrong: SecondDerivative) -> str:
     if wrong.actual:
         return (
             f"the gradient of `{wrong.of}` has a wrong derivative with respect to `{wrong.by}`. "
-            f"The graph of this gradient contains only part of its dependence on `{wrong.by}`, or "
-            "`backward` calls another Function whose own `backward` is wrong."
+            f"Either the graph covers only part of how this gradient depends on `{wrong.by}`, or "
+            "`backward` calls another Function whose `backward` is wrong."
         )
     return (
         f"the gradient of `{wrong.of}` depends on `{wrong.by}`, but its graph does not contain "

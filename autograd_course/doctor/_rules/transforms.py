@@ -225,9 +225,9 @@ def func_incompatible(evidence: Evidence) -> Match | None:
     "warning",
     "the call fails or changes under autocast",
     hint="Decorate `forward` with `torch.amp.custom_fwd` and `backward` with "
-    "`torch.amp.custom_bwd`, which fix the dtype in which both run. Without these decorators, "
-    "autocast computes the matrix products of `forward` in low precision, and their dtype differs "
-    "from that of the saved tensors.",
+    "`torch.amp.custom_bwd`, so that both run in a fixed dtype. Without these decorators, autocast "
+    "computes the matrix products of `forward` in low precision, and their dtype differs from that "
+    "of the saved tensors.",
     lesson="09_beyond_eager",
     after=("contract", "linearity", "values", "layout"),
 )
