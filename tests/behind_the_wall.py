@@ -24,7 +24,7 @@ for name, text in {files!r}.items():
     path = pathlib.Path("/tmp/handed_in", name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-sys.path.insert(0, "/tmp/handed_in/tests")
+sys.path[:0] = ["/tmp/handed_in/tests", "/tmp/handed_in"]
 from answers.{module} import WRONG
 mine = [w for w in WRONG if w.exercise == {exercise!r}]
 {name} = next(w.answer for w in mine if w.mistake == {mistake!r})
@@ -56,6 +56,8 @@ def mistaken(wrong: Wrong) -> Answer:
 
 def _files(lesson: str) -> Iterator[tuple[str, str]]:
     yield f"solutions/{lesson}.py", (ROOT / "solutions" / f"{lesson}.py").read_text("utf-8")
+    for name in ("__init__", "errors", "percent"):  # by which the solution is read
+        yield f"tools/{name}.py", (ROOT / "tools" / f"{name}.py").read_text("utf-8")
     yield "tests/answers/__init__.py", ""  # of one lesson only
     tables = ROOT / "tests" / "answers"
     for path in (tables / "making.py", *tables.glob(f"lesson_{lesson[:2]}*.py")):
