@@ -20,10 +20,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autograd_course.doctor import Diagnosis, DoctorError, Finding, WrongGradientError, diagnose
+    from autograd_doctor import Diagnosis, DoctorError, Finding, WrongGradientError, diagnose
     from autograd_course.explaining import explain
     from autograd_course.grader import grade, hint, progress
-    from autograd_course.testing import assert_gradients
+    from autograd_doctor.testing import assert_gradients
     from autograd_course.visualize import gradient_flow
 
 __version__ = "0.1.0"
@@ -43,12 +43,12 @@ __all__ = [
 ]
 
 _HOME = {
-    "Diagnosis": "autograd_course.doctor",
-    "DoctorError": "autograd_course.doctor",
-    "Finding": "autograd_course.doctor",
-    "WrongGradientError": "autograd_course.doctor",
-    "assert_gradients": "autograd_course.testing",
-    "diagnose": "autograd_course.doctor",
+    "Diagnosis": "autograd_doctor",
+    "DoctorError": "autograd_doctor",
+    "Finding": "autograd_doctor",
+    "WrongGradientError": "autograd_doctor",
+    "assert_gradients": "autograd_doctor.testing",
+    "diagnose": "autograd_doctor",
     "explain": "autograd_course.explaining",
     "grade": "autograd_course.grader",
     "hint": "autograd_course.grader",

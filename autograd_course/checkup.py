@@ -100,7 +100,7 @@ def doctor() -> Check:
     """Examine a Function that is right."""
     import torch
 
-    from autograd_course.doctor import diagnose
+    from autograd_doctor import diagnose
     from autograd_course.functions import Square
 
     answers = diagnose(Square, (torch.linspace(-1, 1, 3),)).ok

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from autograd_course import messages
-from autograd_course.doctor import pages
-from autograd_course.doctor._rules import RULES
+from autograd_doctor import pages
+from autograd_doctor._rules import RULES
 from autograd_course.shell.onesentence import OneSentenceError
 from autograd_course.shell.syllabus import id_typed, named
 

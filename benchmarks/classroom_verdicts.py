@@ -28,7 +28,7 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.running import Sandbox
-from autograd_course.doctor import diagnose
+from autograd_doctor import diagnose
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.judge import judge

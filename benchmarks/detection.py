@@ -22,7 +22,7 @@ from answers.making import Wrong  # isort: skip
 from cases import WITNESSES, Case  # isort: skip
 
 from autograd_course import diagnose
-from autograd_course.doctor import RULES
+from autograd_doctor import RULES
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
 

@@ -32,7 +32,7 @@ from autograd_course.functions import (
     coupled,
     linear_cross_entropy,
 )
-from autograd_course.measure import kept_bytes, peak_bytes
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from benchmarks._common import command_line
 
 MEBI = 2**20

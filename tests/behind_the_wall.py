@@ -11,7 +11,7 @@ from answers.making import Wrong
 
 from autograd_course.classroom import notebooks
 from autograd_course.classroom.extraction import Answer, extract
-from autograd_course.doctor import RULES
+from autograd_doctor import RULES
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 

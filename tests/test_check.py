@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from autograd_course import diagnose
 from autograd_course.check.command import check
 from autograd_course.cli import app
-from autograd_course.doctor import Diagnosis, Finding
+from autograd_doctor import Diagnosis, Finding
 
 NO_ERROR, ERROR, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
 

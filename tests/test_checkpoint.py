@@ -13,7 +13,7 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 
 from autograd_course.functions import checkpoint
-from autograd_course.measure import kept_bytes, peak_bytes
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from autograd_course.visualize.memory.tracing import trace_memory
 
 WIDTH = 8

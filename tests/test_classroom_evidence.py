@@ -18,9 +18,9 @@ from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
 from autograd_course.classroom.judging.vetting import vetted
 from autograd_course.classroom.protocol import Frame
-from autograd_course.doctor.api import look
-from autograd_course.doctor.evidence import Evidence
-from autograd_course.doctor.wire import pack, unpack
+from autograd_doctor.api import look
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.wire import pack, unpack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
 

@@ -26,7 +26,7 @@ from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.submissions import Rejected, collect
-from autograd_course.doctor._execution.time_limit import VARIABLE
+from autograd_doctor._execution.time_limit import VARIABLE
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 

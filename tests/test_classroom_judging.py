@@ -21,9 +21,9 @@ from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.classroom.sandbox import Limits, Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
-from autograd_course.doctor.api import look
-from autograd_course.doctor.evidence import RANDOM
-from autograd_course.doctor.wire import pack, unpack
+from autograd_doctor.api import look
+from autograd_doctor.evidence import RANDOM
+from autograd_doctor.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
@@ -119,14 +119,14 @@ def test_code_that_is_too_long_to_be_sent_is_told_so(box: Sandbox) -> None:
 CHEATS = {
     "rebinds gradcheck and allclose": "torch.autograd.gradcheck = torch.allclose = torch.isclose = "
     "torch.equal = lambda *a, **k: True",
-    "rebinds the rules": "import autograd_course.doctor._judge as j\nj.judge = lambda *a, **k: ()",
+    "rebinds the rules": "import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()",
     "rebinds diagnose": "import autograd_course.grader.judging.function as f\n"
     "f.Present.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
     "leaves gradients out": "import autograd_course.classroom.asking.desk as d\n"
     "from dataclasses import replace\nplain = d.look\ndef some(*a, **k):\n"
     "    return [replace(e, pulls={}) for e in plain(*a, **k)]\nd.look = some",
-    "finds kinks everywhere": "import autograd_course.doctor._probes.core as p\n"
-    "import autograd_course.doctor._numerics.finite_differences as d\nplain = d.jacobian\n"
+    "finds kinks everywhere": "import autograd_doctor._probes.core as p\n"
+    "import autograd_doctor._numerics.finite_differences as d\nplain = d.jacobian\n"
     "def lies(*a, **k):\n    from dataclasses import replace\n"
     "    return tuple(replace(c, smooth=c.smooth & False) for c in plain(*a, **k))\n"
     "p.jacobian = lies",

@@ -24,8 +24,8 @@ from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.zygote.birth import born
-from autograd_course.doctor._execution.time_limit import VARIABLE
-from autograd_course.doctor.wire import pack
+from autograd_doctor._execution.time_limit import VARIABLE
+from autograd_doctor.wire import pack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.verdict import Verdict

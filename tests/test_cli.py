@@ -14,8 +14,8 @@ import autograd_course
 from autograd_course import doctor_self
 from autograd_course.checkup import Check, Checkup
 from autograd_course.cli import app
-from autograd_course.doctor import RULES
-from autograd_course.doctor.pages import page
+from autograd_doctor import RULES
+from autograd_doctor.pages import page
 from autograd_course.grader.exercises import CATALOGUE, LESSONS
 from autograd_course.lab import folder, launcher
 from autograd_course.messages import MESSAGES

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from autograd_course.functions import coupled, uncoupled
-from autograd_course.measure import kept_bytes, peak_bytes
+from autograd_doctor.memory import kept_bytes, peak_bytes
 
 WIDTH, ROWS = 8, 32
 HALF = 4 * WIDTH * ROWS

@@ -22,14 +22,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import Function
 
 from autograd_course import DoctorError, diagnose
-from autograd_course.doctor import WrongGradientError
-from autograd_course.doctor import _judge as judge
-from autograd_course.doctor._execution.isolation import preserve_global_state
-from autograd_course.doctor._execution.session import subject_of
-from autograd_course.doctor._probes.core import probe
-from autograd_course.doctor._reference import establish
-from autograd_course.doctor.api import _with_surroundings, look
-from autograd_course.doctor.wire import from_bytes, to_bytes
+from autograd_doctor import WrongGradientError
+from autograd_doctor import _judge as judge
+from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor._execution.session import subject_of
+from autograd_doctor._probes.core import probe
+from autograd_doctor._reference import establish
+from autograd_doctor.api import _with_surroundings, look
+from autograd_doctor.wire import from_bytes, to_bytes
 from autograd_course.functions import (
     ClippedReLU,
     GradientReversal,
@@ -399,7 +399,7 @@ def test_what_is_odd_is_examined_all_the_same(fn, inputs, says) -> None:
 
 
 def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:
-    monkeypatch.setattr("autograd_course.doctor._pipeline.judge", lambda *_: 1 / 0)
+    monkeypatch.setattr("autograd_doctor._pipeline.judge", lambda *_: 1 / 0)
 
     with pytest.raises(DoctorError, match="diagnose itself failed: ZeroDivisionError"):
         diagnose(Square, (X,))

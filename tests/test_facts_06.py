@@ -16,7 +16,7 @@ from torch.utils import checkpoint as torch_checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course.functions import checkpoint
-from autograd_course.measure import kept_bytes, peak_bytes
+from autograd_doctor.memory import kept_bytes, peak_bytes
 
 KiB = 1024
 X = torch.randn(256, 64, generator=torch.Generator().manual_seed(0))

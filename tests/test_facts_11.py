@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import Function, grad
 
 from autograd_course.functions import FakeQuantize, RoundSTE
-from autograd_course.measure import stored_bytes
+from autograd_doctor.memory import stored_bytes
 from autograd_course.ship import missing, quiet
 
 needs_ship = pytest.mark.skipif(bool(missing()), reason="the extra ship is not installed")

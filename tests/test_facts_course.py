@@ -12,7 +12,7 @@ from running_pages import run
 from torch.autograd import Function, grad, gradgradcheck
 
 from autograd_course import diagnose
-from autograd_course.measure import kept_bytes
+from autograd_doctor.memory import kept_bytes
 
 CLAIMS: dict[str, Callable[[], object]] = {}
 

@@ -24,8 +24,8 @@ from sampling import first_rows
 from torch.autograd import Function
 from traitlets.config import Config
 
-from autograd_course.doctor import RULES, DoctorError
-from autograd_course.doctor._execution.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
+from autograd_doctor import RULES, DoctorError
+from autograd_doctor._execution.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.judging import function
 from autograd_course.grader.result import SECTION, SECTION_LATER
@@ -427,7 +427,7 @@ def test_an_endless_loop_is_stopped_in_another_thread_too() -> None:
 
 STOPPED_THEN_TRACED = """
 import sys, threading
-from autograd_course.doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
 
 def loop():
     try:

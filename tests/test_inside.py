@@ -8,8 +8,8 @@ from cases.making import X, draw, raw, saving
 from torch import Tensor, nn
 
 from autograd_course import diagnose
-from autograd_course.doctor._execution.inside import functions_inside
-from autograd_course.doctor._execution.session import Session, subject_of
+from autograd_doctor._execution.inside import functions_inside
+from autograd_doctor._execution.session import Session, subject_of
 from autograd_course.functions import ScaledSigmoid, Square
 
 Double = saving(lambda x: 2 * x, lambda x, g: 2 * g)

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
 from autograd_course.grader.checks import keeps_at_most, peaks_at_most
-from autograd_course.measure import Kept, kept_bytes, kept_tensors, peak_bytes
+from autograd_doctor.memory import Kept, kept_bytes, kept_tensors, peak_bytes
 from autograd_course.visualize.memory.tracing import trace_memory
 
 VARIANTS = {
@@ -177,7 +177,7 @@ def test_a_function_that_is_measured_first_is_compiled_as_ever() -> None:
 
 CHOICE = """
 import sys, torch
-from autograd_course.measure import peak_bytes
+from autograd_doctor.memory import peak_bytes
 choice = lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 assert "torch._dynamo" not in sys.modules
 for _ in range(2):

@@ -16,8 +16,8 @@ import torch
 from running_pages import BLOCK, run, sections
 
 from autograd_course import explain
-from autograd_course.doctor._rules import RULES
-from autograd_course.doctor.pages import GIVEN
+from autograd_doctor._rules import RULES
+from autograd_doctor.pages import GIVEN
 from autograd_course.explaining import NothingToExplainError
 from autograd_course.messages import MESSAGES, book, find, page
 from autograd_course.messages.message import MessageError

@@ -12,10 +12,10 @@ from cases.order import Exp, once, polar, polar_backward, save_inputs, split
 from torch import Tensor
 
 from autograd_course import diagnose
-from autograd_course.doctor._execution.session import subject_of
-from autograd_course.doctor._probes.core import probe
-from autograd_course.doctor._probes.second_order import second_order
-from autograd_course.doctor.wire import from_bytes, to_bytes
+from autograd_doctor._execution.session import subject_of
+from autograd_doctor._probes.core import probe
+from autograd_doctor._probes.second_order import second_order
+from autograd_doctor.wire import from_bytes, to_bytes
 
 detached_sine = saving(torch.sin, lambda x, g: x.detach().cos() * g)
 
@@ -110,7 +110,7 @@ def test_what_the_caller_has_compiled_stays_compiled() -> None:
 
 
 def test_where_torch_compile_does_not_work_nothing_is_said_of_it(monkeypatch) -> None:
-    compiled = importlib.import_module("autograd_course.doctor._probes.transforms")
+    compiled = importlib.import_module("autograd_doctor._probes.transforms")
 
     def unavailable(*_: object, **__: object) -> None:
         raise RuntimeError("torch.compile is not supported here")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from running_pages import BLOCK, run, sections
 
-import autograd_course.doctor.pages as pages
-from autograd_course.doctor import RULES, Diagnosis
-from autograd_course.doctor.pages import GIVEN, book, page
+import autograd_doctor.pages as pages
+from autograd_doctor import RULES, Diagnosis
+from autograd_doctor.pages import GIVEN, book, page
 
 FOLDER = Path(pages.__file__).parent
 SECTIONS = ["Wrong", "Why it hurts", "Right"]

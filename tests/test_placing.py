@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._execution.time_limit import TimeUp, time_limit, untimed
-from autograd_course.doctor.api import look
+from autograd_doctor._execution.time_limit import TimeUp, time_limit, untimed
+from autograd_doctor.api import look
 
 TWO = torch.tensor(2.0, dtype=torch.float64)
 Backward = Callable[[Tensor, Tensor], Tensor]

@@ -15,8 +15,8 @@ from answers import RIGHT
 from answers.making import spoiled
 from torch.autograd import Function
 
-from autograd_course.doctor import DoctorError, diagnose
-from autograd_course.doctor._execution.isolation import MOST, Bounded, show_output_once
+from autograd_doctor import DoctorError, diagnose
+from autograd_doctor._execution.isolation import MOST, Bounded, show_output_once
 from autograd_course.grader import grade
 from autograd_course.grader.result import PRINTED
 

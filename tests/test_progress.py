@@ -15,7 +15,7 @@ import pytest
 from answers.lesson_01 import RIGHT, SOLVED
 from filelock import FileLock
 
-from autograd_course.doctor import RULES
+from autograd_doctor import RULES
 from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
 from autograd_course.grader.review import MOST
 from autograd_course.grader.state import State

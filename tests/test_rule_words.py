@@ -15,9 +15,9 @@ from cases.worded import CLEAN, OF_LOOKALIKES, OF_WITNESSES, SAID
 from torch import Tensor
 
 from autograd_course import Finding, diagnose
-from autograd_course.doctor import RULES
-from autograd_course.doctor._rules.values import once_said
-from autograd_course.doctor._words import elements, listed, nth, paragraph
+from autograd_doctor import RULES
+from autograd_doctor._rules.values import once_said
+from autograd_doctor._words import elements, listed, nth, paragraph
 from autograd_course.functions import LeakyReLUInPlace
 
 

@@ -10,7 +10,7 @@ from cases import LOOKALIKES, WITNESSES, Case, said
 from sampling import first_rows
 
 from autograd_course import Diagnosis, diagnose
-from autograd_course.doctor import RULES
+from autograd_doctor import RULES
 
 SAID = json.loads(said.FILE.read_text(encoding="utf-8"))
 

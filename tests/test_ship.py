@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autograd_course.measure import stored_bytes
+from autograd_doctor.memory import stored_bytes
 from autograd_course.ship import (
     MissingExtraError,
     checked,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from autograd_course.doctor._source import own_source
+from autograd_doctor._source import own_source
 
 
 def twice(x: float) -> float:

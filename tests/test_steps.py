@@ -11,7 +11,7 @@ from torch import Tensor
 
 from autograd_course import diagnose
 from autograd_course.check.documents import as_page
-from autograd_course.doctor import (
+from autograd_doctor import (
     Diagnosis,
     DoctorError,
     Step,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from autograd_course import diagnose
-from autograd_course.doctor._execution.captured_state import CapturedState, walk_reachable
+from autograd_doctor._execution.captured_state import CapturedState, walk_reachable
 
 GLOBAL, TABLE, LIST = draw(4), {"taps": draw(4)}, [draw(4)]
 COUNT = 0

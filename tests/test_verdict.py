@@ -12,9 +12,9 @@ from cases.making import POSITIVE, X, draw, raw, saving
 from torch import Tensor
 
 from autograd_course import DoctorError, diagnose
-from autograd_course.doctor._execution.time_limit import TimeUp, time_limit
-from autograd_course.doctor._pipeline import clearest, keep_confirmed
-from autograd_course.doctor.finding import Finding
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._pipeline import clearest, keep_confirmed
+from autograd_doctor.finding import Finding
 
 
 def finding(rule: str, severity: str = "error") -> Finding:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
 
-from autograd_course.doctor.pages import book as rules_book
+from autograd_doctor.pages import book as rules_book
 from autograd_course.messages import book as messages_book
 from tools.cheat_sheet import cheat_sheet
 from tools.exercises import exercise_cells

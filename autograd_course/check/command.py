@@ -29,7 +29,7 @@ from autograd_course.shell.exits import Exit, end, epilog
 from autograd_course.shell.importing import importing
 
 if TYPE_CHECKING:
-    from autograd_course.doctor import Diagnosis
+    from autograd_doctor import Diagnosis
 
 CODES = """\
 Exit codes: 0 no error; 1 an error, or a warning with --strict;
@@ -108,7 +108,7 @@ def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
     with importing():
         from autograd_course.check.errors import NotUnderstoodError
         from autograd_course.check.running import checked
-        from autograd_course.doctor import DoctorError
+        from autograd_doctor import DoctorError
 
     try:
         return checked(target, inputs, **options)

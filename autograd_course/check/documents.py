@@ -7,9 +7,9 @@ import math
 from html import escape
 from typing import Any
 
-from autograd_course.doctor import Diagnosis
-from autograd_course.doctor._report import five_steps
-from autograd_course.doctor._report.report import as_html
+from autograd_doctor import Diagnosis
+from autograd_doctor._report import five_steps
+from autograd_doctor._report.report import as_html
 
 _PAGE = """<!doctype html>
 <html lang="en">

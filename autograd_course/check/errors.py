@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor._safe_repr import first_line
 
 _PATHS = sysconfig.get_paths()
 _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])

@@ -12,7 +12,7 @@ import torch
 from autograd_course.check.errors import NotUnderstoodError, meant
 from autograd_course.check.example import example
 from autograd_course.check.targets import load
-from autograd_course.doctor import RULES, Diagnosis, diagnose
+from autograd_doctor import RULES, Diagnosis, diagnose
 
 
 def checked(

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 from autograd_course.grader.verdict import Verdict
 
 Sampler = Callable[[torch.Generator], tuple[Any, ...]]

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from autograd_course.doctor import DoctorError
-from autograd_course.doctor._execution.isolation import Bounded, preserve_global_state
-from autograd_course.doctor._execution.time_limit import VARIABLE, TimeUp
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor import DoctorError
+from autograd_doctor._execution.isolation import Bounded, preserve_global_state
+from autograd_doctor._execution.time_limit import VARIABLE, TimeUp
+from autograd_doctor._safe_repr import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._report.card import Heading, as_html, as_text
-from autograd_course.doctor._report.report import details
-from autograd_course.doctor._words import sentence
+from autograd_doctor import Finding
+from autograd_doctor._report.card import Heading, as_html, as_text
+from autograd_doctor._report.report import details
+from autograd_doctor._words import sentence
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 
 Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 

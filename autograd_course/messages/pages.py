@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
-from autograd_course.doctor._rules import RULES
-from autograd_course.doctor.pages import GIVEN, lowered
+from autograd_doctor._rules import RULES
+from autograd_doctor.pages import GIVEN, lowered
 from autograd_course.messages.message import Message, MessageError, from_page
 
 FAMILIES = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from autograd_course.folders import COURSE, DOCTOR
 from autograd_course.shell.syllabus import SYLLABUS
 
-_PAGES = ("doctor/pages", "messages")
+_RULES, _MESSAGES = DOCTOR / "pages", COURSE / "messages"
 
 
 def exercises(incomplete: str) -> list[str]:
@@ -32,16 +33,16 @@ def targets(incomplete: str) -> list[str]:
 
 def rules(incomplete: str) -> list[str]:
     """Return the names of the rules."""
-    return _begun(incomplete, _pages(_PAGES[0]))
+    return _begun(incomplete, _pages(_RULES))
 
 
 def explained(incomplete: str) -> list[str]:
     """Return the names that ``explain`` has a page for: rules and messages."""
-    return _begun(incomplete, (name for folder in _PAGES for name in _pages(folder)))
+    return _begun(incomplete, (*_pages(_RULES), *_pages(_MESSAGES)))
 
 
-def _pages(folder: str) -> list[str]:
-    return sorted(page.stem for page in (Path(__file__).parents[1] / folder).glob("*.md"))
+def _pages(folder: Path) -> list[str]:
+    return sorted(page.stem for page in folder.glob("*.md"))
 
 
 def _files(incomplete: str) -> Iterator[str]:

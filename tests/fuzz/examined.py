@@ -10,7 +10,7 @@ from typing import Any
 
 from autograd_course import Diagnosis, DoctorError, diagnose
 from autograd_course.check.documents import as_json, as_page
-from autograd_course.doctor._execution.calls import prepare
+from autograd_doctor._execution.calls import prepare
 from tests.fuzz.world import changed, snapshot
 
 MOST_SECONDS = 20.0  # of computing, for one call

@@ -6,8 +6,8 @@ _MISMATCH = "gradient of `x`"
 
 PATCHING = {
     "the rules": Hostile(
-        half("import autograd_course.doctor._judge as j\nj.judge = lambda *a, **k: ()"),
-        _MISMATCH, "replaces autograd_course.doctor._judge.judge",
+        half("import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()"),
+        _MISMATCH, "replaces autograd_doctor._judge.judge",
     ),
     "grade": Hostile(
         half("import autograd_course\nautograd_course.grade = lambda *a: 'passed'"),
@@ -30,13 +30,13 @@ PATCHING = {
         _MISMATCH, "replaces autograd_course.classroom.asking.functions.look",
     ),
     "what looks at the answer, while forward runs for the first time": Hostile(
-        half("import autograd_course.doctor._probes.core as p\ntimes = []",
+        half("import autograd_doctor._probes.core as p\ntimes = []",
              "if not times: p.backward_pass = lambda *a, **k: None\n"
              "times.append(x)\nctx.save_for_backward(x)\nreturn x * x"),
-        _MISMATCH, "replaces autograd_course.doctor._probes.core.backward_pass while it runs",
+        _MISMATCH, "replaces autograd_doctor._probes.core.backward_pass while it runs",
     ),
     "what packs the answer": Hostile(
-        half("import safetensors.torch, autograd_course.doctor.wire as w\n"
+        half("import safetensors.torch, autograd_doctor.wire as w\n"
              "safetensors.torch.save = w.pack = lambda *a: b''"),
         _MISMATCH, "replaces safetensors.torch.save",
     ),

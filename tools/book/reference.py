@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from autograd_course.doctor import pages as rule_pages
-from autograd_course.doctor._rules import RULES
+from autograd_doctor import pages as rule_pages
+from autograd_doctor._rules import RULES
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
 from tools.book.contents import Part, hidden

@@ -6,6 +6,7 @@ runs in the end is the course's code all the same, from the course's files.
 
 from __future__ import annotations
 
+from autograd_course.folders import COURSE, OURS
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +18,8 @@ from torch import nn
 
 from autograd_course.grader.judging.passes import Raised
 
-_COURSE = Path(__file__).parents[2]
-_ANSWERS = tuple(f"{_COURSE / part}/" for part in ("functions", "grader/exercises"))
+_OURS = tuple(f"{package}/" for package in OURS)
+_ANSWERS = tuple(f"{COURSE / part}/" for part in ("functions", "grader/exercises"))
 # What the notebooks give for use in an answer; and what looks an exercise up, and computes nothing.
 _NO_ANSWERS = {"dropped", "find"}
 # As Python has it: a submission may rebind the name.
@@ -90,4 +91,4 @@ def _outward(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _is_foreign(caller: FrameType | None) -> bool:
-    return caller is not None and not caller.f_code.co_filename.startswith(f"{_COURSE}/")
+    return caller is not None and not caller.f_code.co_filename.startswith(_OURS)

@@ -10,10 +10,10 @@ from autograd_course.classroom.asking import functions, routines
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.asking.unusual import unusual
 from autograd_course.classroom.protocol import Frame
-from autograd_course.doctor import DoctorError
-from autograd_course.doctor._execution.time_limit import TimeUp, time_limit
-from autograd_course.doctor._safe_repr import first_line
-from autograd_course.doctor.wire import unpack
+from autograd_doctor import DoctorError
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._safe_repr import first_line
+from autograd_doctor.wire import unpack
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging import function, routine

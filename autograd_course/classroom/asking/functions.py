@@ -9,8 +9,8 @@ from autograd_course.classroom.asking.borrowing import own_work
 from autograd_course.classroom.asking.unusual import too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
-from autograd_course.doctor.api import look
-from autograd_course.doctor.wire import pack
+from autograd_doctor.api import look
+from autograd_doctor.wire import pack
 from autograd_course.grader.judging.function import Present
 from autograd_course.grader.judging.passes import Raised
 

@@ -12,8 +12,8 @@ from autograd_course.classroom.asking import cells
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
-from autograd_course.doctor._execution.calls import prepare
-from autograd_course.doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._execution.calls import prepare
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

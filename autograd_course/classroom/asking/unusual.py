@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from autograd_course.classroom.protocol.frames import LONGEST_PAYLOAD
-from autograd_course.doctor._execution.calls import USERS
-from autograd_course.doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._execution.calls import USERS
+from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_course.grader.judging.passes import differentiable
 
 MOST = 100  # values that a call may return; exercises ask for a few

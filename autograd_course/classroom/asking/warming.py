@@ -10,9 +10,9 @@ from torch.autograd import Function
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame
-from autograd_course.doctor._execution.calls import prepare_meta
-from autograd_course.doctor._execution.time_limit import time_limit
-from autograd_course.doctor.wire import pack
+from autograd_doctor._execution.calls import prepare_meta
+from autograd_doctor._execution.time_limit import time_limit
+from autograd_doctor.wire import pack
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.exercises import CATALOGUE
 

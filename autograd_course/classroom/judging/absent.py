@@ -22,12 +22,12 @@ from autograd_course.classroom.judging.asked import (
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
 from autograd_course.classroom.protocol.evidence import sound
-from autograd_course.doctor import RULES, Finding
-from autograd_course.doctor._coverage import nothing_compared
-from autograd_course.doctor._judge import judge
-from autograd_course.doctor._pipeline import Findings, conclude, has_error, unjudged
-from autograd_course.doctor._reference import establish
-from autograd_course.doctor.evidence import Evidence
+from autograd_doctor import RULES, Finding
+from autograd_doctor._coverage import nothing_compared
+from autograd_doctor._judge import judge
+from autograd_doctor._pipeline import Findings, conclude, has_error, unjudged
+from autograd_doctor._reference import establish
+from autograd_doctor.evidence import Evidence
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.order import Inputs
 from autograd_course.grader.judging.passes import Raised

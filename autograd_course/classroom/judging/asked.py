@@ -9,8 +9,8 @@ from torch import Tensor
 
 from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.sandbox.running import Child
-from autograd_course.doctor import DoctorError
-from autograd_course.doctor.wire import pack, unpack
+from autograd_doctor import DoctorError
+from autograd_doctor.wire import pack, unpack
 from autograd_course.grader.judging.passes import Raised
 
 _LONGEST = 2000  # characters of a text that is shown

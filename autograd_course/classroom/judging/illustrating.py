@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autograd_course.classroom.pictures import PICTURE, as_data
-from autograd_course.doctor._pipeline import Findings
-from autograd_course.doctor._report.jacobians import choose_jacobians
-from autograd_course.doctor.evidence import Evidence
+from autograd_doctor._pipeline import Findings
+from autograd_doctor._report.jacobians import choose_jacobians
+from autograd_doctor.evidence import Evidence
 
 
 def illustrated(

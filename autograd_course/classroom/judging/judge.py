@@ -26,9 +26,9 @@ from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
-from autograd_course.doctor import DoctorError
-from autograd_course.doctor._execution.time_limit import VARIABLE, limit_in_seconds
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor import DoctorError
+from autograd_doctor._execution.time_limit import VARIABLE, limit_in_seconds
+from autograd_doctor._safe_repr import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 from autograd_course.grader.verdict import Verdict
 
 _LAYOUT = "\n\t"

@@ -19,7 +19,7 @@ _USUAL = {
 _REMARKABLE: Mapping[str, str] = {
     "autograd_course.functions": "the course's own answers",
     "autograd_course.grader": "the grader",
-    "autograd_course.doctor": "the doctor",
+    "autograd_doctor": "the doctor",
     "autograd_course.classroom": "the classroom",
     "tools": "the course's own tools",
     "solutions": "the solutions",

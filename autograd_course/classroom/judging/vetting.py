@@ -14,15 +14,15 @@ from torch import Tensor
 
 from autograd_course.classroom.judging.fitting import fits, same
 from autograd_course.classroom.protocol.conforming import conforms
-from autograd_course.doctor import Finding
-from autograd_course.doctor._execution.isolation import generator
-from autograd_course.doctor._execution.passes import drawn
-from autograd_course.doctor._inputs import in_double, wanted
-from autograd_course.doctor._numerics.mismatch import Mismatch, mismatches, witness
-from autograd_course.doctor._numerics.tensors import as_tuple, is_float
-from autograd_course.doctor._probes.core import cotangents
-from autograd_course.doctor._reference import Declared, establish
-from autograd_course.doctor.evidence import ONES, OTHER, RANDOM, SUM, Evidence, JacobianColumns
+from autograd_doctor import Finding
+from autograd_doctor._execution.isolation import generator
+from autograd_doctor._execution.passes import drawn
+from autograd_doctor._inputs import in_double, wanted
+from autograd_doctor._numerics.mismatch import Mismatch, mismatches, witness
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._probes.core import cotangents
+from autograd_doctor._reference import Declared, establish
+from autograd_doctor.evidence import ONES, OTHER, RANDOM, SUM, Evidence, JacobianColumns
 from autograd_course.grader.exercise import FunctionExercise
 
 _NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of usual size

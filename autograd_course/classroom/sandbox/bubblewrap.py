@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autograd_course.folders import COURSE
 import os
 import shutil
 import subprocess
@@ -43,7 +44,7 @@ def works() -> bool:
     if shutil.which("bwrap") is None:
         return False
     python = [str(places.interpreter()), "-I", "-S", "-B"]
-    leaving = ["-c", _LEAVES, str(places.PACKAGE.parent)]
+    leaving = ["-c", _LEAVES, str(COURSE.parent)]
     trial = [*_namespaces(), "--ro-bind", "/", "/", "--proc", "/proc", *python, *leaving]
     return subprocess.run(["bwrap", *trial], capture_output=True).returncode == 0
 

@@ -1,4 +1,4 @@
-"""What the sandbox sees of the machine: Python, PyTorch, this package, a compiler, no more."""
+"""What the sandbox sees of the machine: Python, PyTorch, our packages, a compiler, no more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2]
-# The package and what it imports lie in one known place, wherever they come from.
+from autograd_course.folders import OURS
+
+# Our packages and what they import lie in one known place, wherever they come from.
 INSIDE = Path("/course")
 # The doctor's, whose module brings PyTorch: whoever starts a sandbox need not wait for that.
 TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
@@ -88,7 +89,8 @@ def _of_python() -> Iterator[Shown]:
 
 
 def _of_the_course() -> Iterator[Shown]:
-    yield Shown(PACKAGE, INSIDE / PACKAGE.name)
+    for package in OURS:
+        yield Shown(package, INSIDE / package.name)
     for source, target in _sites().items():
         yield Shown(source, target)
 

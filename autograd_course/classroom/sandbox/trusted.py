@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import ZYGOTE, Start
+from autograd_course.folders import OURS
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Trusted:
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
         environment = dict(places.environment())
-        environment["PYTHONPATH"] = ":".join([str(places.PACKAGE.parent), *map(str, _sites())])
+        environment["PYTHONPATH"] = ":".join([*(str(package.parent) for package in OURS), *map(str, _sites())])
         command = (str(places.interpreter()), "-B", "-s", "-m", ZYGOTE, str(meeting), "plain")
         return Start(command, environment)
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import RULES, Finding
-from autograd_course.doctor._numerics.tensors import as_tuple
+from autograd_doctor import RULES, Finding
+from autograd_doctor._numerics.tensors import as_tuple
 from autograd_course.grader.judging.passes import applied as called
 from autograd_course.grader.judging.passes import differentiable
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._execution.captured_state import cells
-from autograd_course.doctor._execution.operations import Recording, memory
+from autograd_doctor import Finding
+from autograd_doctor._execution.captured_state import cells
+from autograd_doctor._execution.operations import Recording, memory
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.judging.passes import differentiable

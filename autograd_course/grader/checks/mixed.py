@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._numerics.tensors import is_float
+from autograd_doctor import Finding
+from autograd_doctor._numerics.tensors import is_float
 from autograd_course.grader.checks.calling import applied, farthest, found
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.raised import told

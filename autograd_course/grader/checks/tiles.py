@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import Check
-from autograd_course.measure import Largest
+from autograd_doctor.memory import Largest
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:

@@ -8,10 +8,10 @@ from unittest.mock import patch
 import torch
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._numerics.tensors import as_tuple, is_float
-from autograd_course.doctor._probes.transforms import reason, silence, unbroken
-from autograd_course.doctor._rules.rule import raised
+from autograd_doctor import Finding
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._probes.transforms import reason, silence, unbroken
+from autograd_doctor._rules.rule import raised
 from autograd_course.grader.checks.calling import backward, found
 from autograd_course.grader.judging.passes import differentiable
 

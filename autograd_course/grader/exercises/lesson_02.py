@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._numerics.tensors import as_tuple
+from autograd_doctor import Finding
+from autograd_doctor._numerics.tensors import as_tuple
 from autograd_course.grader.checks import backward_is_a_formula, keeps_at_most, no_tensor_on_ctx
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check, Exercise, FunctionExercise, Sampler

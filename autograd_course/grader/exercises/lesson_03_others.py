@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor import Finding
+from autograd_doctor._safe_repr import first_line
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     no_tensor_on_ctx,

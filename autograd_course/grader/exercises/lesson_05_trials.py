@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
-from autograd_course.measure import Largest
+from autograd_doctor.memory import Largest
 
 SIZE = 100  # inputs of the function whose Hessian is not to be built
 FEW = 10  # and of the same function, smaller: what two passes cost does not depend on the size

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 from autograd_course.grader.checks import peaks_at_most
 from autograd_course.grader.checks.calling import applied, found, storage
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor._safe_repr import first_line
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.verdict import Verdict, wrong
-from autograd_course.measure import kept_bytes
+from autograd_doctor.memory import kept_bytes
 
 Routine = Callable[[nn.Module, Tensor], Tensor]
 OF_TORCH = "CheckpointFunctionBackward"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._execution.operations import Recording
+from autograd_doctor._execution.operations import Recording
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     keeps_at_most,

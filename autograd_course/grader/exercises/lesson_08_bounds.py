@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor import Finding
+from autograd_doctor._safe_repr import first_line
 from autograd_course.grader.checks.calling import applied, backward, found
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.library import opcheck
 
-from autograd_course.doctor._probes.transforms import reason, silence, whole
+from autograd_doctor._probes.transforms import reason, silence, whole
 from autograd_course.grader.exercise import RoutineExercise, Sampler
 from autograd_course.grader.raised import is_unfinished, said, unfinished_part
 from autograd_course.grader.sampling import normal

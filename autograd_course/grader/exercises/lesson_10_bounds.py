@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._execution.operations import Recording
+from autograd_doctor import Finding
+from autograd_doctor._execution.operations import Recording
 from autograd_course.grader.checks.calling import applied, backward, found
 
 A_ROUND = 8  # tensors that PyTorch keeps for one round, generously: its product, tanh and sum

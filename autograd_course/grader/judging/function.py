@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding, diagnose
-from autograd_course.doctor._execution.calls import prepare
+from autograd_doctor import Finding, diagnose
+from autograd_doctor._execution.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.methods import method_problem
 from autograd_course.grader.judging.order import Inputs, Order

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autograd_course.doctor._execution.time_limit import limit_in_seconds, time_limit
+from autograd_doctor._execution.time_limit import limit_in_seconds, time_limit
 from autograd_course.grader.exercise import Exercise, Sampled
 from autograd_course.grader.verdict import Verdict
 

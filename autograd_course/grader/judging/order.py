@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from autograd_course.doctor import RULES, DoctorError, Finding
+from autograd_doctor import RULES, DoctorError, Finding
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.limits import Samples, Step, first_fault, seconds_for
 from autograd_course.grader.judging.passes import (

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._inputs import wanted
-from autograd_course.doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor import Finding
+from autograd_doctor._inputs import wanted
+from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
 from autograd_course.grader.raised import is_unfinished, not_written, told, unfinished_part

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from autograd_course.doctor._execution.isolation import Bounded
+from autograd_doctor._execution.isolation import Bounded
 
 
 class Printed:

@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor._execution.calls import prepare
-from autograd_course.doctor._numerics.tensors import as_tuple
+from autograd_doctor._execution.calls import prepare
+from autograd_doctor._numerics.tensors import as_tuple
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.passes import Raised
 from autograd_course.grader.judging.printing import Printed

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from autograd_course.doctor._numerics.formatting import told_apart
-from autograd_course.doctor._numerics.tensors import as_tuple
+from autograd_doctor._numerics.formatting import told_apart
+from autograd_doctor._numerics.tensors import as_tuple
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.differing import difference, recognized
 from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for

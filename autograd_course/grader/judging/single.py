@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from autograd_course.doctor import Finding
-from autograd_course.doctor._inputs import wanted
-from autograd_course.doctor._numerics.tensors import as_tuple
+from autograd_doctor import Finding
+from autograd_doctor._inputs import wanted
+from autograd_doctor._numerics.tensors import as_tuple
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference
 from autograd_course.grader.judging.passes import Raised, passed_back

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.measure.dispatch import Watching, name_of
+from autograd_doctor.memory.dispatch import Watching, name_of
 
 # Where the two factors begin among the arguments of PyTorch's own operations.
 _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from autograd_course.doctor._source import own_source
+from autograd_doctor._source import own_source
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Role, Saved, Source
 from autograd_course.visualize.kit.graph import GraphNode, is_custom, producers

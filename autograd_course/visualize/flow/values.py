@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from autograd_course.measure.dispatch import Watching
+from autograd_doctor.memory.dispatch import Watching
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.kit.graph import GraphNode
 from autograd_course.visualize.kit.summary import Summary

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.autograd import Function
 
-from autograd_course.doctor._source import own_source
+from autograd_doctor._source import own_source
 from autograd_course.visualize.functionlab.trace import Phase
 from autograd_course.visualize.kit.inputs import title
 

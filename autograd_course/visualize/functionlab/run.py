@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.doctor._execution.isolation import reseed
+from autograd_doctor._execution.isolation import reseed
 from autograd_course.visualize.functionlab.ctx import held
 from autograd_course.visualize.functionlab.lines import Lines, written
 from autograd_course.visualize.functionlab.listing import Listing

@@ -8,23 +8,23 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from autograd_course.doctor import DoctorError
-from autograd_course.doctor._execution.calls import attempt, passes_within
-from autograd_course.doctor._execution.captured_state import CapturedState
-from autograd_course.doctor._execution.isolation import generator, preserve_global_state
-from autograd_course.doctor._execution.operations import custom_nodes
-from autograd_course.doctor._execution.session import Run, Session, Subject, subject_of
-from autograd_course.doctor._inputs import in_double, wanted
-from autograd_course.doctor._numerics.finite_differences import (
+from autograd_doctor import DoctorError
+from autograd_doctor._execution.calls import attempt, passes_within
+from autograd_doctor._execution.captured_state import CapturedState
+from autograd_doctor._execution.isolation import generator, preserve_global_state
+from autograd_doctor._execution.operations import custom_nodes
+from autograd_doctor._execution.session import Run, Session, Subject, subject_of
+from autograd_doctor._inputs import in_double, wanted
+from autograd_doctor._numerics.finite_differences import (
     MOST_COLUMNS,
     as_real,
     flat,
     jacobian,
 )
-from autograd_course.doctor._numerics.tensors import is_float
-from autograd_course.doctor._probes.values import one_row
-from autograd_course.doctor._report.jacobians import Jacobians, axis, disagreement, jacobians
-from autograd_course.doctor.evidence import Failure
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._probes.values import one_row
+from autograd_doctor._report.jacobians import Jacobians, axis, disagreement, jacobians
+from autograd_doctor.evidence import Failure
 from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
 

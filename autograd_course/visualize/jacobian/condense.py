@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._report.jacobians import Axis, Jacobians, Matrix
+from autograd_doctor._report.jacobians import Axis, Jacobians, Matrix
 
 MOST = 128  # rows and columns that are shown one by one
 

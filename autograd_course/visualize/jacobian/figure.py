@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from autograd_course.doctor._report import jacobians as heatmap
-from autograd_course.doctor._report.jacobians import Matrix
+from autograd_doctor._report import jacobians as heatmap
+from autograd_doctor._report.jacobians import Matrix
 from autograd_course.visualize.jacobian.condense import UNKNOWN, WRONG
 from autograd_course.visualize.jacobian.wording import View
 from autograd_course.visualize.kit.raster import small_png

@@ -7,9 +7,9 @@ from typing import Any
 
 import traitlets
 
-from autograd_course.doctor import Diagnosis, DoctorError, diagnose
-from autograd_course.doctor._report import jacobians as heatmap
-from autograd_course.doctor._report.card import WIDTH
+from autograd_doctor import Diagnosis, DoctorError, diagnose
+from autograd_doctor._report import jacobians as heatmap
+from autograd_doctor._report.card import WIDTH
 from autograd_course.visualize.jacobian.capture import capture
 from autograd_course.visualize.jacobian.figure import drawn
 from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from autograd_course.doctor import Diagnosis
-from autograd_course.doctor._numerics.formatting import number, told_apart
-from autograd_course.doctor._report import card
-from autograd_course.doctor._report import jacobians as heatmap
-from autograd_course.doctor._report.jacobians import Axis, Jacobians, Matrix
-from autograd_course.doctor._words import sentence
+from autograd_doctor import Diagnosis
+from autograd_doctor._numerics.formatting import number, told_apart
+from autograd_doctor._report import card
+from autograd_doctor._report import jacobians as heatmap
+from autograd_doctor._report.jacobians import Axis, Jacobians, Matrix
+from autograd_doctor._words import sentence
 from autograd_course.visualize.jacobian.condense import AGREES, UNKNOWN, WRONG, Shown, shown
 from autograd_course.visualize.jacobian.structure import looks
 

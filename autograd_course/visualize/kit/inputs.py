@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._execution.calls import takes_ctx
-from autograd_course.measure import leaves
-from autograd_course.measure.leaves import differentiable
+from autograd_doctor._execution.calls import takes_ctx
+from autograd_doctor.memory import leaves
+from autograd_doctor.memory.leaves import differentiable
 from autograd_course.visualize.kit.errors import TraceError
 
 

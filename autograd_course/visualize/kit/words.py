@@ -1,17 +1,18 @@
 """What several visualizers put into words."""
 
+from autograd_course.folders import COURSE, OURS
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from autograd_course.doctor._safe_repr import said
+from autograd_doctor._safe_repr import said
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # What is shown may be a reference Function: its lines are told like the caller's own.
-_FUNCTIONS = Path(__file__).parents[2] / "functions"
-_OURS_AND_TORCHS = (Path(__file__).parents[2], Path(torch.__file__).parent)
+_FUNCTIONS = COURSE / "functions"
+_OURS_AND_TORCHS = (*OURS, Path(torch.__file__).parent)
 
 
 def size(count: int, exact_below: int = 1024) -> str:

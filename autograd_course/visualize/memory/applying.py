@@ -9,7 +9,7 @@ from torch._C import _current_graph_task_id
 from torch._C._autograd import _get_sequence_nr
 from torch.autograd.function import FunctionMeta
 
-from autograd_course.measure.storages import keys
+from autograd_doctor.memory.storages import keys
 
 
 class Applied:

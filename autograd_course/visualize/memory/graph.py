@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from autograd_course.measure.storages import keyed
+from autograd_doctor.memory.storages import keyed
 from autograd_course.visualize.kit.graph import GraphNode, is_custom, is_leaf, operation
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Moment, Owner
 

@@ -1,5 +1,6 @@
 """Saved-tensor hooks that keep everything as it is, and tell the ledger."""
 
+from autograd_course.folders import OURS
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,13 +21,13 @@ from torch._C._autograd import (
 )
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_course.measure.storages import keyed
+from autograd_doctor.memory.storages import keyed
 from autograd_course.visualize.memory.applying import Applied
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Owner
 from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.watch import Watch
 
-_NOT_THEIRS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+_NOT_THEIRS = (str(Path(torch.__file__).parent), *map(str, OURS))
 _CHECKPOINTING = torch.utils.checkpoint.__file__
 CHECKPOINT = "checkpoint"  # it saves its inputs without a node of the graph
 _OUTSIDE = -1  # the id of the graph task where no backward runs

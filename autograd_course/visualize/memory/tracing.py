@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.measure.storages import keyed, keys
+from autograd_doctor.memory.storages import keyed, keys
 from autograd_course.visualize.kit.asking import require_dense
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, fresh_leaves, input_names, title

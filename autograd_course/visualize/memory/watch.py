@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch._C._autograd import _get_sequence_nr
 
-from autograd_course.measure.alive import Alive
-from autograd_course.measure.storages import keys
+from autograd_doctor.memory.alive import Alive
+from autograd_doctor.memory.storages import keys
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from autograd_course.doctor._execution.captured_state import walk_reachable
-from autograd_course.measure.storages import keyed
+from autograd_doctor._execution.captured_state import walk_reachable
+from autograd_doctor.memory.storages import keyed
 from autograd_course.visualize.kit.inputs import captured_names
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._execution.isolation import preserve_global_state
+from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.curves import Curve, drawn
 from autograd_course.visualize.stelab.estimators import Estimator

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from autograd_course.doctor._execution.isolation import preserve_global_state
-from autograd_course.doctor._safe_repr import first_line
+from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor._safe_repr import first_line
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.estimators import Estimator
 from autograd_course.visualize.stelab.net import Net, Place

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.doctor._execution.isolation import preserve_global_state
+from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.tiles.trace import Held, Matrix, Place, TileTrace, Visit

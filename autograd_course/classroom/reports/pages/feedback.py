@@ -19,7 +19,7 @@ from autograd_course.classroom.reports.pages import links
 from autograd_course.classroom.reports.pages.code import highlighted, offending
 from autograd_course.classroom.reports.pages.rendering import rendered, shown
 from autograd_course.classroom.reports.pages.telling import Told, told
-from autograd_course.doctor._report import jacobians as heatmap
+from autograd_doctor._report import jacobians as heatmap
 
 _LONGEST = 60  # characters of a file's name that are the student's
 # Accents are dropped, and letters that are not made of others written in ASCII.

@@ -8,7 +8,7 @@ from typing import Any
 
 from autograd_course.classroom.gradebook import Score
 from autograd_course.classroom.reports.pages import links
-from autograd_course.doctor import Finding
+from autograd_doctor import Finding
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.result import Result
 

@@ -1,0 +1,136 @@
+"""Evidence as bytes, and back: safetensors for the tensors, JSON for the rest, never pickle.
+
+What arrives may come from a process that ran untrusted code, so reading builds nothing but the
+dataclasses of :mod:`autograd_doctor.evidence`, tensors and plain values.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from autograd_doctor import evidence as schema
+from autograd_doctor._numerics.finite_differences import as_real
+from autograd_doctor._safe_repr import shown
+from autograd_doctor.evidence import Evidence
+
+_RECORDS = {
+    record.__name__: record
+    for record in (
+        schema.Captured, schema.Comparison, schema.Cost, schema.Cotangent, schema.DirectBackward,
+        schema.DirectionalDerivatives, schema.Evidence, schema.Expected, schema.Extreme,
+        schema.Failure, schema.Float32Steps, schema.Forward, schema.JacobianColumns,
+        schema.JacobianRows, schema.Kept, schema.OnCtx, schema.OwnDtype, schema.Resized,
+        schema.SecondDerivative, schema.SecondOrder, schema.Variant, schema.VjpResult,
+        schema.WastedGradient,
+    )
+}  # fmt: skip
+
+
+_DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
+    torch.uint64: "U64", torch.uint32: "U32", torch.uint16: "U16", torch.uint8: "U8",
+    torch.bool: "BOOL", torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
+}  # fmt: skip
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def to_bytes(evidence: Evidence) -> bytes:
+    """Return evidence as one safetensors file whose metadata holds the JSON."""
+    return pack(evidence)
+
+
+def from_bytes(data: bytes) -> Evidence:
+    """Return the evidence that :func:`to_bytes` wrote; ``ValueError`` for anything else."""
+    try:
+        found = unpack(data)
+    except ValueError as error:
+        raise ValueError(f"this is no evidence: {error}") from error
+    if not isinstance(found, Evidence):
+        raise ValueError(f"this is no evidence but {type(found).__name__}")
+    return found
+
+
+def pack(value: Any) -> bytes:
+    """Return plain data as bytes: tensors, evidence, numbers, text, and collections of these."""
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(_plain(value, tensors), allow_nan=True)
+    return _file(tensors, {"evidence": text})
+
+
+def _file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """Return what ``safetensors.torch.save`` does, which takes five times as long for small ones.
+
+    That is the header's length, the header as JSON, then the tensors' bytes in its order.
+    """
+    header: dict[str, Any] = {"__metadata__": metadata}
+    data, end = [], 0
+    for name, tensor in tensors.items():
+        data.append(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        begin, end = end, end + len(data[-1])
+        about = {"dtype": _DTYPES[tensor.dtype], "shape": [*tensor.shape]}
+        header[name] = about | {"data_offsets": [begin, end]}
+    told = json.dumps(header).encode()
+    return b"".join((len(told).to_bytes(8, "little"), told, *data))
+
+
+def unpack(data: bytes) -> Any:
+    """Return what :func:`pack` wrote; ``ValueError`` for anything else."""
+    try:
+        tensors = safetensors.torch.load(data)
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        return _built(json.loads(header["__metadata__"]["evidence"]), tensors)
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Return a value as JSON data, tensors moved aside under a number each."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        real = as_real(value.detach()).cpu()
+        tensors[name] = real.clone(memory_format=torch.contiguous_format)
+        return {"tensor": name, "complex": value.is_complex()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {name: _plain(getattr(value, name), tensors) for name in _fields(type(value))}
+        return {"record": type(value).__name__, "fields": parts}
+    if isinstance(value, tuple | list):
+        return {"items": [_plain(item, tensors) for item in value], "list": isinstance(value, list)}
+    if isinstance(value, dict):
+        return {"entries": [[_plain(part, tensors) for part in entry] for entry in value.items()]}
+    if isinstance(value, _SCALARS):
+        return value
+    return {"other": shown(value, 200)}  # an argument of a type of its own is only shown, not used
+
+
+@functools.cache
+def _fields(record: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record))
+
+
+def _built(data: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(data, dict):
+        return data
+    if "tensor" in data:
+        tensor = tensors[data["tensor"]]
+        return torch.view_as_complex(tensor) if data["complex"] else tensor
+    if "record" in data:
+        parts = {name: _built(part, tensors) for name, part in data["fields"].items()}
+        return _RECORDS[data["record"]](**parts)
+    if "items" in data:
+        items = [_built(item, tensors) for item in data["items"]]
+        return items if data["list"] else tuple(items)
+    if "entries" in data:
+        return {_built(key, tensors): _built(item, tensors) for key, item in data["entries"]}
+    return data["other"]

@@ -1,0 +1,138 @@
+"""What a diagnosis examined beyond the usual, and what it could not examine.
+
+A ✓ means that the gradients were compared with the truth. Where they were not, the report says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+
+from autograd_doctor._numerics.projection import projections_agree
+from autograd_doctor._probes import Level
+from autograd_doctor._reference import in_16_bits
+from autograd_doctor._rules import RULES
+from autograd_doctor._rules.rule import what_was_raised
+from autograd_doctor.evidence import RANDOM, Evidence, Failure
+
+# Declared, these say that the gradient is another one, but not which.
+LEAVES_VALUES_OPEN = (
+    "gradient-mismatch",
+    "extra-gradient",
+    "undeclared-surrogate",
+    "non-finite",
+)
+# Declared, these say that two results cannot be compared.
+PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored")
+
+
+_CONTRACT, _LINEARITY, _VALUES = (
+    "the contract",
+    "linearity in `grad_output`",
+    "values (finite differences)",
+)
+_STANDARD = (
+    "memory layouts, batches, frozen, empty and extreme inputs, float32",
+    "state, memory, second derivatives, `jvp` and `vmap` where defined",
+)
+_FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
+
+
+def examined(
+    level: Level, seen: Sequence[Evidence], intentional: Collection[str], missing: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what was examined, in words; ``missing`` is what :func:`unexamined` names."""
+    if missing and nothing_compared(seen[0], intentional):
+        return (_CONTRACT, *by_design(seen[0], intentional))
+    some = len(missing) < len(seen[0].wanted)
+    first = ", ".join((_CONTRACT, _LINEARITY, *[_VALUES] * some))
+    full = [_FULL] * (level == "full")
+    return (first, *_STANDARD, *full, *by_design(seen[0], intentional))
+
+
+def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each declared rule that the Function breaks, and the range it is in."""
+    for name in RULES:
+        if name in intentional and (finding := RULES[name](evidence)) is not None:
+            yield f"{name}, by design: {finding.message}"
+    if evidence.cotangent_range:
+        yield f"values only for `grad_outputs` {evidence.cotangent_range}"
+
+
+def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each part of the gradients that was compared with no truth.
+
+    ``seen`` is the evidence on the caller's example first, then on other inputs.
+    """
+    if reason := nothing_compared(seen[0], intentional):
+        yield f"values: not examined. {reason}"
+        return
+    for slot, position in enumerate(seen[0].wanted):
+        name = seen[0].name(position)
+        if rule := _left_open(seen[0], name, intentional):
+            yield (
+                f"values of `{name}`: not examined. You declared `{rule}`, so `diagnose` does not "
+                "know which gradient is right. Pass `surrogate=f`, where `f` is the "
+                "differentiable function whose gradient `backward` returns."
+            )
+        elif not any(_compared(evidence, slot) for evidence in seen):
+            yield (
+                f"values of `{name}`: not examined. `forward` is not differentiable at any element "
+                "that `diagnose` tried."
+            )
+
+
+def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
+    """Return why no gradient was compared, in sentences, ``""`` where some were."""
+    if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
+        return _float64_alone("forward", failed)
+    calls = (evidence.raw, evidence.vjps.get(RANDOM))
+    for failed in (call.failure for call in calls if call):
+        if failed and failed.runs_in_own_dtype:
+            return _float64_alone("backward", failed)
+    if in_16_bits(evidence) and evidence.reference_outputs is None and not evidence.surrogate:
+        return (
+            "`forward` returns 16-bit numbers, which are too coarse for finite differences. "
+            "Pass `reference=f`, where `f` is a differentiable function that computes the same."
+        )
+    if evidence.cotangent_range is None:
+        if "ignores-grad-output" in intentional:
+            return (
+                "You declared that `backward` adds something to the gradient or ignores "
+                "`grad_output`. Where `grad_output` is 1, `backward` does not return the gradient "
+                "of `forward`."
+            )
+        return (
+            "`backward` is not linear in `grad_output` for any `grad_output` that `diagnose` tried."
+        )
+    for rule in PREVENTS_COMPARISON:
+        if rule in intentional and RULES[rule](evidence) is not None:
+            return f"You declared `{rule}`, so `diagnose` cannot compare results."
+    return ""
+
+
+def _float64_alone(stage: str, failure: Failure) -> str:
+    """Say what fails on float64 copies though the call runs on the caller's inputs."""
+    copies = "`diagnose` works on float64 copies of the inputs."
+    if not failure.kind:
+        return f"{copies} For these, {failure.text} than for your inputs."
+    said = what_was_raised(failure).rstrip(".")
+    return f"{copies} On these, `{stage}` {said}. On your inputs, `{stage}` runs."
+
+
+def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:
+    """Return the declared rule that leaves open what an input's gradient should be."""
+    for rule in LEAVES_VALUES_OPEN:
+        finding = RULES[rule](evidence) if rule in intentional else None
+        if finding is not None and name in finding.evidence.get("inputs", ()):
+            return rule
+    return ""
+
+
+def _compared(evidence: Evidence, slot: int) -> bool:
+    """Whether some element of a gradient was compared with the truth, or there is no element."""
+    if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
+        return True
+    expected = evidence.expected.get(RANDOM)
+    return expected is not None and not bool(torch.isnan(expected[slot].value).all())

@@ -1,0 +1,139 @@
+"""Call the user's code on fresh copies, and note what happened as data."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.time_limit import TimeUp, many_limits, time_limit, untimed
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._safe_repr import first_line, said
+from autograd_doctor.errors import DoctorError
+from autograd_doctor.evidence import Failure
+
+T = TypeVar("T")
+
+_OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
+
+
+# What the user's code raises. A student's sys.exit() must not end the grader; an interrupt must.
+USERS = (Exception, SystemExit, GeneratorExit)
+
+_seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may take", default=0.0)
+
+
+@contextmanager
+def passes_within(seconds: float) -> Iterator[None]:
+    """Limit every :func:`attempt` in the block to a time; 0 is no limit."""
+    token = _seconds.set(seconds)
+    try:
+        with many_limits() if seconds else nullcontext():
+            yield
+    finally:
+        _seconds.reset(token)
+
+
+def prepare() -> None:
+    """Let PyTorch import what backward needs.
+
+    That takes a second, once, which no time limit should count, or stop in the middle.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        one = torch.ones((), requires_grad=True)
+        torch.autograd.grad(one * 1, one, torch.ones(()))
+
+
+def prepare_meta() -> None:
+    """Let PyTorch import what its meta device needs, which is more, and mostly not needed."""
+    with untimed():
+        torch.empty(1, device="meta") * 2
+
+
+def attempt(call: Callable[[], T]) -> T | Failure:
+    """Return what the call returns, or the :class:`Failure` where the user's code raises.
+
+    What says nothing about the code, too little time or memory, is a :class:`DoctorError`.
+    """
+    own_limit = False
+    try:
+        with time_limit(_seconds.get()) as own_limit:
+            return call()
+    except TimeUp as stop:
+        if not own_limit:
+            raise
+        raise DoctorError(_out_of_time(stop)) from None
+    except USERS as error:
+        if _out_of_memory(error):
+            raise DoctorError(
+                f"diagnose ran out of memory ({first_line(error)}): pass smaller inputs."
+            ) from error
+        return Failure(type(error).__name__, said(error), users_line(error))
+
+
+def _out_of_time(stop: BaseException) -> str:
+    line = users_line(stop)
+    where = f" (it was in {line})" if line else ""
+    return (
+        f"one pass did not end within {_seconds.get():g} s{where}: look for an endless loop there, "
+        "or pass a larger time_limit=."
+    )
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, RuntimeError) and "allocate memory" in said(error))
+
+
+def users_line(error: BaseException) -> str:
+    """Return the innermost line of the user's own code that an exception passed through."""
+    return users_last(traceback.extract_tb(error.__traceback__))
+
+
+def users_last(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return the innermost line of the user's own code among the frames of a stack."""
+    own = [frame for frame in frames if frame.line and _is_the_users(frame.filename)]
+    return f"{own[-1].name}: {own[-1].line}" if own else ""
+
+
+def _is_the_users(filename: str) -> bool:
+    standard = filename.startswith(_STANDARD_LIBRARY) and "site-packages" not in filename
+    return not standard and not filename.startswith(_OURS_OR_TORCHS)
+
+
+def takes_ctx(function: type[Function]) -> bool:
+    """Whether ``forward`` itself takes ctx (the old style), not ``setup_context`` (the new one)."""
+    return function.setup_context is Function.setup_context
+
+
+def fresh(
+    inputs: Sequence[Any], wanted: Sequence[int], move: Callable[[Tensor], Tensor] = lambda t: t
+) -> tuple[list[Tensor], list[Any]]:
+    """Return new leaves for the wanted inputs, and the arguments of a call made from them.
+
+    The arguments are clones, not the leaves themselves: an in-place Function may change a clone.
+    """
+    leaves, args = [], []
+    for position, value in enumerate(inputs):
+        if position in wanted:
+            leaf = move(value).detach().clone().requires_grad_()
+            leaves.append(leaf)
+            args.append(leaf.clone())
+        else:
+            args.append(_copy(value, move))
+    return leaves, args
+
+
+def _copy(value: Any, move: Callable[[Tensor], Tensor]) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return (move(value) if is_float(value) else value).detach().clone()

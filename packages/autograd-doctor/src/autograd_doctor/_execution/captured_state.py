@@ -1,0 +1,487 @@
+"""State that a Function reaches besides its arguments: found, lent to a run, and restored."""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+
+from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
+
+# --------------------------------------------------------------------------------------------------
+# What a callable can reach besides its arguments: closures, modules, attributes, globals.
+#
+# Nothing is called here and no attribute is computed: only what already lies in a namespace is
+# seen.
+# --------------------------------------------------------------------------------------------------
+
+MOST = 2000  # things looked at: a callable that reaches a whole library is not searched to its end
+
+Named = tuple[str, Any]  # a thing, and what the user's code calls it
+
+Generators = torch.Generator | random.Random | np.random.Generator | np.random.RandomState
+
+# What holds things of the user's, whoever has made its type.
+_HOLDERS: tuple[Any, ...] = (
+    Tensor, *get_args(Generators), nn.Module, list, tuple, set, frozenset, deque, dict,
+    functools.partial, MethodType, BuiltinMethodType,
+)  # fmt: skip
+_ATOMS = (bool, int, float, complex, str, bytes, type(None))
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+_MODULE_INTERNALS = frozenset(vars(nn.Module()))
+
+
+def walk_reachable(*roots: Named) -> Iterator[Named]:
+    """Yield the roots and what can be reached from them, each thing once, the nearest first.
+
+    What belongs to PyTorch, NumPy, the standard library or another installed package is passed
+    over, but for tensors, modules, generators and containers, which hold what is the user's.
+    """
+    home = {_home(thing) for _, thing in roots}
+    queue = deque(roots)
+    seen: dict[int, Any] = {}  # holds the things too: an id is unique only while its owner lives
+    while queue and len(seen) < MOST:
+        name, thing = queue.popleft()
+        if isinstance(thing, _ATOMS) or id(thing) in seen:
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, _HOLDERS) or not _is_foreign(thing, home):
+            yield name, thing
+            queue.extend(islice(_inside(name, thing, home), max(0, MOST - len(queue))))
+
+
+def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
+    """Yield what one thing holds, with the names that lead there."""
+    if isinstance(thing, Tensor | Generators):
+        return
+    if isinstance(thing, list | tuple | set | frozenset | deque):
+        yield from ((f"{name}[{i}]", item) for i, item in enumerate(thing))
+    elif isinstance(thing, dict):
+        yield from ((f"{name}[{key!r:.40}]", item) for key, item in thing.items())
+    elif isinstance(thing, functools.partial):
+        yield from (("", thing.func), (name, thing.args), *thing.keywords.items())
+    elif isinstance(thing, MethodType | BuiltinMethodType):
+        yield from _inside_method(name, thing)
+    elif isinstance(thing, nn.Module):
+        yield from _inside_module(name, thing)
+    elif isinstance(thing, FunctionType):
+        yield from _inside_function(thing, home)
+    elif isinstance(thing, type):
+        yield from _inside_class(name, thing)
+    elif isinstance(getattr(thing, "__dict__", None), dict):
+        yield from _attributes(name, vars(thing))
+        yield type(thing).__name__, type(thing)
+
+
+def _inside_method(name: str, method: MethodType | BuiltinMethodType) -> Iterator[Named]:
+    """Yield what a method is bound to, and the function that it is.
+
+    One of C has none: ``seen.append``, or a Function's ``apply`` from PyTorch 2.14 on. A function
+    of C, ``math.sin``, is "bound" to its module.
+    """
+    owner = method.__self__
+    if not isinstance(owner, ModuleType):
+        yield (owner.__name__ if isinstance(owner, type) else "self"), owner
+    if isinstance(method, MethodType):
+        yield name, method.__func__
+
+
+def _inside_module(name: str, module: nn.Module) -> Iterator[Named]:
+    for registry in _REGISTRIES:
+        yield from _attributes(name, vars(module).get(registry, {}))
+    own = {key: value for key, value in vars(module).items() if key not in _MODULE_INTERNALS}
+    yield from _attributes(name, own)
+    yield type(module).__name__, type(module)
+
+
+def _inside_function(function: FunctionType, home: set[str]) -> Iterator[Named]:
+    """Yield what a function's closure, defaults and code lead to."""
+    yield from ((name, cell.cell_contents) for name, cell in cells(function))
+    code = function.__code__
+    defaults = function.__defaults__ or ()
+    yield from zip(code.co_varnames[code.co_argcount - len(defaults) :], defaults, strict=False)
+    yield from (function.__kwdefaults__ or {}).items()
+    yield from _attributes(function.__name__, vars(function))
+    names = global_names(code)
+    for name in names:
+        value = function.__globals__.get(name)
+        if not isinstance(value, ModuleType):
+            yield name, value
+        elif not _is_foreign(value, home):
+            yield from _attributes(name, {k: vars(value)[k] for k in names if k in vars(value)})
+
+
+def _inside_class(name: str, owner: type) -> Iterator[Named]:
+    """Yield a class's attributes, methods as the functions that they are, and its bases."""
+    for key, value in list(vars(owner).items()):
+        yield f"{name}.{key}", getattr(value, "__func__", value)
+    yield from ((base.__name__, base) for base in owner.__bases__)
+
+
+def _attributes(name: str, namespace: Mapping[str, Any]) -> Iterator[Named]:
+    prefix = f"{name}." if name else ""
+    yield from ((f"{prefix}{key}", value) for key, value in list(namespace.items()))
+
+
+def cells(function: FunctionType) -> Iterator[Named]:
+    """Yield a function's closure cells that hold something, with the names of its variables."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            cell.cell_contents  # noqa: B018  an empty cell raises
+        except ValueError:
+            continue
+        yield name, cell
+
+
+def global_names(code: CodeType) -> tuple[str, ...]:
+    """Return the names that a code object, and those inside it, look up outside of themselves."""
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    names = [*code.co_names, *(name for const in inner for name in global_names(const))]
+    return tuple(dict.fromkeys(names))
+
+
+def _is_foreign(thing: Any, home: set[str]) -> bool:
+    """Whether code is PyTorch's, NumPy's, the standard library's or another installed package's."""
+    package = _home(thing)
+    if package in sys.stdlib_module_names or package in ("torch", "numpy"):
+        return True
+    return package not in home and _is_installed(package)
+
+
+def _home(thing: Any) -> str:
+    """Return the top-level package that a function or class, or an instance's class, is from."""
+    if isinstance(thing, ModuleType):
+        return thing.__name__.partition(".")[0]
+    owner = thing if isinstance(thing, type | FunctionType) else type(thing)
+    return str(owner.__module__).partition(".")[0]
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    place = getattr(sys.modules.get(package), "__file__", None) or ""
+    return "site-packages" in place or "dist-packages" in place
+
+
+# --------------------------------------------------------------------------------------------------
+# Note how a thing is, so that it can be put back: bindings, contents, the states of generators.
+#
+# Each function returns a callable that puts its thing back, and does nothing where nothing changed.
+# --------------------------------------------------------------------------------------------------
+
+PutBack = Callable[[], None]
+
+_ABSENT = object()
+
+
+def record_state(thing: Any) -> Iterator[PutBack]:
+    """Yield what puts back a thing that the user's code can change; nothing for other things."""
+    if isinstance(thing, list):
+        yield _list(thing)
+    elif isinstance(thing, dict):
+        yield entries(thing)
+    elif isinstance(thing, FunctionType):
+        yield _bindings(thing)
+        yield from (_cell(cell) for _, cell in cells(thing))
+    elif isinstance(thing, type):
+        yield _class(thing)
+    elif isinstance(thing, nn.Module):
+        registries = ("_parameters", "_buffers", "_modules")
+        yield from (entries(vars(thing)[name]) for name in registries if name in vars(thing))
+        yield entries(vars(thing))
+    elif isinstance(getattr(thing, "__dict__", None), dict):
+        yield entries(vars(thing))
+
+
+def generator_state(thing: Any) -> PutBack | None:
+    """Return what puts back a generator of random numbers; ``None`` for other things."""
+    if isinstance(thing, torch.Generator):
+        state = thing.get_state()
+        return lambda: _ignored(thing.set_state(state))
+    if isinstance(thing, random.Random):
+        drawn = thing.getstate()
+        return lambda: thing.setstate(drawn)
+    if isinstance(thing, np.random.RandomState):
+        legacy = thing.get_state()
+        return lambda: thing.set_state(legacy)
+    if isinstance(thing, np.random.Generator):
+        bits: Any = thing.bit_generator
+        before = bits.state
+        return lambda: setattr(bits, "state", before)
+    return None
+
+
+def _ignored(_: Any) -> None:
+    """Drop a result."""
+
+
+def _list(things: list[Any]) -> PutBack:
+    before = list(things)
+
+    def put_back() -> None:
+        if list(map(id, things)) != list(map(id, before)):
+            things[:] = before
+
+    return put_back
+
+
+def entries(mapping: MutableMapping[Any, Any]) -> PutBack:
+    """Return what puts the entries of a dictionary back."""
+    before = dict(mapping)
+
+    def put_back() -> None:
+        if not _same_entries(before, mapping):
+            mapping.clear()
+            mapping.update(before)
+
+    return put_back
+
+
+def _same_entries(one: MutableMapping[Any, Any], other: MutableMapping[Any, Any]) -> bool:
+    return len(one) == len(other) and all(k in other and other[k] is v for k, v in one.items())
+
+
+def _class(owner: type) -> PutBack:
+    before = dict(vars(owner))
+
+    def put_back() -> None:
+        for name in set(vars(owner)) - set(before):
+            delattr(owner, name)
+        for name, value in before.items():
+            if vars(owner).get(name, _ABSENT) is not value:
+                setattr(owner, name, value)
+
+    return put_back
+
+
+def _bindings(function: FunctionType) -> PutBack:
+    """Note what the global names in a function's code are bound to: it may bind them anew."""
+    namespace = function.__globals__
+    before = {name: namespace.get(name, _ABSENT) for name in global_names(function.__code__)}
+
+    def put_back() -> None:
+        for name, value in before.items():
+            if namespace.get(name, _ABSENT) is value:
+                continue
+            if value is _ABSENT:
+                del namespace[name]
+            else:
+                namespace[name] = value
+
+    return put_back
+
+
+def _cell(cell: Any) -> PutBack:
+    before = cell.cell_contents
+
+    def put_back() -> None:
+        cell.cell_contents = before
+
+    return put_back
+
+
+# --------------------------------------------------------------------------------------------------
+# A tensor that is not the doctor's: given other memory for a while, and then its own again.
+# --------------------------------------------------------------------------------------------------
+
+DOUBLE = torch.float64
+
+
+class TensorState:
+    """A tensor that is reached, how it was, and whether a module owns it: as a buffer or not."""
+
+    def __init__(self, name: str, tensor: Tensor, *, parameter: bool, buffer: bool) -> None:
+        self.name, self.tensor = name, tensor
+        self.parameter, self.buffer = parameter, buffer
+        self.data, self.grad, self.asks = tensor.data, tensor.grad, tensor.requires_grad
+        self._version = -1  # of the tensor, when it was given its values
+
+    def begin(self, precision: torch.dtype | None) -> None:
+        """Give the tensor the values it had, in memory of its own, and no gradient.
+
+        ``precision`` is that of the arguments beside it; ``None`` leaves the tensor its own.
+        """
+        tensor = self.tensor
+        self._be_leaf()
+        dtype = self._dtype(precision) if precision else self.data.dtype
+        tensor.grad = None
+        # A buffer may be changed through .data, which no version tells of.
+        changed = tensor.dtype != dtype or tensor._version != self._version
+        if changed or (self.buffer and not same_bytes(tensor.data, self.data.to(dtype))):
+            tensor.data = self.data.to(dtype, copy=True)
+            tensor.requires_grad_(self.asks)
+            self._version = tensor._version
+
+    def pass_in(self, value: Tensor) -> None:
+        """Let the tensor have an argument's value in this call, and ask for a gradient as that."""
+        self.tensor.data = value.detach()
+        self.tensor.requires_grad_(value.requires_grad)
+        self._version = -1
+
+    @contextmanager
+    def instead(self, value: Tensor) -> Iterator[None]:
+        """Let every call in a block start from another value."""
+        own = self.data
+        self.data, self._version = value, -1
+        try:
+            yield
+        finally:
+            self.data, self._version = own, -1
+
+    def _be_leaf(self) -> None:
+        """Take the tensor out of a graph: a Function that returns it has made it a result."""
+        if not self.tensor.is_leaf:
+            self.tensor.detach_()
+
+    def _dtype(self, precision: torch.dtype) -> torch.dtype:
+        """Return the dtype to have beside arguments of a precision, float64 being the doctor's.
+
+        A module moves along with them, as ``module.to(dtype)`` would; other tensors stay.
+        """
+        own = self.data.dtype
+        if not is_float(self.data) or not (self.parameter or self.buffer or precision is DOUBLE):
+            return own
+        if own.is_complex:
+            return torch.complex128 if precision is DOUBLE else torch.complex64
+        return precision
+
+    def put_back(self) -> None:
+        """Give the tensor its own memory back, bit for bit, and its gradient."""
+        self._be_leaf()
+        self.tensor.data = self.data
+        self.tensor.requires_grad_(self.asks)
+        self.tensor.grad = self.grad
+
+
+def can_be_borrowed(thing: Any) -> bool:
+    """Whether a thing is a tensor that can have other memory for a while."""
+    return (
+        type(thing) in (Tensor, nn.Parameter)
+        and thing.layout is torch.strided
+        and thing.is_leaf
+        and not (thing.is_meta or thing.is_quantized or thing.is_inference())
+        and not is_wrapped(thing)
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# What a subject reaches besides its arguments, lent to the doctor while it examines.
+#
+# A captured weight, a module's buffers, a global table: while they are lent they lie in float64, in
+# memory of their own, and every call starts from the same values. Afterwards all is as it was.
+# --------------------------------------------------------------------------------------------------
+
+_NO_ARGUMENTS: Mapping[int, Any] = {}
+_CARRIERS: tuple[Any, ...] = (
+    FunctionType, MethodType, BuiltinMethodType, functools.partial, list, tuple,
+)  # fmt: skip
+
+
+class CapturedState:
+    """The tensors, generators, modules, classes and containers that some callables reach."""
+
+    def __init__(self, *roots: Named) -> None:
+        self.things = tuple(walk_reachable(*roots))
+        self._modules = [(name, it) for name, it in self.things if isinstance(it, nn.Module)]
+        self.held = tuple(_held(self.things))
+        self.precise = True  # in float64 where the arguments are
+        self._draws: list[PutBack] = []
+        self._registered: list[PutBack] = []  # which tensors are a module's buffers
+
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """The buffers of the modules that are reached, as they are now."""
+        return {
+            f"{name}.{key}": buffer
+            for name, module in self._modules
+            for key, buffer in module._buffers.items()
+            if buffer is not None
+        }
+
+    def covers(self, thing: Any) -> bool:
+        """Whether all that a thing leads to is reached, but for functions and lists made anew."""
+        known = {id(it) for _, it in self.things}
+        leads_to = (it for _, it in walk_reachable(("", thing)))
+        return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
+
+    def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
+        """Return, by position, the arguments that are reached besides and ask for a gradient.
+
+        So a checkpoint is called, with a module and its parameters: one tensor, known twice.
+        """
+        known = {
+            (held.tensor.data_ptr(), held.tensor.shape): held
+            for held in self.held
+            if held.asks and held.tensor.numel()
+        }
+        dense = [(i, a) for i, a in enumerate(args) if getattr(a, "layout", None) is torch.strided]
+        places = {i: (a.data_ptr(), a.shape) for i, a in dense}
+        return {i: known[place] for i, place in places.items() if place in known}
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Lend everything for the duration of a block."""
+        keep = [put_back for _, thing in self.things for put_back in record_state(thing)]
+        self._draws = [state for _, thing in self.things if (state := generator_state(thing))]
+        self._registered = [entries(module._buffers) for _, module in self._modules]
+        versions = _unsafe_preserve_version_counter(tuple(held.tensor for held in self.held))
+        try:
+            with versions:  # the caller may have saved these tensors for a backward to come
+                self.begin()
+                yield
+        finally:
+            for put_back in (*keep, *self._draws, *(held.put_back for held in self.held)):
+                put_back()
+            self._draws, self._registered = [], []
+
+    def begin(
+        self, args: Sequence[Any] = (), passed: Mapping[int, TensorState] = _NO_ARGUMENTS
+    ) -> None:
+        """Put everything where each call starts from, in the precision of the call's arguments.
+
+        ``passed`` are the tensors that have an argument's value, by its position.
+        """
+        for put_back in self._registered:
+            put_back()
+        precision = _precision(args) if self.precise else None
+        for held in self.held:
+            held.begin(precision)
+        for position, held in passed.items():
+            if not args[position].is_meta:
+                held.pass_in(args[position])
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Let the generators that are reached draw the same numbers again."""
+        for put_back in self._draws:
+            put_back()
+
+
+def _held(things: Sequence[Named]) -> Iterator[TensorState]:
+    """Yield the tensors that can be given other memory for a while."""
+    modules = [thing for _, thing in things if isinstance(thing, nn.Module)]
+    parameters = {id(t) for module in modules for t in module._parameters.values()}
+    buffers = {id(t) for module in modules for t in module._buffers.values()}
+    tensors = [(name, thing) for name, thing in things if can_be_borrowed(thing)]
+    uses = Counter(tensor.untyped_storage().data_ptr() for _, tensor in tensors)
+    for name, tensor in tensors:
+        # Two tensors in one memory would be two afterwards: they stay where they are.
+        if uses[tensor.untyped_storage().data_ptr()] == 1 or not tensor.numel():
+            known = id(tensor)
+            yield TensorState(name, tensor, parameter=known in parameters, buffer=known in buffers)
+
+
+def _precision(args: Sequence[Any]) -> torch.dtype:
+    """Return the one floating dtype of a call's arguments; float64 where there are several."""
+    found = {value.dtype.to_real() for value in args if is_float(value)}
+    return found.pop() if len(found) == 1 else DOUBLE

@@ -1,0 +1,82 @@
+"""Forward once, and what it did to its inputs and its ctx."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt, fresh
+from autograd_doctor._execution.operations import Recording, custom_nodes, memory
+from autograd_doctor._execution.session import Run, Session
+from autograd_doctor._numerics.tensors import changed
+from autograd_doctor.errors import DoctorError
+from autograd_doctor.evidence import Failure, Forward
+
+
+def forward_pass(session: Session) -> Forward:
+    """Run forward once and note what it did to its inputs and its ctx."""
+    leaves, args = fresh(session.inputs, session.wanted)
+    before = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
+    versions = _versions(args)
+    returned = attempt(lambda: session.call(args))
+    log = session.log
+    if isinstance(returned, Failure):
+        return Forward(failure=returned, read_saved=log.read_saved_in_forward)
+    tensors = Run(leaves, args, returned).tensors
+    if any(t.layout is not torch.strided for t in tensors):
+        raise DoctorError(
+            "forward returned a sparse tensor, which diagnose does not support: return "
+            "y.to_dense()."
+        )
+    if any(t.is_meta for t in tensors):
+        raise DoctorError(
+            "forward returned a tensor on the meta device: return it on the device of the inputs."
+        )
+    dirty = _positions(log.dirty, args)
+    return Forward(
+        outputs=tuple(t.detach().clone() for t in tensors),
+        kinds=tuple(type(value).__name__ for value in returned),
+        requires_grad=tuple(t.requires_grad for t in tensors),
+        custom_node=any(custom_nodes(tensors)),
+        whole=session.subject.function is not None and any(custom_nodes(tensors, depth=1)),
+        changed=changed(before, args),
+        dirty=dirty,
+        written=_written(session) if set(dirty) - set(changed(before, args)) else dirty,
+        versions_moved=tuple(i for i, v in _versions(args).items() if v != versions[i]),
+        views=tuple(_shared_memory(tensors, args, dirty)),
+        marked_non_differentiable=_positions(log.non_differentiable, tensors),
+        saved=tuple(t.detach().clone() for t in log.saved if isinstance(t, Tensor)),
+        read_saved=log.read_saved_in_forward,
+    )
+
+
+def _written(session: Session) -> tuple[int, ...]:
+    """Run forward once more and return the arguments that an operation of it writes to."""
+    _, args = fresh(session.inputs, session.wanted)
+    with Recording() as recording:
+        attempt(lambda: session.call(args))
+    touched = frozenset[torch.UntypedStorage]().union(*(o.writes for o in recording.operations))
+    return tuple(i for i, a in enumerate(args) if isinstance(a, Tensor) and memory([a]) & touched)
+
+
+def _positions(marked: Sequence[Any], among: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(i for i, value in enumerate(among) if any(value is m for m in marked))
+
+
+def _shared_memory(
+    outputs: Sequence[Tensor], args: Sequence[Any], dirty: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the pairs (output, input) that lie in the same memory without being marked dirty."""
+    for i, output in enumerate(outputs):
+        for j, arg in enumerate(args):
+            if not isinstance(arg, Tensor) or j in dirty or not output.numel():
+                continue
+            if output.untyped_storage().data_ptr() == arg.untyped_storage().data_ptr():
+                yield i, j
+
+
+def _versions(args: Sequence[Any]) -> dict[int, int]:
+    return {i: a._version for i, a in enumerate(args) if isinstance(a, Tensor)}

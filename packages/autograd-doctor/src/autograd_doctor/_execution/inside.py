@@ -1,0 +1,81 @@
+"""The Functions inside a callable, each with the arguments of its first call.
+
+A callable is judged by its outputs and gradients. What the engine mends on the way (a gradient of
+the wrong shape, dtype or device) shows only at the Functions themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.calls import attempt, takes_ctx
+from autograd_doctor._execution.captured_state import CapturedState, TensorState
+from autograd_doctor._execution.operations import custom_nodes
+from autograd_doctor._execution.session import Run
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor.evidence import Failure
+
+
+@dataclass(frozen=True)
+class InnerCall:
+    """A Function with the arguments of a call; ``passed`` are those that it reaches besides."""
+
+    function: type[Function]
+    args: tuple[Any, ...]
+    passed: Mapping[int, TensorState]
+
+
+def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
+    """Run a callable twice: find the Functions in its graph, then what their forward is given."""
+    first = attempt(run)
+    if isinstance(first, Failure):
+        return
+    calls: dict[type[Function], InnerCall] = {}
+
+    def note(function: type[Function], given: tuple[Any, ...]) -> None:
+        args = given[int(takes_ctx(function)) :]
+        if function not in calls:
+            calls[function] = InnerCall(function, tuple(map(_copy, args)), around.passed(args))
+
+    with ExitStack() as stack:
+        for function in {node._forward_cls: None for node in custom_nodes(first.tensors)}:
+            stack.enter_context(_told(function, note))
+        attempt(run)
+    yield from calls.values()
+
+
+@contextmanager
+def _told(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
+    """Put a forward in the class's place that notes its arguments, and take it away again.
+
+    Not ``sys.setprofile``: after torch.compile was used in the process, it can hang.
+    """
+    own, forward = vars(function).get("forward"), function.forward
+
+    @functools.wraps(forward)
+    def noting(*args: Any) -> Any:
+        note(function, args)
+        return forward(*args)
+
+    function.forward = staticmethod(noting)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        if own is None:
+            del function.forward
+        else:
+            function.forward = own  # type: ignore[method-assign]
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    asks = value.requires_grad and is_float(value)
+    return value.detach().clone().requires_grad_(asks)

@@ -1,0 +1,239 @@
+"""Forward and backward passes through autograd, and direct calls of ``backward``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.session import Arrange, Move, Run, Session, stay
+from autograd_doctor._numerics.tensors import changed, is_float
+from autograd_doctor.evidence import DirectBackward, Failure, VjpResult
+
+# --------------------------------------------------------------------------------------------------
+# Forward and backward by the engine, and what both are made of.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward and one backward pass: outputs and gradients, or where and how it failed."""
+
+    outputs: tuple[Tensor, ...] = ()  # the floating ones
+    grads: tuple[Tensor | None, ...] = ()
+    failure: Failure | None = None
+    stage: str = ""  # "forward" or "backward", where it failed
+
+
+Cotangents = Sequence[Tensor | None] | Callable[[Sequence[Tensor]], Sequence[Tensor | None]]
+
+
+def both_ways(
+    session: Session,
+    cotangents: Cotangents,
+    move: Move = stay,
+    *,
+    inputs: Sequence[Any] | None = None,
+    wanted: Sequence[int] | None = None,
+    arrange: Arrange | None = None,
+    between: Callable[[Run], object] | None = None,
+) -> Pass:
+    """Run forward, then send cotangents back through the engine.
+
+    An output whose cotangent is ``None`` goes unused. ``cotangents`` may be a function of the
+    outputs; what it returns is sent as it is, a sequence of tensors is copied first. ``between`` is
+    called with the run after forward and before backward.
+
+    Where that raises on float64 copies, the same call is made in the dtypes of the caller's inputs:
+    the failure says whether it runs there.
+    """
+    done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
+    own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
+    if own is None or done.failure is None:
+        return done
+    sent = cotangents if callable(cotangents) else partial(fitting, grad_outputs=cotangents)
+    again = _both_ways(session, sent, stay, own, wanted, arrange, between)
+    return done if again.failure else replace(done, failure=runs_in_own_dtype(done.failure))
+
+
+def runs_in_own_dtype(failure: Failure) -> Failure:
+    """Return the failure of a call that does not fail in the dtypes of the caller's inputs."""
+    return replace(failure, runs_in_own_dtype=True)
+
+
+def _both_ways(
+    session: Session,
+    cotangents: Cotangents,
+    move: Move,
+    inputs: Sequence[Any] | None,
+    wanted: Sequence[int] | None,
+    arrange: Arrange | None,
+    between: Callable[[Run], object] | None,
+) -> Pass:
+    run = attempt(lambda: session.run(move, inputs=inputs, wanted=wanted, arrange=arrange))
+    if isinstance(run, Failure):
+        return Pass(failure=run, stage="forward")
+    outputs = tuple(out.detach().clone() for out in run.floats)
+    if between is not None:
+        between(run)
+    gs = cotangents(run.floats) if callable(cotangents) else copies(cotangents)
+    grads = attempt(lambda: gradients(run, gs))
+    if isinstance(grads, Failure):
+        return Pass(outputs, failure=grads, stage="backward")
+    return Pass(outputs, tuple(g if g is None else g.detach() for g in grads))
+
+
+def gradients(
+    run: Run,
+    grad_outputs: Sequence[Tensor | None],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Send cotangents back through the graph of a run to its leaves."""
+    pairs = [
+        (out, g)
+        for out, g in zip(run.floats, grad_outputs, strict=True)
+        if g is not None and out.requires_grad
+    ]
+    if not pairs or not run.leaves:
+        return tuple(None for _ in run.leaves)
+    outputs, gs = zip(*pairs, strict=True)
+    grads = torch.autograd.grad(
+        outputs,
+        run.leaves,
+        gs,
+        allow_unused=True,
+        retain_graph=retain_graph or create_graph,
+        create_graph=create_graph,
+    )
+    return tuple(map(dense, grads))
+
+
+def dense(grad: Tensor | None) -> Tensor | None:
+    """Return a sparse gradient, as of an embedding's rows, as a dense one; others as they are."""
+    return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
+
+
+def fitting(
+    outputs: Sequence[Tensor], grad_outputs: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return copies of cotangents in the dtypes and on the devices of outputs.
+
+    Where an output has another shape than its cotangent, a new one is drawn for it.
+    """
+    fresh = drawn(outputs, torch.Generator().manual_seed(0))
+    return [
+        g if g is None else like(g, out) if g.shape == out.shape else new
+        for out, g, new in zip(outputs, grad_outputs, fresh, strict=True)
+    ]
+
+
+def like(cotangent: Tensor, output: Tensor) -> Tensor:
+    """Return a copy of a cotangent in the dtype of an output, and on the meta device if that is."""
+    copy = cotangent.to(output.dtype, copy=True)
+    return copy.to("meta") if output.is_meta else copy
+
+
+def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Return copies, so that a backward that changes its grad_output changes nothing of ours."""
+    return tuple(None if t is None else t.clone() for t in tensors)
+
+
+def backward_pass(
+    session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
+) -> VjpResult:
+    """Send cotangents through the engine and note the gradients.
+
+    ``interleaved`` runs forward once more, on other values, before backward runs.
+    """
+
+    def again(run: Run) -> None:
+        attempt(session.other().run)
+
+    done = both_ways(session, grad_outputs, between=again if interleaved else None)
+    return VjpResult(grad_outputs, done.grads, done.failure)
+
+
+def drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
+    """Draw a contiguous standard normal cotangent for each output."""
+    return tuple(
+        torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Backward called by itself, as the engine calls it before it mends what comes back.
+# --------------------------------------------------------------------------------------------------
+
+
+def direct_call(
+    session: Session, grad_outputs: Sequence[Tensor], move: Move = stay, run: Run | None = None
+) -> DirectBackward:
+    """Call ``backward`` itself on the graph's own node, as the engine does before it mends."""
+    run = run or session.run(move)
+    node = own_node(run)
+    gs = list(handed_over(run.returned, grad_outputs))
+    saved = attempt(lambda: [t for t in node.saved_tensors if isinstance(t, Tensor)])
+    held = [] if isinstance(saved, Failure) else saved
+    gs_before = [g if g is None else g.clone() for g in gs]
+    held_before = [t.detach().clone() for t in held]
+    with torch.no_grad():
+        got = attempt(lambda: node.apply(*gs))
+    if isinstance(got, Failure):
+        runs = move is stay and runs_directly(session, grad_outputs, session.in_own_dtypes())
+        return DirectBackward(failure=runs_in_own_dtype(got) if runs else got)
+    grads = got if isinstance(got, tuple) else (got,)
+    return DirectBackward(
+        count=len(grads),
+        grads=tuple(dense(g.detach()) if isinstance(g, Tensor) else None for g in grads),
+        kinds=tuple(type(g).__name__ for g in grads),
+        changed_grad_outputs=changed(gs_before, gs),
+        changed_saved=changed(held_before, held),
+        sparse=any(isinstance(g, Tensor) and g.layout is not torch.strided for g in grads),
+    )
+
+
+def runs_directly(
+    session: Session, grad_outputs: Sequence[Tensor], inputs: Sequence[Any] | None
+) -> bool:
+    """Whether backward, called directly, does not raise for these inputs."""
+
+    def both() -> Any:
+        run = session.run(inputs=inputs, watched=False)
+        return call_backward(run, fitting(run.floats, grad_outputs))
+
+    return inputs is not None and not isinstance(attempt(both), Failure)
+
+
+def call_backward(run: Run, grad_outputs: Sequence[Tensor | None]) -> Any:
+    """Hand cotangents to the graph's own node, and return whatever backward returns."""
+    gs = tuple(handed_over(run.returned, grad_outputs))
+    with torch.no_grad():
+        return own_node(run).apply(*gs)
+
+
+def own_node(run: Run) -> Any:
+    """Return the node of the graph whose ``apply`` is the subject's backward."""
+    return next(out.grad_fn for out in run.tensors if out.grad_fn is not None)
+
+
+def handed_over(
+    returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
+) -> Iterator[Tensor | None]:
+    """Yield what autograd hands over: a cotangent, zeros for integers, None for the rest.
+
+    A cotangent has the dtype and the device of its output, whatever those of the inputs are.
+    """
+    given = iter(grad_outputs)
+    for output in returned:
+        if is_float(output):
+            g = next(given)
+            yield g if g is None else like(g, output)
+        else:
+            yield torch.zeros_like(output) if isinstance(output, Tensor) else None

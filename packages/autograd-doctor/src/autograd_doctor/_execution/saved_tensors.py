@@ -1,0 +1,189 @@
+"""Saved tensors: exchange their values, and say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from autograd_doctor._execution.operations import custom_nodes, memory
+from autograd_doctor._execution.passes import copies, gradients
+from autograd_doctor._execution.session import Run, Session
+from autograd_doctor.evidence import Evidence
+
+# --------------------------------------------------------------------------------------------------
+# A call whose saved tensors are packed until backward, and may be swapped for others.
+# --------------------------------------------------------------------------------------------------
+
+Exchange = Callable[[Tensor], Tensor]
+Derivatives = tuple[Tensor | None, ...]
+
+_LARGE = 1e6  # beyond any threshold that an example stays within
+
+
+class SavedTensorSwapper:
+    """Numbers the tensors that are saved inside ``hooks``, and notes which are unpacked again."""
+
+    def __init__(self) -> None:
+        self.saved: list[Tensor] = []
+        self.unpacked: list[int] = []
+        self._instead: dict[int, Tensor] = {}
+
+    def hooks(self) -> Any:
+        """Return a block inside which all that is saved for backward comes here."""
+        return saved_tensors_hooks(self._pack, self._unpack)
+
+    def numbers_of(self, node: Any) -> list[int]:
+        """Return the numbers of the tensors that a node has saved, in its order."""
+        before = len(self.unpacked)
+        _ = node.saved_tensors
+        numbers = self.unpacked[before:]
+        del self.unpacked[before:]
+        return numbers
+
+    def exchange(self, numbers: Iterable[int], exchange: Exchange) -> None:
+        """Hand out other values for some of the tensors from now on."""
+        self._instead |= {number: exchange(self.saved[number].detach()) for number in numbers}
+
+    def _pack(self, tensor: Tensor) -> int:
+        self.saved.append(tensor)
+        return len(self.saved) - 1
+
+    def _unpack(self, number: int) -> Tensor:
+        self.unpacked.append(number)
+        return self._instead.get(number, self.saved[number])
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A call: its inputs, which of them ask for a gradient, whether that is derived once more."""
+
+    inputs: Sequence[Any]
+    wanted: Sequence[int]
+    twice: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One forward pass; ``numbers`` are those of the node's saved tensors in the swapper."""
+
+    run: Run
+    node: Any
+    swapper: SavedTensorSwapper
+    numbers: list[int]
+
+    @property
+    def saved(self) -> list[Tensor]:
+        """What the node saved."""
+        return [self.swapper.saved[number] for number in self.numbers]
+
+    def exchange(self, places: Iterable[int], exchange: Exchange) -> None:
+        """Exchange the saved tensors at some places for others."""
+        self.swapper.exchange([self.numbers[place] for place in places], exchange)
+
+    @property
+    def unpacked(self) -> set[int]:
+        """The places of the saved tensors that backward has unpacked."""
+        return {k for k, number in enumerate(self.numbers) if number in self.swapper.unpacked}
+
+
+def called(session: Session, setting: Setting) -> Call:
+    """Run forward with its saved tensors in a swapper."""
+    swapper = SavedTensorSwapper()
+    with swapper.hooks():
+        run = session.run(inputs=setting.inputs, wanted=setting.wanted)
+    node = next(custom_nodes(run.tensors, depth=1))
+    return Call(run, node, swapper, swapper.numbers_of(node))
+
+
+def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
+    """Return the gradients."""
+    return gradients(run, copies(grad_outputs))
+
+
+def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
+    """Return the gradients, and the derivatives of their sum by inputs and by grad_output."""
+    followed = [g if g is None else g.clone().requires_grad_() for g in grad_outputs]
+    once = gradients(run, followed, create_graph=True)
+    again = [grad for grad in once if grad is not None and grad.requires_grad]
+    if not again:
+        return once
+    by = [*run.leaves, *(g for g in followed if g is not None)]
+    ones = [torch.ones_like(grad) for grad in again]
+    return (*once, *torch.autograd.grad(again, by, ones, allow_unused=True))
+
+
+def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
+    """Return the ways to give a tensor other values, the gentlest first.
+
+    What is an index in some form is exchanged for another one in range first. Integers are not
+    exchanged at all: compiled code trusts them and would leave its memory.
+    """
+    if dtype == torch.bool:
+        return (torch.logical_not,)
+    if not dtype.is_floating_point and not dtype.is_complex:
+        return ()
+    return (_reversed, torch.zeros_like, _filled(torch.nan), _filled(_LARGE), _filled(-_LARGE))
+
+
+def _reversed(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor).copy_(tensor.flatten().flip(0).view(tensor.shape))
+
+
+def _filled(value: float) -> Exchange:
+    return lambda tensor: torch.full_like(tensor, value)
+
+
+# --------------------------------------------------------------------------------------------------
+# What a call has saved for backward: which tensors share memory, and what they are.
+# --------------------------------------------------------------------------------------------------
+
+Group = tuple[int, ...]  # places, among the saved tensors, of those that share memory
+
+
+def groups_in(call: Call) -> list[Group]:
+    """Return the saved tensors by the memory that they keep.
+
+    Left out is what backward may use though it is not unpacked, or unpacked for something else: a
+    tensor with a graph of its own, and memory that an attribute of ctx keeps as well.
+    """
+    by_memory: dict[torch.UntypedStorage, list[int]] = {}
+    for place, tensor in enumerate(call.saved):
+        for storage in memory([tensor]):
+            by_memory.setdefault(storage, []).append(place)
+    attributes = vars(call.node).values()
+    elsewhere = memory(attributes) | memory(_with_own_graph(call))
+    arrays = [value for value in attributes if isinstance(value, np.ndarray)]
+    return [
+        tuple(places)
+        for storage, places in by_memory.items()
+        if storage.nbytes() and storage not in elsewhere
+        if not any(_lies_in(array, storage) for array in arrays)
+    ]
+
+
+def _with_own_graph(call: Call) -> list[Tensor]:
+    given = [arg for arg in call.run.args if isinstance(arg, Tensor)]
+    known = {call.node, *(arg.grad_fn for arg in given if arg.grad_fn is not None)}
+    return [tensor for tensor in call.saved if tensor.requires_grad and tensor.grad_fn not in known]
+
+
+def _lies_in(array: np.ndarray[Any, Any], storage: torch.UntypedStorage) -> bool:
+    begin = storage.data_ptr()
+    return begin <= int(array.ctypes.data) < begin + storage.nbytes()
+
+
+def name_of(evidence: Evidence, call: Call, tensor: Tensor) -> str:
+    """Return what a saved tensor is: an input, an output, or something between."""
+    for position, arg in enumerate(call.run.args):
+        if isinstance(arg, Tensor) and memory([arg]) == memory([tensor]):
+            return f"`{evidence.name(position)}`"
+    for k, output in enumerate(call.run.tensors):
+        if memory([output]) == memory([tensor]):
+            return "the output" if len(call.run.tensors) == 1 else f"output {k}"
+    return f"an intermediate result of shape {tuple(tensor.shape)}"

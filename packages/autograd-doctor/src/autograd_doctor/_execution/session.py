@@ -1,0 +1,309 @@
+"""A session runs one Function on one set of inputs, always with the same random numbers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.calls import fresh, takes_ctx
+from autograd_doctor._execution.captured_state import CapturedState, TensorState
+from autograd_doctor._execution.isolation import reseed
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._source import own_source
+from autograd_doctor.errors import DoctorError
+
+# --------------------------------------------------------------------------------------------------
+# What is examined: a Function subclass, or a callable built on some.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The thing to call, its name, its argument names, and its class where it is a Function."""
+
+    name: str
+    call: Callable[..., Any]
+    parameters: tuple[str, ...]
+    function: type[Function] | None
+    omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves to their defaults
+    # By position, the arguments that it also reaches in another way.
+    passed: Mapping[int, TensorState] = field(default_factory=dict)
+    around: CapturedState = field(default_factory=CapturedState)
+
+    @property
+    def instance_methods(self) -> tuple[str, ...]:
+        """Those of ``forward``, ``backward``, ``setup_context`` that lack ``@staticmethod``."""
+        if self.function is None:
+            return ()
+        return tuple(
+            name
+            for name in ("forward", "backward", "setup_context")
+            if inspect.isfunction(inspect.getattr_static(self.function, name))
+        )
+
+    @property
+    def backward_source(self) -> str:
+        """The source of ``backward``, or ``""`` where Python does not know it."""
+        if self.function is None:
+            return ""
+        known = own_source(self.function.backward)
+        return "".join(known[0]) if known else ""
+
+
+def subject_of(fn: Any, count: int) -> Subject:
+    """Return the subject for ``fn`` with ``count`` arguments; ``DoctorError`` if it is neither."""
+    if isinstance(fn, type) and issubclass(fn, Function):
+        if fn.forward is Function.forward:
+            raise DoctorError(
+                f"{fn.__name__} has no forward yet: write it, then call diagnose again."
+            )
+        names = _parameters(fn.forward, int(takes_ctx(fn)), count)
+        return Subject(fn.__name__, fn.apply, _numbered(names, count), fn, tuple(names[count:]))
+    if isinstance(fn, type) or not callable(fn):
+        raise DoctorError(
+            f"diagnose needs a torch.autograd.Function subclass or a callable, got {_describe(fn)}."
+        )
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, Function) and fn.__name__ == "apply":
+        return subject_of(owner, count)
+    called = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    name = getattr(fn, "__name__", type(fn).__name__)
+    parameters = _numbered(_parameters(called, 0, count), count)
+    return Subject("callable" if name == "<lambda>" else name, fn, parameters, None)
+
+
+def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
+    """Return the names of a callable's positional parameters, as far as its signature tells.
+
+    With ``count`` arguments, those that a ``*weights`` takes are weights[0], weights[1] …
+    """
+    try:
+        parameters = list(inspect.signature(call).parameters.values())[skip:]
+    except (TypeError, ValueError):
+        return []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for rest in (p.name for p in parameters if p.kind is p.VAR_POSITIONAL):
+        names += [f"{rest}[{i}]" for i in range(count - len(names))]
+    return names
+
+
+def _numbered(names: list[str], count: int) -> tuple[str, ...]:
+    """Return ``count`` argument names, numbered where the signature does not tell."""
+    return tuple(names[i] if i < len(names) else f"input{i}" for i in range(count))
+
+
+def _describe(thing: Any) -> str:
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}, which is not a Function"
+    return (
+        f"{type(thing).__name__} {thing!r}"
+        if isinstance(thing, str | int)
+        else type(thing).__name__
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Watch what a Function does with its ctx, without touching the user's class.
+# --------------------------------------------------------------------------------------------------
+
+_SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
+
+
+@dataclass
+class CtxLog:
+    """What one forward pass told its ctx."""
+
+    dirty: list[Tensor] = field(default_factory=list)
+    non_differentiable: list[Tensor] = field(default_factory=list)
+    saved: list[Any] = field(default_factory=list)
+    read_saved_in_forward: bool = False
+
+
+class Watched:
+    """A subclass of the Function whose ctx keeps a :class:`CtxLog` of each forward pass.
+
+    The subclass inherits the user's forward, backward and class attributes; only its own backward
+    node type gets the watching methods, so that the user's class is never written to.
+    """
+
+    def __init__(self, function: type[Function]) -> None:
+        self.log = CtxLog()
+        self._in_forward = False
+        make: Any = type(function)
+        self.function = make(function.__name__, (function,), {"__module__": function.__module__})
+        self._watch(self.function._backward_cls)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Apply the Function, starting a new log."""
+        self.log = CtxLog()
+        with self._forward_pass():
+            return self.function.apply(*inputs)
+
+    @contextmanager
+    def _forward_pass(self) -> Iterator[None]:
+        self._in_forward = True
+        try:
+            yield
+        finally:
+            self._in_forward = False
+
+    def _watch(self, node_type: Any) -> None:
+        """Give the node type methods that note their arguments and then do what they always did."""
+        inherited = {
+            name: getattr(node_type, name)
+            for name in ("mark_dirty", "mark_non_differentiable", "save_for_backward")
+        }
+
+        def noting(name: str, log_name: str) -> Any:
+            def method(ctx: Any, *tensors: Any) -> None:
+                getattr(self.log, log_name).extend(tensors)
+                inherited[name](ctx, *tensors)
+
+            return method
+
+        def saved_tensors(ctx: Any) -> Any:
+            self.log.read_saved_in_forward |= self._in_forward
+            return _SAVED_TENSORS.__get__(ctx)
+
+        node_type.mark_dirty = noting("mark_dirty", "dirty")
+        node_type.mark_non_differentiable = noting("mark_non_differentiable", "non_differentiable")
+        node_type.save_for_backward = noting("save_for_backward", "saved")
+        node_type.saved_tensors = property(saved_tensors)
+
+
+# --------------------------------------------------------------------------------------------------
+# One subject on one set of inputs, ready to be run again and again in the same way.
+# --------------------------------------------------------------------------------------------------
+
+Move = Callable[[Tensor], Tensor]
+Arrange = Callable[[list[Any]], list[Any]]
+
+
+def stay(tensor: Tensor) -> Tensor:
+    """Leave a tensor in its dtype and on its device."""
+    return tensor
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call: the leaves that gradients are taken of, the arguments, and what came back."""
+
+    leaves: list[Tensor]
+    args: list[Any]
+    returned: tuple[Any, ...]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The outputs that are tensors."""
+        return tuple(value for value in self.returned if isinstance(value, Tensor))
+
+    @property
+    def floats(self) -> tuple[Tensor, ...]:
+        """The outputs that can carry a gradient."""
+        return tuple(value for value in self.tensors if is_float(value))
+
+
+class Session:
+    """Runs a subject; every run has new copies of the inputs and the same random draws.
+
+    What else the subject reaches is, at the start of each, as the caller left it.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        inputs: Sequence[Any],
+        wanted: Sequence[int],
+        seed: int,
+        own_dtypes: Sequence[torch.dtype | None] = (),
+    ) -> None:
+        self.subject, self.seed = subject, seed
+        self.inputs, self.wanted = tuple(inputs), tuple(wanted)
+        self.own_dtypes = tuple(own_dtypes)
+        self._watched = Watched(subject.function) if subject.function else None
+
+    def run(
+        self,
+        move: Move = stay,
+        *,
+        inputs: Sequence[Any] | None = None,
+        wanted: Sequence[int] | None = None,
+        arrange: Arrange | None = None,
+        watched: bool = True,
+    ) -> Run:
+        """Call the subject on new copies of the inputs (its own, unless given), each moved first.
+
+        ``arrange`` may lay the arguments out otherwise, by operations that autograd follows. What
+        the subject reaches besides is passed itself: a checkpoint tells it by its identity.
+        """
+        inputs = self.inputs if inputs is None else inputs
+        wanted = self.wanted if wanted is None else wanted
+        leaves, args = fresh(inputs, wanted, move)
+        args = args if arrange is None else arrange(args)
+        self._begin(args)
+        for position, held in self.subject.passed.items():
+            if args[position].is_meta:
+                continue
+            args[position] = held.tensor
+            if position in wanted:
+                leaves[sorted(wanted).index(position)] = held.tensor
+        return Run(leaves, args, self._called(args, watched))
+
+    def call(self, args: Sequence[Any], watched: bool = True) -> tuple[Any, ...]:
+        """Call the subject on given arguments."""
+        self._begin(args)
+        return self._called(args, watched)
+
+    def _begin(self, args: Sequence[Any]) -> None:
+        reseed(self.seed)
+        self.subject.around.begin(args, self.subject.passed)
+
+    def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
+        call = self._watched if self._watched and watched else self.subject.call
+        returned = call(*args)
+        # A Function that returns a list has returned one thing that is no tensor; a callable may.
+        whole = self.subject.function is not None and isinstance(returned, list)
+        return (returned,) if whole else as_tuple(returned)
+
+    def other(self) -> Session:
+        """Return a session on other values, with other draws; what is reached besides is shared.
+
+        Halved, and in reverse order: a mask or a maximum alone would survive a change of scale.
+        """
+        inputs = [
+            0.5 * value.flip(tuple(range(value.dim())))
+            if is_float(value) and position not in self.subject.passed
+            else value
+            for position, value in enumerate(self.inputs)
+        ]
+        return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
+
+    def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
+        """Return inputs (the session's, unless given) in the dtypes of the caller's.
+
+        ``None`` where they have these already, or where it is not known which dtype each has.
+        """
+        inputs = self.inputs if inputs is None else inputs
+        if len(inputs) != len(self.own_dtypes):
+            return None
+        pairs = list(zip(inputs, self.own_dtypes, strict=True))
+        if all(dtype is None or value.dtype == dtype for value, dtype in pairs):
+            return None
+        return [value if dtype is None else value.to(dtype) for value, dtype in pairs]
+
+    def redraw(self) -> None:
+        """Let the subject's generators draw what they drew since the call began once more."""
+        reseed(self.seed)
+        self.subject.around.redraw()
+
+    @property
+    def log(self) -> CtxLog:
+        """What the last watched run told its ctx; empty for a callable."""
+        return self._watched.log if self._watched else CtxLog()

@@ -1,0 +1,147 @@
+"""The inputs on which a Function is examined: the caller's example, and others like it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
+
+from autograd_doctor._numerics.tensors import is_float, is_symmetric, mirrored
+from autograd_doctor.errors import DoctorError
+
+# By what factors the elements of an example are varied, widest first: a wide variation reaches
+# regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,
+# the mild one need not. Signs are kept: a logarithm's inputs stay positive.
+SPREADS = (4.0, 1.25)
+
+
+LARGE = 2**20  # numbers that are sure to find room
+BYTES_FOR_ONE = 2500  # of a wrong Function, by benchmarks/large_inputs.py; a right one takes half
+
+
+def wanted(case: Sequence[Any]) -> tuple[int, ...]:
+    """Return the places to differentiate: the tensors that ask for it, or all floating ones."""
+    floating = [i for i, value in enumerate(case) if is_float(value)]
+    if not floating:
+        raise DoctorError(
+            "no input is a floating-point or complex tensor: pass at least one, for example "
+            "torch.randn(3, 4)."
+        )
+    asking = [i for i in floating if case[i].requires_grad]
+    return tuple(asking or floating)
+
+
+def require_dense(case: Sequence[Any]) -> None:
+    """Refuse tensors that hold no numbers, or not in the way that the doctor's copies do."""
+    for value in case:
+        if isinstance(value, Tensor) and (what := _unfit(value)):
+            raise DoctorError(f"an input is {what}.")
+
+
+def _unfit(value: Tensor) -> str:
+    if is_lazy(value):
+        return "an uninitialized parameter: call its module once first"
+    if value.is_nested:
+        return "a nested tensor, which diagnose does not support: pass an ordinary tensor"
+    if not is_float(value):
+        return ""
+    if isinstance(value, FakeTensor):
+        return "a FakeTensor, which has no numbers: pass one created outside FakeTensorMode"
+    if value.layout is not torch.strided:
+        return "sparse, which diagnose does not support: pass x.to_dense()"
+    if value.is_meta:
+        return "on the meta device, where tensors have no numbers: pass one on the CPU"
+    eight_bits = value.dtype.itemsize == 1
+    return (
+        f"of {value.dtype}, which diagnose does not support: pass x.float()" if eight_bits else ""
+    )
+
+
+def require_initialized(fn: Any) -> None:
+    """Refuse a module whose parameters its first call is to make: that is its owner's to do."""
+    held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
+    if any(map(is_lazy, held)):
+        name = type(fn).__name__
+        raise DoctorError(f"{name} has uninitialized parameters: call the module once first.")
+
+
+def require_room(case: Sequence[Any]) -> None:
+    """Refuse tensors so large that what is seen of them would not fit into memory."""
+    sizes: Counter[torch.device] = Counter()
+    for value in case:
+        if is_float(value):
+            sizes[value.device] += value.numel()
+    for device, count in sizes.items():
+        if count < LARGE:
+            continue
+        needed, free = count * BYTES_FOR_ONE / 1e9, _free_memory(device) / 1e9
+        if needed > free:
+            raise DoctorError(
+                f"the inputs hold {count:,} numbers: diagnose needs about {needed:.0f} GB for "
+                f"them, and only {free:.0f} GB are free. Pass a smaller example of a few thousand "
+                "numbers."
+            )
+
+
+def _free_memory(device: torch.device) -> int:
+    """Return how many bytes can still be had on a device; of others than a GPU, those of RAM."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    import psutil  # needed for large inputs alone
+
+    return int(psutil.virtual_memory().available)
+
+
+def in_double(value: Any) -> Any:
+    """Return a contiguous tensor in float64 or complex128; integers and numbers as they are."""
+    if not isinstance(value, Tensor):
+        return value
+    dtype = torch.complex128 if value.is_complex() else torch.float64
+    return value.detach().to(dtype).contiguous() if is_float(value) else value.detach()
+
+
+def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
+    """Return the dtype of each floating or complex tensor, ``None`` for everything else."""
+    return tuple(value.dtype if is_float(value) else None for value in case)
+
+
+def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:
+    """Multiply every floating element by its own random factor from 1/spread to spread.
+
+    The largest element of each tensor grows by the whole spread: the example's range is left. A
+    symmetric matrix stays symmetric. What is not differentiated stays as it is: targets that sum to
+    one, masks, a rotation's cosines may be what makes a backward right.
+    """
+    places = wanted(case)
+    return tuple(_varied(v, spread, rng) if i in places else v for i, v in enumerate(case))
+
+
+def _varied(value: Tensor, spread: float, rng: torch.Generator) -> Tensor:
+    noise = 2 * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device) - 1
+    if value.numel():
+        noise.view(-1)[value.abs().argmax()] = 1.0
+    if is_symmetric(value):
+        noise = mirrored(noise)
+    moved: Tensor = in_double(value) * spread**noise
+    if not bool(value.any()):  # a factor leaves zeros where they are
+        moved = moved + noise
+    return moved.requires_grad_(value.requires_grad)
+
+
+def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
+    """Move the elements at kinks away from zero, by a tenth of the typical size."""
+    if kinks is None or not len(kinks):
+        return value
+    typical = float(value.abs().square().mean().sqrt()) or 1.0
+    steps = 0.1 * typical * (1 + torch.rand(len(kinks), generator=rng, dtype=torch.float64))
+    moved = value.detach().clone().contiguous()
+    at = kinks.to(value.device)
+    old = moved.view(-1)[at]
+    away = torch.where(old == 0, torch.ones_like(old), torch.sgn(old))
+    moved.view(-1)[at] = old + steps.to(value.device) * away
+    return moved.requires_grad_(value.requires_grad)

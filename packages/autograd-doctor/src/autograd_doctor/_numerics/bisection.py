@@ -1,0 +1,192 @@
+"""Where a gradient is wrong, among more elements than can be differentiated one by one.
+
+⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. Where they differ, so do they for
+one half of these elements: halved again and again, twenty steps lead to one of a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import size
+from autograd_doctor._numerics.finite_differences import (
+    DIRECTIONS,
+    MOST_ENTRIES,
+    STEP,
+    Values,
+    affordable,
+    as_real,
+    jacobian,
+    moved_by,
+)
+from autograd_doctor._numerics.projection import flat_cotangent
+from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
+
+RELATIVE = 1e-6  # of what is added up: where both are right they agree far better
+NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer where outputs are many
+CLEAR = 10.0  # times the estimated error of the differences
+
+Part = tuple[int, int, int]  # the input's slot, and from where to where in it, flat and real
+
+
+def bisect_columns(
+    values: Values,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    evidence: Evidence,
+) -> Evidence:
+    """Return the evidence, its Jacobian completed by columns at which the gradient may be wrong.
+
+    Nothing is searched for where all columns are there, or where those that are show a mistake.
+    """
+    counts = [as_real(inputs[position]).numel() for position in wanted]
+    known = [len(columns.index) for columns in evidence.jacobian]
+    if known == counts or _shown(evidence):
+        return evidence
+    places = _suspects(values, inputs, wanted, evidence)
+    if not any(len(at) for at in places):
+        return evidence
+    further = jacobian(values, inputs, wanted, places)
+    both = zip(evidence.jacobian, further, strict=True)
+    return replace(evidence, jacobian=tuple(_joined(columns, more) for columns, more in both))
+
+
+def _shown(evidence: Evidence) -> bool:
+    """Whether a gradient differs from the truth at one of the elements that are looked at."""
+    vjp = evidence.vjps[RANDOM]
+    if vjp.failure:
+        return True
+    g = flat_cotangent(evidence, vjp.grad_outputs)
+    for grad, columns in zip(vjp.grads, evidence.jacobian, strict=True):
+        truth, error = columns.matrix.T @ g, CLEAR * (columns.error.T @ g.abs())
+        actual = torch.zeros_like(truth)
+        if grad is not None:
+            actual = as_real(grad).reshape(-1).double()[columns.index.to(grad.device)]
+        apart = (actual - truth).abs() > error + RELATIVE * size(truth)
+        if bool((apart & columns.smooth.to(apart.device)).any()):
+            return True
+    return False
+
+
+def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
+    """Return the columns of both, each once, in the order of their positions."""
+    new = ~torch.isin(more.index, columns.index)
+    index, order = torch.cat([columns.index, more.index[new]]).sort()
+    return JacobianColumns(
+        index,
+        torch.cat([columns.matrix, more.matrix[:, new]], 1)[:, order],
+        torch.cat([columns.error, more.error[:, new]], 1)[:, order],
+        torch.cat([columns.smooth, more.smooth[new]])[order],
+    )
+
+
+def _suspects(
+    values: Values, inputs: Sequence[Any], wanted: Sequence[int], evidence: Evidence
+) -> tuple[Tensor, ...]:
+    """Return, for each wanted input, flat positions at which the gradient seems to be wrong.
+
+    There is at most one for each direction, and what lies between it and a right one in value. Its
+    own column is to decide.
+    """
+    found: list[set[int]] = [set() for _ in wanted]
+    for direction in range(DIRECTIONS):
+        compared = _Compared(values, inputs, wanted, evidence, direction)
+        for slot, position in enumerate(wanted):
+            elements = as_real(inputs[position]).reshape(-1)
+            whole = (slot, 0, elements.numel())
+            if compared.differs(whole):
+                place = _halved(compared, whole)
+                known = evidence.jacobian[slot].index.to(elements.device)
+                found[slot] |= {place, *_between(compared, slot, place, elements, known)}
+    return tuple(torch.tensor(sorted(places), dtype=torch.long) for places in found)
+
+
+def _halved(compared: _Compared, part: Part) -> int:
+    """Return the element to which a difference is narrowed down, the larger half each time."""
+    (slot, start, end), whole = part, compared.off(part)
+    while end - start > 1:
+        middle = (start + end) // 2
+        left = compared.off((slot, start, middle))
+        if abs(left) > abs(whole - left):
+            end, whole = middle, left
+        else:
+            start, whole = middle, whole - left
+    return start
+
+
+def _between(
+    compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
+) -> Iterator[int]:
+    """Yield elements between a wrong one and the next right ones in value: where does it begin?"""
+    lower, upper = elements[right] < elements[place], elements[right] > elements[place]
+    times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
+    for side in (right[lower], right[upper]):
+        if not len(side):
+            continue
+        nearest = (elements[side] - elements[place]).abs().argmin()
+        wrong, fine = elements[place], elements[side][nearest]
+        for _ in range(times):
+            low, high = torch.minimum(wrong, fine), torch.maximum(wrong, fine)
+            at = int((elements - (low + high) / 2).abs().argmin())
+            if not low < elements[at] < high:
+                break
+            yield at
+            if compared.differs((slot, at, at + 1)):
+                wrong = elements[at]
+            else:
+                fine = elements[at]
+
+
+class _Compared:
+    """Gradient and slope along one direction, of which any part may move by itself."""
+
+    def __init__(
+        self,
+        values: Values,
+        inputs: Sequence[Any],
+        wanted: Sequence[int],
+        evidence: Evidence,
+        direction: int,
+    ) -> None:
+        assert evidence.slopes is not None
+        vjp = evidence.vjps[RANDOM]
+        self._values, self._inputs, self._wanted = values, inputs, wanted
+        self._vectors = [columns[:, direction] for columns in evidence.slopes.vectors]
+        self._terms = [
+            torch.zeros_like(v) if grad is None else v * as_real(grad).reshape(-1).double()
+            for grad, v in zip(vjp.grads, self._vectors, strict=True)
+        ]
+        self._cotangent = flat_cotangent(evidence, vjp.grad_outputs)
+        self._center = values(inputs)
+        self.outputs = self._center.numel()
+
+    def off(self, part: Part) -> float:
+        """Return how much the gradient gives more than the slope, by differences of one step."""
+        return self._came(part) - self._difference(part, STEP / 2)
+
+    def differs(self, part: Part) -> bool:
+        """Whether the two differ by more than differences of two steps leave open."""
+        wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
+        slope, slot = (4 * narrow - wide) / 3, part[0]
+        error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
+        return abs(self._came(part) - slope) > error
+
+    def _came(self, part: Part) -> float:
+        slot, start, end = part
+        return float(self._terms[slot][start:end].sum())
+
+    def _difference(self, part: Part, h: float) -> float:
+        return (self._moved(part, h) - self._moved(part, -h)) / (2 * h)
+
+    def _moved(self, part: Part, h: float) -> float:
+        """Return by how much the weighted outputs change; the unmoved ones add no rounding."""
+        slot, start, end = part
+        offsets = [torch.zeros_like(vector) for vector in self._vectors]
+        offsets[slot][start:end] = h * self._vectors[slot][start:end]
+        change = self._values(moved_by(self._inputs, self._wanted, offsets)) - self._center
+        return float(torch.dot(change, self._cotangent))

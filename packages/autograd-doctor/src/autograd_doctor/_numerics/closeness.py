@@ -1,0 +1,74 @@
+"""How close is close enough: the truth's own tolerance, and what rounding leaves."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected, VjpResult
+
+_SHORTER = {torch.bfloat16: 2e-2, torch.float16: 2e-3}
+_SINGLE = 1e-5
+SLACK = 1e-9  # float64 loses far less on one multiplication by a power of two or 1000
+CANCELLATION = 1e-12  # of grad_output times forward's typical slope: float64's rounding, and room
+
+
+def within(actual: Tensor, expected: Expected) -> Tensor:
+    """Return where two gradients agree to the truth's own tolerance."""
+    return (actual - expected.value).abs() <= expected.tolerance
+
+
+def resolution(grad: Tensor) -> float:
+    """Return the relative precision that a float64 gradient was really computed in.
+
+    A backward that passes through a shorter dtype returns numbers that this can hold exactly; that
+    is a finding of its own, and its rounding must not look like a wrong value.
+    """
+    if grad.is_complex() or not _holds(torch.float32, grad):  # it holds all that the shorter hold
+        return 0.0
+    return next((p for dtype, p in _SHORTER.items() if _holds(dtype, grad)), _SINGLE)
+
+
+def _holds(dtype: torch.dtype, grad: Tensor) -> bool:
+    return torch.equal(grad, grad.to(dtype).to(grad.dtype))
+
+
+def size(grad: Tensor) -> float:
+    """Return the largest finite magnitude in a tensor, 0 where there is none."""
+    if not grad.numel():
+        return 0.0
+    largest = float(grad.abs().max())
+    if math.isfinite(largest):
+        return largest
+    finite = grad[torch.isfinite(grad)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def identical(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two gradients are the same, bit for bit or both none; NaN is not equal to NaN."""
+    if one is None or other is None:
+        return one is other
+    comparable = one.dtype == other.dtype != torch.complex32
+    return one is other or (comparable and torch.equal(one, other))
+
+
+def same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two gradients agree up to rounding, relative to the larger of them."""
+    if one is None or other is None or identical(one, other):
+        return (one is None) == (other is None)
+    slack = max(SLACK, resolution(one)) * max(size(one), size(other))
+    return bool(torch.allclose(one, other, rtol=0, atol=slack, equal_nan=True))
+
+
+def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
+    """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
+    sent = evidence.vjps.get(vjp, VjpResult(())).grad_outputs
+    outputs = (out for out in evidence.forward.outputs if is_float(out))
+    upstream, rise, run = (
+        max((size(t) for t in tensors if t is not None), default=0.0)
+        for tensors in (sent, outputs, (evidence.inputs[i] for i in evidence.wanted))
+    )
+    return CANCELLATION * upstream * max(1.0, rise / run if run else 1.0)

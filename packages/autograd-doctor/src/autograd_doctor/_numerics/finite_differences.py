@@ -1,0 +1,249 @@
+"""The truth about a derivative: central differences in float64.
+
+Two step sizes give a fourth-order value by Richardson's extrapolation and, from how much it moved,
+an estimate of its error. The same four points tell a kink or a jump from a smooth function: at a
+smooth point the second difference shrinks with the step, at a kink it does not.
+
+A derivative along a few random directions costs a handful of evaluations and sees a wrong gradient
+wherever it is; the whole Jacobian, column by column, says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor.evidence import DirectionalDerivatives, JacobianColumns
+
+STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
+TINY = 3e-7  # of an element's own size: some units in the last place of float32
+PEEKS = 5  # at that distance and its multiples: one may show nothing by chance
+DIRECTIONS = 2
+AT_ONCE = 32  # columns that are put together from their four points at a time
+MOST_COLUMNS = 256  # of an input; more elements than that are sampled,
+MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
+
+Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat and real
+
+
+def slopes(
+    values: Values, inputs: Sequence[Any], wanted: Sequence[int], rng: torch.Generator
+) -> DirectionalDerivatives:
+    """Differentiate along random directions, in each of which every wanted element moves."""
+    center = values(_copies(inputs))
+    scales = [_scale(_real(inputs[position])) for position in wanted]
+    found, vectors = [], []
+    for _ in range(DIRECTIONS):
+        vector = [scale * _signed(scale, rng) for scale in scales]
+
+        def at(offset: float, vector: list[Tensor] = vector) -> Tensor:
+            return values(moved_by(inputs, wanted, [offset * v for v in vector]))
+
+        found.append(points(at, STEP))
+        vectors.append(vector)
+    value, error, smooth = derivatives(torch.stack(found), torch.tensor(STEP), center, 1.0)
+    by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
+    return DirectionalDerivatives(by_input, _turned(value), _turned(error), smooth)
+
+
+def jacobian(
+    values: Values,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    places: Sequence[Tensor] | torch.Generator,
+) -> tuple[JacobianColumns, ...]:
+    """Return the Jacobian's columns for each wanted input, at flat places.
+
+    Drawn by a generator, they are all places, or a sample where they are many.
+    """
+    center = values(_copies(inputs))
+    noise = _noise(values, inputs, wanted, center)
+    if isinstance(places, torch.Generator):
+        sizes = [_real(inputs[position]).numel() for position in wanted]
+        places = [_sample(size, center.numel(), places) for size in sizes]
+    return tuple(
+        _columns(values, inputs, position, center, noise, index)
+        for position, index in zip(wanted, places, strict=True)
+    )
+
+
+def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
+    """Return how many rows or columns of so many entries each are taken: one at least."""
+    return max(1, min(most, in_all // max(1, entries)))
+
+
+def _sample(elements: int, outputs: int, rng: torch.Generator) -> Tensor:
+    """Return the flat positions of an input that are looked at: all, unless they are many."""
+    most = affordable(MOST_COLUMNS, outputs)
+    if elements <= most:
+        return torch.arange(elements)
+    return torch.randperm(elements, generator=rng)[:most].sort().values
+
+
+def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:
+    """Return how far each of forward's values jumps about where the inputs hardly move.
+
+    They do where forward computes in float32, or iterates until it is close enough. Values that
+    float32 holds and values that it does not are told apart, since an output of either kind may
+    stand beside one of the other. Of each kind it is the median, because a kink or a step at one
+    element is no noise.
+    """
+    bends, rises, moved = [], [], [center]
+    for k in range(1, PEEKS + 1):
+        tiny = [k * TINY * _scale(_real(inputs[position])) for position in wanted]
+        above = values(moved_by(inputs, wanted, tiny))
+        below = values(moved_by(inputs, wanted, [-offset for offset in tiny]))
+        bends.append((above - 2 * center + below) / center)
+        rises.append((above - center) / center)
+        moved += [above, below]
+    jumps = torch.zeros_like(center)
+    for k in range(1, PEEKS):  # a curve rises with the distance, and bends by its square
+        bend = bends[k - 1] - (k / PEEKS) ** 2 * bends[-1]
+        # The rise shows what the bend does not: float32 inputs are rounded alike on both sides.
+        rise = rises[k - 1] - k / PEEKS * rises[-1]
+        jumps = torch.maximum(jumps, torch.maximum(bend.abs(), rise.abs()))
+    every = torch.stack(moved)
+    in_float32 = (every == every.float().double()).all(0)
+    found = torch.zeros_like(center)
+    for kind in (in_float32, ~in_float32):
+        known = jumps[kind & torch.isfinite(jumps)]
+        if not known.numel():
+            continue
+        jump = float(known.median())
+        if kind is in_float32 and bool((every[:, kind] != center[kind]).any()):
+            jump = max(jump, torch.finfo(torch.float32).eps)  # also where none was met
+        found[kind] = jump * float(center[kind].abs().max())
+    return found
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """Return tensors as one flat real float64 vector; a complex number counts as two reals."""
+    parts = [as_real(t.detach()).reshape(-1).double() for t in tensors]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor as pairs of reals, a real one as it is."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _columns(
+    values: Values,
+    inputs: Sequence[Any],
+    position: int,
+    center: Tensor,
+    noise: Tensor,
+    index: Tensor,
+) -> JacobianColumns:
+    real = _real(inputs[position])
+    steps, typical = STEP * _scale(real), _typical(real)
+
+    def moved(i: int) -> Tensor:
+        def at(offset: float) -> Tensor:
+            copies = _copies(inputs)
+            as_real(copies[position]).view(-1)[i] += offset
+            return values(copies)
+
+        return points(at, float(steps[i]))
+
+    found = [
+        derivatives(torch.stack([moved(int(i)) for i in part]), steps[part], center, typical, noise)
+        for part in index.split(AT_ONCE)
+        if len(part)
+    ]
+    if not found:
+        nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
+        return JacobianColumns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
+    value, error, smooth = map(torch.cat, zip(*found, strict=True))
+    return JacobianColumns(index, _turned(value), _turned(error), smooth)
+
+
+def derivative(
+    at: Callable[[float], Tensor], h: float, center: Tensor
+) -> tuple[Tensor, Tensor, bool]:
+    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there."""
+    value, error, smooth = derivatives(points(at, h)[None], torch.tensor(h), center, 1.0)
+    return value[0], error[0], bool(smooth)
+
+
+def points(at: Callable[[float], Tensor], h: float) -> Tensor:
+    """Return the four values that a derivative at offset 0 is made of, one a row."""
+    return torch.stack([at(h), at(-h), at(h / 2), at(-h / 2)])
+
+
+def derivatives(
+    points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiate along each direction: the value, its estimated error, whether it is smooth.
+
+    ``points`` has shape (directions, 4, outputs), the steps ``h`` one number for each direction or
+    for all; ``noise`` is how far each value is known to jump about.
+    """
+    above, below, near_above, near_below = points.unbind(1)
+    h = h.to(points.device).reshape(-1, 1)
+    wide, narrow = (above - below) / (2 * h), (near_above - near_below) / h
+    value = (4 * narrow - wide) / 3
+    size = center.abs().max().item() if center.numel() else 0.0
+    rounding = 8 * torch.finfo(torch.float64).eps * size / h
+    error = (value - narrow).abs() + rounding + 4 * noise / h
+    error[(points == center).all(1)] = 0.0  # an output that does not depend on what is moved
+    # A jump or a kink beside the point moves the difference as the step halves; what is small
+    # against the function's usual slope is left to the error estimate …
+    slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
+    chance = 1e3 * rounding + 8 * noise / h
+    moved = (wide - narrow).abs() > 1e-2 * slope + chance
+    # … a kink at the point leaves it, but its second difference does not shrink with the step.
+    bend, near_bend = (
+        (above - 2 * center + below) / h,
+        2 * (near_above - 2 * center + near_below) / h,
+    )
+    kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
+        near_bend.abs() > 1e-4 * narrow.abs() + chance
+    )
+    # An output that is no number at the point itself says nothing of the others.
+    smooth = (torch.isfinite(value) & ~moved & ~kinked | ~torch.isfinite(center)).all(1)
+    return value, error, smooth.cpu()
+
+
+def _turned(rows: Tensor) -> Tensor:
+    """Return rows as columns, laid out as a new tensor: sums over both layouts differ in digits."""
+    return rows.T.clone(memory_format=torch.contiguous_format)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return as_real(tensor).reshape(-1)
+
+
+def _typical(real: Tensor) -> float:
+    return float(real.square().mean().sqrt()) if real.numel() else 1.0
+
+
+def _scale(real: Tensor) -> Tensor:
+    """Return how far each element may move: its own size, never far below the typical one."""
+    return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
+
+
+def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
+    """Draw factors from ±[½, 1]: no element hides behind a small one."""
+    draw = 2 * torch.rand(like.shape, generator=rng, dtype=torch.float64) - 1
+    return (0.5 * (draw + draw.sign())).to(like.device)
+
+
+def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
+    """Return copies of the inputs, the wanted ones moved by flat real offsets."""
+    copies = _copies(inputs)
+    for position, offset in zip(wanted, offsets, strict=True):
+        as_real(copies[position]).view(-1).add_(offset)
+    return copies
+
+
+def _copies(inputs: Sequence[Any]) -> list[Any]:
+    return [
+        value.detach().clone(memory_format=torch.contiguous_format)
+        if isinstance(value, Tensor)
+        else value
+        for value in inputs
+    ]

@@ -1,0 +1,128 @@
+"""Where a gradient differs from the truth, and how to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import resolution, size, within
+from autograd_doctor._numerics.formatting import plain, unraveled
+from autograd_doctor._numerics.tensors import shared
+from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
+
+COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
+LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One input whose gradient is wrong somewhere; ``known`` marks where the truth is known."""
+
+    evidence: Evidence
+    slot: int  # among the wanted inputs
+    actual: Tensor
+    expected: Expected
+    returned: bool  # False where the engine got no gradient at all
+
+    @property
+    def position(self) -> int:
+        """The input's position in the call."""
+        return self.evidence.wanted[self.slot]
+
+    @property
+    def name(self) -> str:
+        """The input's name in the Function's signature."""
+        return self.evidence.name(self.position)
+
+    @property
+    def input(self) -> Tensor:
+        """The input itself."""
+        value: Tensor = self.evidence.inputs[self.position]
+        return value
+
+    @property
+    def truth(self) -> Tensor:
+        """The true gradient, NaN where it is not known."""
+        return self.expected.value
+
+    @property
+    def known(self) -> Tensor:
+        """A mask of the elements whose truth is known."""
+        return ~torch.isnan(self.truth)
+
+    @property
+    def wrong(self) -> Tensor:
+        """A mask of the elements that are known to be wrong."""
+        return self.known & ~within(self.actual, self.expected)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether few digits are known, as from differences of a forward in float32."""
+        tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
+        largest = max(size(self.truth[self.known]), size(self.actual[self.known]))
+        return float(tolerance.median()) > COARSE * largest
+
+    def fits(self, candidate: Tensor | None) -> bool:
+        """Whether the actual gradient is what a hypothesis says it would be."""
+        if candidate is None or candidate.shape != self.actual.shape:
+            return False
+        known = self.known & ~torch.isnan(candidate)
+        close = within(self.actual, Expected(candidate, self.expected.tolerance))[known]
+        return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
+
+    def _explained(self, candidate: Tensor, known: Tensor) -> bool:
+        """Whether a candidate leaves little of what is off; a wide tolerance has room for much."""
+        left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
+        return not self.coarse or bool(left <= LEFT * off)
+
+
+def mismatches(evidence: Evidence, vjp: Cotangent = RANDOM) -> tuple[Mismatch, ...]:
+    """Return the inputs whose gradient is wrong in one backward pass."""
+    return tuple(_mismatches(evidence, vjp))
+
+
+def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
+    seen, truth = evidence.vjps.get(vjp), evidence.expected.get(vjp)
+    if seen is None or seen.failure or truth is None:
+        return
+    for slot, (grad, expected) in enumerate(zip(seen.grads, truth, strict=True)):
+        actual = torch.zeros_like(expected.value) if grad is None else grad.to(expected.value.dtype)
+        rounding = resolution(actual) * size(actual)
+        expected = Expected(shared(expected.value, actual), expected.tolerance + rounding)
+        found = Mismatch(evidence, slot, actual, expected, grad is not None)
+        if bool(found.wrong.any()):
+            yield found
+
+
+def witness(mismatch: Mismatch) -> dict[str, Any]:
+    """Return the element that is furthest off: index, input there, expected, actual."""
+    off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
+    off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
+    index = unraveled(int(off.argmax()), off.shape)
+    return {
+        "input": mismatch.name,
+        "index": list(index),
+        "at": plain(mismatch.input[index]),
+        **_upstream(mismatch, index),
+        "expected": plain(mismatch.truth[index]),
+        "actual": plain(mismatch.actual[index]),
+        "line": return_line(mismatch.evidence.backward_source),
+    }
+
+
+def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
+    """Return grad_output at the same index, where the one output has the input's shape."""
+    gs = mismatch.evidence.vjps[RANDOM].grad_outputs
+    if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
+        return {}
+    return {"grad_output": plain(gs[0][index])}
+
+
+def return_line(source: str) -> str:
+    """Return the one line of a backward that returns, or ``""`` where there are several."""
+    lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
+    return lines[0] if len(lines) == 1 else ""

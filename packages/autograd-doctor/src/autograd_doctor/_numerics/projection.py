@@ -1,0 +1,70 @@
+"""Does the gradient agree with forward's own slope along random directions?
+
+One number for each direction and cotangent, ⟨g, J v⟩ from differences of forward against ⟨B(g), v⟩
+from backward, sees a wrong element wherever it is. Where they agree, no Jacobian is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.finite_differences import as_real, flat
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor.evidence import DirectionalDerivatives, Evidence, VjpResult
+
+RELATIVE = 1e-7  # of the projected gradient: float64 loses far less
+SHARP = 1e-5  # a direction whose own error is larger decides nothing
+
+
+def projections_agree(evidence: Evidence) -> bool:
+    """Whether every compared gradient is known to be right by its projections."""
+    slopes = evidence.slopes
+    if slopes is None or not bool(slopes.smooth.all()):
+        return False
+    vjps = [vjp for name, vjp in evidence.vjps.items() if name.is_compared]
+    return all(not vjp.failure and agrees(evidence, slopes, vjp) for vjp in vjps)
+
+
+def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -> bool:
+    """Whether the gradient of one backward pass has forward's slope along every direction."""
+    g = flat_cotangent(evidence, vjp.grad_outputs)
+    expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
+    projected, size = along_directions(slopes, vjp)
+    tolerance = error + RELATIVE * size + 1e-12
+    sharp = error <= SHARP * torch.maximum(size, expected.abs()) + 1e-9
+    return bool((((projected - expected).abs() <= tolerance) & sharp).all())
+
+
+def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) -> Tensor:
+    """Return the cotangents of all outputs as one vector.
+
+    Zeros stand for an output that goes unused, or that does not require grad: no cotangent gets in.
+    """
+    forward = evidence.forward
+    asked = zip(forward.outputs, forward.requires_grad, strict=True)
+    outputs = [(out, asking) for out, asking in asked if is_float(out)]
+    return flat(
+        [
+            torch.zeros_like(out) if g is None or not asking else g
+            for (out, asking), g in zip(outputs, grad_outputs, strict=True)
+        ]
+    )
+
+
+def along_directions(slopes: DirectionalDerivatives, vjp: VjpResult) -> tuple[Tensor, Tensor]:
+    """Return ⟨B(g), v⟩ for each direction, and the size of what was added up."""
+    total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
+    squares = torch.zeros_like(total)
+    for grad, vectors in _arrived(vjp, slopes):
+        terms = vectors * as_real(grad).reshape(-1, 1).double()
+        total, squares = total + terms.sum(0), squares + terms.square().sum(0)
+    return total, squares.sqrt()
+
+
+def _arrived(vjp: VjpResult, slopes: DirectionalDerivatives) -> Iterator[tuple[Tensor, Tensor]]:
+    for grad, vectors in zip(vjp.grads, slopes.vectors, strict=True):
+        if grad is not None:
+            yield grad, vectors

@@ -1,0 +1,507 @@
+"""One diagnosis, from the caller's inputs to the findings.
+
+Run the user's code first and keep what happened as plain data, then judge the data. No rule runs
+the user's code, so a rule cannot be disturbed by it, and another process can do the judging. The
+classroom uses this: a sandbox collects the evidence, and the judge never meets the code.
+
+A diagnosis takes twelve steps.
+
+1.  ``_options`` and ``_inputs`` check the arguments of ``diagnose`` before any user code runs.
+2.  ``_execution.captured_state`` finds what the Function reaches besides its arguments, and
+    ``_execution.isolation`` notes the global state. Both are restored at the end.
+3.  A ``Session`` runs the Function on float64 copies of the inputs. Each run draws the same random
+    numbers. A subclass of the Function records how the run uses ``ctx``.
+4.  ``_probes.core`` runs one forward pass. It calls ``backward`` directly on the graph node, before
+    autograd sums or casts the result, and repeats this in other dtypes and on the meta device.
+5.  It runs backward passes for related values of ``grad_output``, and measures the slope of
+    ``forward`` along random directions. If every gradient agrees with these slopes, no Jacobian is
+    needed (``_numerics.projection``).
+6.  Otherwise it computes columns of the Jacobian by finite differences. For a large input it takes
+    a sample, and ``_numerics.bisection`` searches for the elements that are wrong.
+7.  Each of the other probes answers one more question about the example: other memory layouts,
+    extreme values, repeated calls, second derivatives, transforms. Most make the same call in two
+    ways and compare the results.
+8.  Steps 3 to 6 are repeated on other inputs: those of the ``sampler``, or a variation of the
+    example (``collect_evidence``).
+9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
+    differences with an estimate of their error. Elements at a kink are not compared.
+10. The rules judge each evidence (``_judge``). They run from the most basic cause to the least, and
+    an error can explain a later finding away. For a callable, the Functions inside it are judged
+    too (``Case._inside``).
+11. ``conclude`` chooses the clearest findings. An error counts only if a second run on new random
+    inputs shows it again.
+12. ``_coverage`` states what was examined and what was not. Then ``api`` makes the ``Diagnosis``.
+
+An exception on float64 copies counts only if the call also fails in the dtypes of the caller's own
+inputs (``_execution.dtypes``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import USERS, attempt
+from autograd_doctor._execution.inside import functions_inside
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.session import Session, Subject, subject_of
+from autograd_doctor._inputs import (
+    SPREADS,
+    beside,
+    in_double,
+    own_dtypes,
+    require_dense,
+    varied,
+    wanted,
+)
+from autograd_doctor._judge import RANK, judge
+from autograd_doctor._numerics.tensors import as_tuple, is_float, is_plain
+from autograd_doctor._probes import (
+    ALWAYS,
+    ONLY_OF_A_CALLABLE,
+    PROBES,
+    Level,
+    Probe,
+    probes_for,
+)
+from autograd_doctor._probes.core import probe
+from autograd_doctor._reference import establish
+from autograd_doctor._rules import RULES
+from autograd_doctor._safe_repr import first_line
+from autograd_doctor.errors import DoctorError
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.finding import Finding
+
+# --------------------------------------------------------------------------------------------------
+# One forward and one backward pass as the caller would make them.
+# --------------------------------------------------------------------------------------------------
+
+
+def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
+    """Run forward and backward once on copies of the caller's example, in its own dtypes.
+
+    Whatever they raise is left to the diagnosis.
+    """
+    given = [value.detach() if isinstance(value, Tensor) else value for value in args]
+    session = Session(subject, given, wanted(args), seed)
+
+    def both() -> None:
+        outputs = [out for out in session.run(watched=False).floats if out.requires_grad]
+        torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+
+    with suppress(DoctorError):
+        attempt(both)
+
+
+# --------------------------------------------------------------------------------------------------
+# Probe a subject on the caller's example and on other inputs like it.
+# --------------------------------------------------------------------------------------------------
+
+Sampler = Callable[[torch.Generator], Sequence[Any]]
+
+SAMPLES = 2  # drawn from a sampler, beside the example
+
+
+def collect_evidence(
+    subject: Subject,
+    args: Sequence[Any],
+    sampler: Sampler | None,
+    seed: int,
+    extra_probes: Sequence[Probe] | None = (),
+    *,
+    any_output: bool,
+    intentional: Collection[str] = (),
+) -> list[Evidence]:
+    """Return evidence on the example first, then on what is sampled, or else on a variation of it.
+
+    The example alone is looked at by the ``extra_probes``, and in other dtypes; where they are
+    ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
+    :class:`DoctorError`: without a reference there is no truth there.
+    """
+    example = on_example(subject, args, seed, extra_probes, intentional=intentional)
+    if (failed := example.forward.failure) and failed.runs_in_own_dtype:
+        return [example]  # float64 copies show nothing of this Function
+    evidence = [example]
+    evidence += [
+        _probe(subject, case, seed, intentional=intentional)
+        for case in _sampled(sampler, len(args), seed)
+    ]
+    if not any_output:
+        _require_numbers(evidence)
+    if sampler:
+        return evidence
+    return evidence + _variation(subject, args, seed, evidence[0], intentional)
+
+
+def avoided_kinks(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence for each input where the example lies on kinks and others were taken."""
+    for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
+        if len(kinks):
+            total = evidence.inputs[position].numel()
+            yield (
+                f"`{evidence.name(position)}` near kinks: `forward` is not differentiable at "
+                f"{len(kinks)} of its {total} elements, so these were moved slightly"
+            )
+
+
+def blind_spots(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence for each number of the example at which a mistake does not show."""
+    for position, value in enumerate(evidence.inputs):
+        if type(value) is float and value in (0.0, 1.0):
+            name = evidence.name(position)
+            what = "term with" if value == 0 else "factor"
+            yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
+
+
+def on_example(
+    subject: Subject,
+    args: Sequence[Any],
+    seed: int,
+    extra_probes: Sequence[Probe] | None,
+    *,
+    differences: bool = True,
+    own: Sequence[torch.dtype | None] = (),
+    intentional: Collection[str] = (),
+) -> Evidence:
+    """Return evidence on the example, with what the subject reaches in float64 if that runs."""
+    around = subject.around
+    seen = _probe(subject, args, seed, extra_probes, differences, own, intentional)
+    if seen.forward.failure and around.held and around.precise:
+        around.precise = False
+        again = _probe(subject, args, seed, extra_probes, differences, own, intentional)
+        around.precise = again.forward.failure is not None
+        seen = seen if around.precise else again
+    return seen
+
+
+def _probe(
+    subject: Subject,
+    case: Sequence[Any],
+    seed: int,
+    extra_probes: Sequence[Probe] | None = None,
+    differences: bool = True,
+    own: Sequence[torch.dtype | None] = (),
+    intentional: Collection[str] = (),
+) -> Evidence:
+    """Return evidence on one case; without extra probes nothing is asked that needs no values.
+
+    ``own`` are the dtypes that the caller's inputs have, where they are not those of the case.
+    """
+    own = own or own_dtypes(case)
+    places = wanted(case)
+    values = [in_double(value) for value in case]
+    probes, thorough = (*ALWAYS, *(extra_probes or ())), extra_probes is not None
+    seen = probe(
+        subject,
+        values,
+        places,
+        seed,
+        probes,
+        own_dtypes=own,
+        intentional=intentional,
+        in_other_dtypes=thorough,
+        differences=differences,
+    )
+    subject.around.begin()
+    return seen
+
+
+def _sampled(sampler: Sampler | None, count: int, seed: int) -> list[tuple[Any, ...]]:
+    rng = generator(seed, Stream.SAMPLES)
+    return [] if sampler is None else [_drawn(sampler, count, rng) for _ in range(SAMPLES)]
+
+
+def _drawn(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...]:
+    try:
+        case = as_tuple(sampler(rng))
+    except USERS as error:
+        raise DoctorError(
+            f"the sampler raised {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if len(case) != count:
+        raise DoctorError(f"the sampler drew {len(case)} inputs, but the example has {count}.")
+    require_dense(case)
+    return case
+
+
+def _variation(
+    subject: Subject,
+    args: Sequence[Any],
+    seed: int,
+    example: Evidence,
+    intentional: Collection[str],
+) -> list[Evidence]:
+    """Return evidence on the widest variation of the example that stays inside the domain.
+
+    Where forward has a kink at the example, the variation lies beside it.
+    """
+    rng = generator(seed, Stream.VARIATIONS)
+    kinks = dict(zip(example.wanted, _kinks(example), strict=False))
+    for spread in SPREADS:
+        case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, spread, rng))]
+        evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
+        if not evidence.forward.failure and not _nan_output(evidence):
+            return [evidence]
+    return []
+
+
+def _kinks(evidence: Evidence) -> Iterator[Tensor]:
+    """Yield, for each wanted input, the flat positions at which forward is not differentiable."""
+    for position, columns in zip(evidence.wanted, evidence.jacobian, strict=False):
+        pairs = 2 if evidence.inputs[position].is_complex() else 1
+        yield (columns.index[~columns.smooth] // pairs).unique()
+
+
+def _require_numbers(evidence: Sequence[Evidence]) -> None:
+    """Refuse inputs on which forward gives nan: without a reference there is no truth there."""
+    for seen in evidence:
+        if place := _nan_output(seen):
+            raise DoctorError(
+                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its "
+                "domain, or pass a reference= that defines the right values there."
+            )
+
+
+def _nan_output(evidence: Evidence) -> str:
+    """Say where forward returned nan, ``""`` where it did not."""
+    for k, output in enumerate(evidence.forward.outputs):
+        if is_float(output) and bool(torch.isnan(output).any()):
+            return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------
+# From the findings on several inputs to one verdict, which a second run must confirm.
+# --------------------------------------------------------------------------------------------------
+
+Findings = tuple[Finding, ...]
+
+# What is asked of the Functions inside a callable. Their values are judged by the callable's own:
+# a surrogate, a scale or a mask around them may be what makes them right.
+FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
+VALUE_FAMILIES = ("linearity", "values")  # the families that are judged by gradients alone
+
+
+def has_error(findings: Findings) -> bool:
+    """Whether a finding is an error."""
+    return any(finding.severity == "error" for finding in findings)
+
+
+def clearest(verdicts: Sequence[Findings]) -> Findings:
+    """Return one verdict of several, the first of which is on the caller's example.
+
+    Of wrong values, random inputs hide less than an example. But where the example shows the same,
+    its own element is the one that the caller knows, and only there causes beyond values are asked
+    for.
+    """
+    wrong = [findings for findings in verdicts if has_error(findings)]
+    if not wrong:
+        told = {f.rule: f for findings in reversed(verdicts) for f in findings}
+        return tuple(sorted(told.values(), key=_place))
+    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in VALUE_FAMILIES:
+        return wrong[0]
+    return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
+
+
+class Examiner(Protocol):
+    """Collects evidence on one Function, in this process or in another one, and judges it."""
+
+    def collect(self, seed: int, *, thorough: bool) -> Sequence[Evidence]:
+        """Run the Function on the example and on other inputs, and add the expected gradients.
+
+        Unless ``thorough``, nothing beyond gradients and their values is examined.
+        """
+
+    def judge(
+        self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
+    ) -> list[Findings]:
+        """Return the findings on each evidence, the first of which is on the example."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What an examination found, with the findings on each evidence before they were confirmed."""
+
+    findings: Findings
+    verdicts: Sequence[Findings]
+    evidence: Sequence[Evidence]
+
+
+def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
+    """Return the clearest findings; of the errors, only those that a second run confirms.
+
+    The second run draws other random inputs. If it confirms no error, the first evidence is judged
+    again without the rules of these errors: they may have hidden other findings.
+    """
+    evidence = examiner.collect(seed, thorough=True)
+    verdicts = examiner.judge(evidence, seed)
+    findings = clearest(verdicts)
+    if has_error(findings):
+        errors = _errors(verdicts)
+        thorough = any(RULES[name].family not in VALUE_FAMILIES for name in errors)
+        second = examiner.judge(examiner.collect(second_seed, thorough=thorough), second_seed)
+        findings = clearest([keep_confirmed(found, second) for found in verdicts])
+        if not has_error(findings):
+            others = examiner.judge(evidence, seed, skip_rules=_and_their_like(errors))
+            findings = clearest([keep_confirmed(found, second) for found in others])
+    return Conclusion(findings, verdicts, evidence)
+
+
+def _errors(verdicts: Sequence[Findings]) -> set[str]:
+    """Return the names of all errors."""
+    return {f.rule for findings in verdicts for f in findings if f.severity == "error"}
+
+
+def _and_their_like(names: Collection[str]) -> set[str]:
+    """Return rules with those that would tell the same wrong gradient by another name."""
+    families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
+    errors = (rule for rule in RULES.values() if rule.severity == "error")
+    return {*names, *(rule.name for rule in errors if rule.family in families)}
+
+
+def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
+    """Return why nothing found says nothing: no gradient was there to be asked for."""
+    raw, failed = seen[0].raw, seen[0].forward.failure
+    if found or any(evidence.vjps for evidence in seen) or failed or (raw and raw.failure):
+        return None
+    return DoctorError(
+        f"no output of {seen[0].subject} is differentiable, so there is no gradient to check."
+    )
+
+
+def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
+    """Return what was found, without the errors that another run shows nothing like.
+
+    Other random inputs may give the same mistake another name of the same family.
+    """
+    families = {RULES[name].family for name in _errors(again)}
+    return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
+
+
+def combine_findings(outside: Findings, inside: Findings) -> Findings:
+    """Return what was found on a callable with what was found on the Functions inside it.
+
+    Each side's errors explain findings of the other; what both show is told by the inside, which
+    knows the names.
+    """
+    asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
+    new = tuple(f for f in asked if not _explained(f, outside))
+    told = {finding.rule for finding in new}
+    left = tuple(f for f in outside if f.rule not in told and not _explained(f, new))
+    return tuple(sorted((*left, *new), key=_place))
+
+
+def _explained(finding: Finding, by: Findings) -> bool:
+    errors = {f.rule for f in by if f.severity == "error"}
+    causes = errors | {RULES[name].family for name in errors}
+    rule = RULES[finding.rule]
+    explained = {what for name in errors for what in RULES[name].explains}
+    return bool(causes.intersection(rule.after) or explained & {rule.name, rule.family})
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    return RANK[finding.severity], list(RULES).index(finding.rule)
+
+
+# --------------------------------------------------------------------------------------------------
+# One question to the doctor: what to examine, on what, and what is known of it.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """The subject, the caller's example, and what is declared of the subject."""
+
+    subject: Subject
+    args: tuple[Any, ...]
+    sampler: Sampler | None
+    reference: Callable[..., Any] | None
+    surrogate: Callable[..., Any] | None
+    intentional: Collection[str]
+    level: Level
+    double_backward: bool | None
+
+    def collect(self, seed: int, *, thorough: bool) -> list[Evidence]:
+        """Return evidence on the example and on other inputs, with the expected gradients."""
+        evidence = collect_evidence(
+            self.subject,
+            self.args,
+            self.sampler,
+            seed,
+            self._extra_probes if thorough else None,
+            any_output=self.reference is not None,
+            intentional=self.intentional,
+        )
+        return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
+
+    @property
+    def _extra_probes(self) -> tuple[Probe, ...]:
+        return probes_for(self.level, self.double_backward)
+
+    @property
+    def _extra_probes_inside(self) -> tuple[Probe, ...]:
+        return tuple(probe for probe in PROBES[self.level] if probe not in ONLY_OF_A_CALLABLE)
+
+    def judge(
+        self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
+    ) -> list[Findings]:
+        """Return the findings on each evidence, with those on the Functions inside a callable."""
+        example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
+        if self.subject.function is None:
+            differences = has_error(example)
+            inside = tuple(self._inside(evidence[0], seed, skip_rules, differences=differences))
+            example = combine_findings(example, inside)
+        return [example, *others]
+
+    def _inside(
+        self, example: Evidence, seed: int, skip_rules: Collection[str], *, differences: bool
+    ) -> Iterator[Finding]:
+        """Yield what is found on the Functions that a callable calls, under their names.
+
+        Where the callable's gradients are right, so are theirs, for what it sends them: differences
+        would cost much, as of a solver, and tell nothing.
+        """
+        session = Session(self.subject, example.inputs, example.wanted, seed)
+        around = self.subject.around
+        for call in list(functions_inside(session.run, around)):
+            # What an argument holds cannot be copied along; but what is reached anyway is lent.
+            if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
+                continue
+            with suppress(DoctorError):  # its own arguments may lie beyond examining
+                inner = subject_of(call.function, len(call.args))
+                inner = replace(inner, around=around, passed=call.passed)
+                evidence = on_example(
+                    inner,
+                    call.args,
+                    seed,
+                    self._extra_probes_inside,
+                    differences=differences,
+                    own=self._own_dtypes(call.args),
+                    intentional=self.intentional,
+                )
+                known = establish(evidence, None, None, seed)
+                for found in judge(known, self.intentional, skip_rules):
+                    yield _named(found, call.function.__name__)
+
+    def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
+        """Return the dtypes that the Functions inside get when the caller makes the call.
+
+        That is known where all the caller's floating tensors have one precision.
+        """
+        precisions = {v.dtype.to_real() for v in self.args if is_float(v)}
+        if len(precisions) != 1:
+            return ()
+        real = precisions.pop()
+        return tuple(
+            None if not is_float(v) else real.to_complex() if v.is_complex() else real for v in args
+        )
+
+
+def _named(found: Finding, function: str) -> Finding:
+    message = f"in `{function}`, {found.message}"
+    return replace(found, message=message, evidence={**found.evidence, "function": function})

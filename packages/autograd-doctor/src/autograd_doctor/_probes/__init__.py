@@ -1,0 +1,95 @@
+"""What is examined beyond one call's contract and values: one module for each question.
+
+A probe takes the session and the evidence found so far, and returns the evidence with its own part
+filled in. It runs the user's code and judges nothing; whatever that code raises is evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from autograd_doctor._execution.session import Session
+from autograd_doctor._probes.call_variants import (
+    batch_dimension,
+    dim_argument,
+    frozen_input,
+    grad_output_layout,
+    input_layout,
+    zero_dim,
+)
+from autograd_doctor._probes.comparison import old_style, plain
+from autograd_doctor._probes.memory import (
+    cycles,
+    kept,
+    own_views,
+    unpacking,
+    wasted_gradients,
+)
+from autograd_doctor._probes.precision import extremes, float32_steps
+from autograd_doctor._probes.second_order import second_order, second_order_asked
+from autograd_doctor._probes.state import (
+    captured,
+    on_ctx,
+    recomputation,
+    repetition,
+    second_backward,
+)
+from autograd_doctor._probes.transforms import (
+    autocast,
+    compiled,
+    forward_mode,
+    reverse_over_forward,
+    vmapped,
+)
+from autograd_doctor._probes.values import resized, rows
+from autograd_doctor.evidence import Evidence
+
+Level = Literal["standard", "full"]
+Probe = Callable[[Session, Evidence], Evidence]
+
+# On every set of inputs, not on the example alone.
+ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, dim_argument, batch_dimension)
+STANDARD: tuple[Probe, ...] = (
+    grad_output_layout,
+    input_layout,
+    frozen_input,
+    zero_dim,
+    extremes,
+    float32_steps,
+    captured,
+    recomputation,
+    second_backward,
+    on_ctx,
+    cycles,
+    unpacking,
+    second_order,
+    forward_mode,
+    reverse_over_forward,
+    vmapped,
+    wasted_gradients,
+    kept,
+)
+FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
+
+# What is asked of a callable as a whole, not of the Functions inside it once more.
+ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
+    second_order,
+    forward_mode,
+    reverse_over_forward,
+    vmapped,
+    compiled,
+    old_style,
+)
+
+PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
+
+
+def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
+    """Return a level's probes: second derivatives are asked for, left out, or just looked at."""
+    instead = {True: (second_order_asked,), False: (), None: (second_order,)}[double_backward]
+    return tuple(
+        probe
+        for usual in PROBES[level]
+        for probe in (instead if usual is second_order else (usual,))
+    )

@@ -1,0 +1,436 @@
+"""The same call with other layouts, frozen inputs, dims, shapes and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.passes import Pass, both_ways
+from autograd_doctor._execution.session import Session
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._probes.comparison import (
+    TOLERANCE,
+    Plain,
+    agrees,
+    all_alike,
+    asked,
+    compare,
+    jittered,
+    plain_call,
+)
+from autograd_doctor._words import listed
+from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
+
+# --------------------------------------------------------------------------------------------------
+# The same values in another memory layout: gradients and outputs must not notice.
+# --------------------------------------------------------------------------------------------------
+
+Lay = Callable[[Tensor], Tensor]
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    """Return the same values with the last two axes exchanged in memory.
+
+    What is returned is no view: an in-place Function may change it.
+    """
+    return tensor.mT.contiguous().mT.clone() if tensor.dim() > 1 else tensor
+
+
+def strided(tensor: Tensor) -> Tensor:
+    """Return the same values as every other element of a larger tensor, NaN in between."""
+    if not tensor.dim():
+        return tensor
+    return torch.stack([tensor, torch.full_like(tensor, torch.nan)], -1)[..., 0]
+
+
+LAYOUTS: dict[str, Lay] = {
+    "laid out in memory as a transpose": transposed,
+    "a strided view with gaps in memory": strided,
+}
+
+# One number for all is what ``y.sum()`` sends back, one row for all ``y.sum(0)``.
+EXPANDED: dict[str, Lay] = {
+    "one number expanded to the output's shape": lambda g: g.flatten()[0].expand_as(g),
+    "one row expanded along dim 0": lambda g: g[:1].expand_as(g) if g.dim() > 1 else g,
+}
+
+
+def grad_output_layout(session: Session, evidence: Evidence) -> Evidence:
+    """Send the same cotangents back in other layouts."""
+    return asked(session, evidence, _cotangents_laid_out)
+
+
+def input_layout(session: Session, evidence: Evidence) -> Evidence:
+    """Pass the same inputs in other layouts; PyTorch cannot lead a sparse gradient through them."""
+    if evidence.raw and evidence.raw.sparse:
+        return evidence
+    return asked(session, evidence, _inputs_laid_out, draws=False)
+
+
+def _cotangents_laid_out(
+    session: Session, evidence: Evidence, plain: Plain
+) -> Iterator[Comparison]:
+    if not all(g.numel() for g in plain.grad_outputs):
+        return
+    for how, lay in (LAYOUTS | EXPANDED).items():
+        laid = [lay(g) for g in plain.grad_outputs]
+        if all(g.is_contiguous() for g in laid):
+            continue
+        expected = replace(plain.done, outputs=())
+        if how in EXPANDED:  # these are other values
+            expected = _sent_back(session, plain, [g.contiguous() for g in laid])
+        actual = _sent_back(session, plain, laid)
+        if not expected.failure:
+            how = f"when `grad_output` is {how}"
+            yield compare(
+                evidence, "grad-output-layout", how, actual, expected, tolerance=TOLERANCE
+            )
+
+
+def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
+    """Send cotangents back as they lie in memory, and return the gradients alone."""
+    return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
+
+
+def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    for how, lay in LAYOUTS.items():
+        if lay is strided and evidence.forward.dirty:
+            continue  # an in-place change of a view of NaNs reaches their gradient as well
+        places = [i for i, value in enumerate(plain.inputs) if _can_be_laid(value, lay)]
+        together = [*_passed(session, evidence, plain, how, lay, places)]
+        if len(places) > 1 and not all(map(agrees, together)):
+            for place in places:  # which of them is it?
+                yield from _passed(session, evidence, plain, how, lay, [place])
+        yield from together
+
+
+def _can_be_laid(value: Any, lay: Lay) -> bool:
+    return is_float(value) and bool(value.numel()) and not lay(value).is_contiguous()
+
+
+def _passed(
+    session: Session, evidence: Evidence, plain: Plain, how: str, lay: Lay, places: Sequence[int]
+) -> Iterator[Comparison]:
+    if not places:
+        return
+
+    def arrange(args: list[Any]) -> list[Any]:
+        return [lay(a) if i in places else a for i, a in enumerate(args)]
+
+    done = both_ways(session, plain.grad_outputs, inputs=plain.inputs, arrange=arrange)
+    if done.stage == "forward" or len(done.outputs) == len(plain.done.outputs):
+        names = listed([f"`{evidence.name(i)}`" for i in places], len(places))
+        how = f"when {names} {'is' if len(places) == 1 else 'are'} {how}"
+        yield compare(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)
+
+
+# --------------------------------------------------------------------------------------------------
+# Which inputs require a gradient must not change the gradients of those that do.
+# --------------------------------------------------------------------------------------------------
+
+
+def frozen_input(session: Session, evidence: Evidence) -> Evidence:
+    """Let some of the inputs require no gradient, and then none of them."""
+    return asked(session, evidence, _frozen)
+
+
+def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    for how, kept in _masks(evidence):
+        actual = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
+        if actual.stage == "forward" and not evidence.is_function:
+            continue  # a callable may differentiate by an input itself
+        if actual.stage == "forward" or len(actual.outputs) == len(plain.done.outputs):
+            grads = [plain.done.grads[evidence.wanted.index(i)] for i in kept]
+            actual, expected = replace(actual, outputs=()), Pass(grads=tuple(grads))
+            yield compare(
+                evidence, "frozen-input", how, actual, expected, wanted=kept, tolerance=TOLERANCE
+            )
+    if evidence.is_function:
+        yield from _without_graph(session, evidence, plain)
+
+
+def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield each input alone and, of three or more, all but one."""
+    wanted = evidence.wanted
+    if len(wanted) > 1:
+        for i in wanted:
+            yield f"when only `{evidence.name(i)}` requires grad", (i,)
+    if len(wanted) > 2:
+        for i in wanted:
+            yield f"when `{evidence.name(i)}` does not require grad", [j for j in wanted if j != i]
+
+
+def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    with torch.no_grad():
+        run = attempt(lambda: session.run(inputs=plain.inputs))
+    done = Pass(failure=run, stage="forward") if isinstance(run, Failure) else Pass(run.floats)
+    if done.failure or len(done.outputs) == len(plain.done.outputs):
+        expected = Pass(plain.done.outputs)
+        how = "under torch.no_grad()"
+        yield compare(evidence, "frozen-input", how, done, expected, wanted=(), tolerance=TOLERANCE)
+
+
+# --------------------------------------------------------------------------------------------------
+# An argument named dim or axis: every axis must be treated alike.
+# --------------------------------------------------------------------------------------------------
+
+MOST_AXES = 4  # of inputs of a higher rank, only the first ones are tried
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis that a call names: the argument's position, the axis, and the inputs' rank."""
+
+    place: int
+    home: int
+    rank: int
+
+    def moved(self, tensor: Tensor, axis: int) -> Tensor:
+        """Move the named axis elsewhere; a tensor of another rank does not have it."""
+        return tensor.movedim(self.home, axis).contiguous() if tensor.dim() == self.rank else tensor
+
+    def spread(self, tensor: Tensor) -> Tensor:
+        """Give a tensor of a lower rank the axes that broadcasting adds."""
+        return tensor[(None,) * (self.rank - tensor.dim())]
+
+    def back(self, tensor: Tensor | None, axis: int) -> Tensor | None:
+        """Move it back."""
+        if tensor is None or tensor.dim() != self.rank:
+            return tensor
+        return tensor.movedim(axis, self.home)
+
+
+def dim_argument(session: Session, evidence: Evidence) -> Evidence:
+    """Name other axes, with the inputs' axes moved so that the call means the same."""
+    named = _named_axis(evidence)
+    if named is None:
+        return evidence
+
+    def question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+        for axis, dim in _others(named, evidence.inputs[named.place]):
+            yield from _called(session, evidence, plain, named, axis, dim)
+
+    return asked(session, evidence, question, draws=False)
+
+
+def _named_axis(evidence: Evidence) -> Axis | None:
+    rank = max(value.dim() for value in evidence.inputs if isinstance(value, Tensor))
+    for place, name in enumerate(evidence.parameters):
+        dim = evidence.inputs[place]
+        if name in DIM_NAMES and type(dim) is int and -rank <= dim < rank:
+            return Axis(place, dim % rank, rank)
+    return None
+
+
+def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
+    """Yield every axis, counted from the front and from the back, but for the call's own."""
+    for axis in range(min(named.rank, MOST_AXES)):
+        yield from ((axis, d) for d in (axis, axis - named.rank) if d != dim)
+
+
+def _called(
+    session: Session, evidence: Evidence, plain: Plain, named: Axis, axis: int, dim: int
+) -> Iterator[Comparison]:
+    gs = [named.moved(g, axis) for g in plain.grad_outputs]
+    for inputs in _readings(session, plain, named):
+        moved = [named.moved(v, axis) if isinstance(v, Tensor) else v for v in inputs]
+        moved[named.place] = dim
+        done = both_ways(session, gs, inputs=moved)
+        outputs = tuple(named.back(out, axis) for out in done.outputs)
+        if not all_alike(outputs, plain.done.outputs):  # none where forward refuses this call
+            continue
+        grads = tuple(named.back(grad, axis) for grad in done.grads)
+        actual, expected = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
+        how = _in_words(evidence.parameters[named.place], named.home, axis, dim)
+        yield compare(evidence, "dim-argument", how, actual, expected, tolerance=TOLERANCE)
+        return
+
+
+def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
+    """Yield the inputs as they are, then with what is broadcast, as a mask, at full rank."""
+    yield list(plain.inputs)
+    data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
+    lower = {i for i in data if 0 < plain.inputs[i].dim() < named.rank}
+    if lower:
+        yield [named.spread(v) if i in lower else v for i, v in enumerate(plain.inputs)]
+
+
+def _in_words(name: str, home: int, axis: int, dim: int) -> str:
+    moved = "" if home == axis else f"dim {home} is moved to dim {axis} and "
+    return f"when {moved}`{name}={dim}` is passed"
+
+
+# --------------------------------------------------------------------------------------------------
+# Inputs without an axis, for a Function that treats every element by itself.
+# --------------------------------------------------------------------------------------------------
+
+
+def zero_dim(session: Session, evidence: Evidence) -> Evidence:
+    """Pass single elements of the inputs as 0-dim tensors, and as a vector."""
+    return asked(session, evidence, _single, draws=False) if _one_shape(evidence) else evidence
+
+
+def _one_shape(evidence: Evidence) -> bool:
+    """Whether all tensors of the call have one shape, which has axes and elements."""
+    given = (value for value in evidence.inputs if isinstance(value, Tensor))
+    shapes = {tensor.shape for tensor in (*given, *evidence.forward.outputs)}
+    shape = shapes.pop()
+    return not shapes and bool(shape) and shape.numel() > 0
+
+
+def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    both = [-1, 0] if plain.done.outputs[0].numel() > 1 else [0]
+    vector = _on_elements(session, plain, both)
+    first, last = (_on_elements(session, plain, place) for place in (0, -1))
+    if vector is None or vector.failure or first is None or last is None:
+        return  # not element by element, or forward takes no 0-dim tensors
+    expected = Pass(grads=tuple(g if g is None else g[-1] for g in vector.grads))
+    actual, how = replace(first, outputs=()), "when the inputs are 0-dim"
+    yield compare(evidence, "zero-dim", how, actual, expected, tolerance=TOLERANCE)
+
+
+def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
+    """Pass some elements alone, ``None`` unless forward gives them what it gave them in company."""
+
+    def of(values: Sequence[Any]) -> list[Any]:
+        return [v.reshape(-1)[places] if isinstance(v, Tensor) else v for v in values]
+
+    done = both_ways(session, of(plain.grad_outputs), inputs=of(plain.inputs))
+    return done if all_alike(done.outputs, of(plain.done.outputs)) else None
+
+
+# --------------------------------------------------------------------------------------------------
+# Axis 0 as a batch: slices that do not meet in forward do not meet in backward either.
+# --------------------------------------------------------------------------------------------------
+
+GROWN = 3  # the length that a batch of 1 is brought to
+MOST_SLICES = 64  # a longer batch is cut in two only
+
+Sliced = tuple[int, ...]  # the positions of the inputs that are cut; the others are shared
+
+
+def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
+    """Compare a batch with its slices, a batch of 1 with a longer one, and either with none."""
+    return asked(session, evidence, _batches, draws=False)
+
+
+def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    length = _length(plain.done.outputs)
+    for sliced in _cuts(plain.inputs, length):
+        compare = _grown if length == 1 else _cut
+        found = compare(session, evidence, plain, sliced)
+        if found is not None:
+            yield found
+            yield from _emptied(session, evidence, plain, sliced)
+            return
+
+
+def _length(outputs: Sequence[Tensor]) -> int:
+    """Return the length of axis 0 that all outputs share, 0 where there is none."""
+    lengths = {len(out) if out.dim() else 0 for out in outputs}
+    return lengths.pop() if len(lengths) == 1 else 0
+
+
+def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
+    """Yield which inputs may be cut: all that have this length along axis 0, or one of them."""
+    fitting = tuple(
+        i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
+    )
+    if fitting and length:
+        yield fitting
+    if len(fitting) > 1 and length:  # an index alone may no longer go with the others
+        yield from ((i,) for i in fitting if is_float(inputs[i]))
+
+
+def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
+    """Compare a batch with its first slice and the rest; where these differ, with every slice."""
+    length = _length(plain.done.outputs)
+    halves = _compared(session, evidence, plain, sliced, [0, 1, length])
+    if halves is None or agrees(halves) or length > MOST_SLICES:
+        return halves
+    finer = _compared(session, evidence, plain, sliced, range(length + 1))
+    return halves if finer is None or agrees(finer) else finer
+
+
+def _compared(
+    session: Session, evidence: Evidence, plain: Plain, sliced: Sliced, cuts: Sequence[int]
+) -> Comparison | None:
+    pieces = _in_pieces(session, plain, sliced, cuts)
+    if pieces is None:
+        return None
+    how = "when the slices along dim 0 are passed one at a time"
+    return compare(evidence, "batch", how, pieces, plain.done, tolerance=TOLERANCE)
+
+
+def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
+    """Compare a longer batch, made of the example and varied copies of it, with its slices."""
+    rng = generator(session.seed, Stream.LONGER_BATCH)
+
+    def longer(value: Tensor) -> Tensor:
+        return torch.cat([value, *(jittered(value, rng) for _ in range(GROWN - 1))])
+
+    inputs = [longer(v) if i in sliced else v for i, v in enumerate(plain.inputs)]
+    grown = plain_call(session, inputs, rng)
+    if grown.done.stage == "forward" or _length(grown.done.outputs) != GROWN:
+        return None
+    pieces = _in_pieces(session, grown, sliced, range(GROWN + 1))
+    if pieces is None or pieces.failure:
+        return None
+    how = f"for a batch of {GROWN}"
+    return compare(evidence, "grown", how, grown.done, pieces, tolerance=TOLERANCE)
+
+
+def _emptied(
+    session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
+) -> Iterator[Comparison]:
+    """Compare a batch of none, where forward takes it, with what that must give: nothing."""
+    actual = _piece(session, plain, sliced, slice(0, 0))
+    if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
+        return
+    grads = zip(session.wanted, plain.done.grads, strict=True)
+    nothing = tuple(
+        g if g is None else g[:0] if i in sliced else torch.zeros_like(g) for i, g in grads
+    )
+    expected = Pass(grads=nothing)
+    how = "for an empty batch (dim 0 has size 0)"
+    yield compare(
+        evidence, "zero-size", how, replace(actual, outputs=()), expected, tolerance=TOLERANCE
+    )
+
+
+def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[int]) -> Pass | None:
+    """Return the results of the pieces put together, ``None`` where forward is not by slices."""
+    pieces = []
+    for start, stop in pairwise(cuts):
+        piece = _piece(session, plain, sliced, slice(start, stop))
+        if piece.stage == "forward" or not _are_slices(piece, plain, slice(start, stop)):
+            return None
+        pieces.append(piece)
+    for piece in pieces:  # only now: every slice has gone through forward
+        if piece.failure:
+            return piece
+    joined = []
+    for slot, position in enumerate(session.wanted):
+        grads = [grad for piece in pieces if (grad := piece.grads[slot]) is not None]
+        joined.append(torch.cat(grads) if position in sliced else torch.stack(grads).sum(0))
+    return Pass(plain.done.outputs, tuple(joined))
+
+
+def _piece(session: Session, plain: Plain, sliced: Sliced, part: slice) -> Pass:
+    """Pass one slice; an input that gets no gradient gets zeros."""
+    inputs = [v[part] if i in sliced else v for i, v in enumerate(plain.inputs)]
+    done = both_ways(session, [g[part] for g in plain.grad_outputs], inputs=inputs)
+    pairs = zip(session.wanted, done.grads, strict=False)
+    grads = (torch.zeros_like(inputs[i]) if grad is None else grad for i, grad in pairs)
+    return replace(done, grads=tuple(grads))
+
+
+def _are_slices(piece: Pass, plain: Plain, part: slice) -> bool:
+    return all_alike(piece.outputs, [out[part] for out in plain.done.outputs])

@@ -1,0 +1,345 @@
+"""Paired runs: one call made in two ways that must give the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.calls import attempt, fresh, takes_ctx
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.operations import Recording, custom_nodes, memory
+from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
+from autograd_doctor._execution.saved_tensors import SavedTensorSwapper, derived_twice
+from autograd_doctor._execution.session import Move, Run, Session, stay
+from autograd_doctor._numerics.closeness import cancellation, identical, same, size
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor.errors import DoctorError
+from autograd_doctor.evidence import (
+    PLAIN_AUTOGRAD,
+    RANDOM,
+    Comparison,
+    Cost,
+    Evidence,
+    Failure,
+)
+
+# --------------------------------------------------------------------------------------------------
+# Put two passes side by side that must agree.
+# --------------------------------------------------------------------------------------------------
+
+
+def compare(
+    evidence: Evidence,
+    kind: str,
+    how: str,
+    actual: Pass,
+    expected: Pass,
+    *,
+    wanted: Sequence[int] | None = None,
+    tolerance: float = 1e-9,
+) -> Comparison:
+    """Compare a pass done the other way with the plain pass; ``wanted`` if not all."""
+    if actual.failure and actual.failure.runs_in_own_dtype:
+        return Comparison(kind, how)
+    if actual.failure:
+        return Comparison(kind, how, failure=actual.failure, stage=actual.stage)
+    positions = evidence.wanted if wanted is None else wanted
+    names = (*output_names(len(actual.outputs)), *(evidence.gradient_name(i) for i in positions))
+    pair = _values(actual), _values(expected)
+    floor = 0.0 if all(map(identical, *pair)) else cancellation(evidence)
+    return Comparison(kind, how, names, *pair, tolerance, floor=floor)
+
+
+def output_names(count: int) -> Iterator[str]:
+    """Yield what to call each of a call's floating outputs."""
+    yield from (["the output"] if count == 1 else (f"output {k}" for k in range(count)))
+
+
+def _values(done: Pass) -> tuple[Tensor | None, ...]:
+    return (*done.outputs, *done.grads)
+
+
+# --------------------------------------------------------------------------------------------------
+# Ask a question of the example, and, where the answer is a difference, once more elsewhere.
+#
+# On an example with ties, zeros or equal entries a correct Function may answer differently: a
+# maximum picks another of its equals when memory is laid out otherwise, and a mean that is
+# subtracted over the batch stays unseen where all rows are equal. Such a difference is gone on
+# values that have nothing in common; that of a mistake is not.
+# --------------------------------------------------------------------------------------------------
+
+TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off; another order of summation is not
+SPREAD = 0.05  # how far an element is moved: enough to break ties, too little to leave most domains
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The call made the plain way: its inputs, the cotangents sent back, and what came of it."""
+
+    inputs: tuple[Any, ...]
+    grad_outputs: tuple[Tensor, ...]
+    done: Pass
+
+
+Question = Callable[[Session, Evidence, Plain], Iterable[Comparison]]
+
+
+def asked(
+    session: Session, evidence: Evidence, question: Question, *, draws: bool = True
+) -> Evidence:
+    """Return the evidence with a question's comparisons, without those that only the example shows.
+
+    Unless ``draws``, a subject whose results depend on random draws is not asked: made the other
+    way, the draws would fall on other elements.
+    """
+    try:
+        comparisons = _lasting(session, evidence, question, draws)
+    except DoctorError:  # made the other way, a call does not come to an end: it tells nothing
+        comparisons = ()
+    return replace(evidence, comparisons=(*evidence.comparisons, *comparisons))
+
+
+def _lasting(
+    session: Session, evidence: Evidence, question: Question, draws: bool
+) -> tuple[Comparison, ...]:
+    comparisons = tuple(question(session, evidence, on_example(evidence)))
+    if all(map(agrees, comparisons)):
+        return comparisons
+    there = _elsewhere(session, evidence, draws)
+    again = question(session, evidence, there) if there else ()
+    differing = {comparison.how for comparison in again if not agrees(comparison)}
+    return tuple(
+        comparison
+        for comparison in comparisons
+        if agrees(comparison) or comparison.how in differing
+    )
+
+
+def on_example(evidence: Evidence) -> Plain:
+    """Return the plain call on the example, which is among the evidence already."""
+    vjp = evidence.vjps[RANDOM]
+    outputs = tuple(out for out in evidence.forward.outputs if is_float(out))
+    sent = tuple(g for g in vjp.grad_outputs if g is not None)
+    return Plain(evidence.inputs, sent, Pass(outputs, vjp.grads))
+
+
+def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) -> Plain:
+    """Make the plain call on other inputs, with new cotangents."""
+    sent: list[Tensor] = []
+
+    def cotangents(outputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        sent.extend(drawn(outputs, rng))
+        return copies(sent)
+
+    done = both_ways(session, cotangents, inputs=inputs)
+    return Plain(tuple(inputs), tuple(sent), done)
+
+
+def jittered(value: Any, rng: torch.Generator) -> Any:
+    """Move every element of a floating tensor by its own small random step away from zero.
+
+    Zeros move as well, upwards; signs stay.
+    """
+    if not is_float(value) or not value.numel():
+        return value
+    step = SPREAD * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device)
+    return torch.where(value == 0, step * (size(value) or 1.0), value * (1 + step))
+
+
+def agrees(comparison: Comparison) -> bool:
+    """Whether both ways brought the same, up to rounding."""
+    pairs = zip(comparison.actual, comparison.expected, strict=True)
+    return comparison.failure is None and all(
+        alike(one, other, comparison.floor) for one, other in pairs
+    )
+
+
+def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
+    """Whether two calls brought as many results, each pair alike."""
+    return len(some) == len(others) and all(map(alike, some, others))
+
+
+def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
+    """Whether two results have one shape and the same values; no gradient counts as zeros."""
+    if one is None or other is None:
+        rest = other if one is None else one
+        return rest is None or not bool((rest.abs() > floor).any())
+    if one.shape != other.shape:
+        return False
+    near = torch.equal(one, other) or same(one, other)
+    return near or bool(((one - other).abs() <= floor).all())
+
+
+def _elsewhere(session: Session, evidence: Evidence, draws: bool) -> Plain | None:
+    """Return the plain call on jittered inputs, ``None`` where it fails or does not repeat."""
+    rng = generator(session.seed, Stream.ELSEWHERE)
+    there = plain_call(session, [jittered(value, rng) for value in evidence.inputs], rng)
+    if there.done.failure or not (draws or _drawn_on(session, there)):
+        return None
+    again = both_ways(session, there.grad_outputs, inputs=there.inputs)
+    same_again = all_alike(again.outputs, there.done.outputs)
+    return there if same_again and all_alike(again.grads, there.done.grads) else None
+
+
+def _drawn_on(session: Session, plain: Plain) -> bool:
+    """Whether forward brings the same if it goes on drawing where its last call stopped."""
+    _, args = fresh(plain.inputs, session.wanted)
+    returned = attempt(lambda: as_tuple(session.subject.call(*args)))
+    if isinstance(returned, Failure):
+        return False
+    return all_alike([out for out in returned if is_float(out)], plain.done.outputs)
+
+
+# --------------------------------------------------------------------------------------------------
+# Which custom Functions a call is made of, and what they say they support.
+# --------------------------------------------------------------------------------------------------
+
+
+def definitions(session: Session) -> tuple[type[Function], ...]:
+    """Return the custom Functions in the graph of one call, each once, sorted by name."""
+    if session.subject.function is not None:
+        return (session.subject.function,)
+    run = attempt(session.run)
+    if isinstance(run, Failure):
+        return ()
+    found = {node._forward_cls for node in custom_nodes(run.tensors)}
+    return tuple(sorted(found, key=lambda function: function.__qualname__))
+
+
+def old_style(session: Session, evidence: Evidence) -> Evidence:
+    """Note the Functions whose forward takes ctx itself."""
+    found = [f for f in definitions(session) if takes_ctx(f)]
+    return replace(evidence, old_style=tuple(function.__name__ for function in found))
+
+
+# --------------------------------------------------------------------------------------------------
+# Is a Function needed at all, or does plain autograd on the same forward do the same?
+#
+# The user's own forward is run as ordinary code, on a stand-in for ctx that does nothing. Both ways
+# must give the same outputs, gradients and second derivatives, also where a formula overflows or
+# has a kink; then what they cost is compared.
+# --------------------------------------------------------------------------------------------------
+
+Cotangents = Sequence[Tensor | None]
+
+
+class StandIn:
+    """A ctx to which a forward may tell everything, and which does nothing with it."""
+
+    saved_tensors = ()
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Autograd saves what it needs itself."""
+
+    save_for_forward = mark_dirty = mark_non_differentiable = save_for_backward
+    set_materialize_grads = save_for_backward
+
+
+def plain(session: Session, evidence: Evidence) -> Evidence:
+    """Put the Function and plain autograd on its forward side by side."""
+    function = session.subject.function
+    if function is None or not evidence.forward.whole or _has_other_reasons(function):
+        return evidence
+    if not any(output.numel() for output in evidence.forward.outputs):
+        return evidence
+    subject = replace(session.subject, call=_as_ordinary_code(function), function=None)
+    ordinary = Session(subject, session.inputs, session.wanted, session.seed)
+    gs = evidence.vjps[RANDOM].grad_outputs
+    mine, other = (attempt(partial(_cost, one, gs)) for one in (session, ordinary))
+    if isinstance(mine, Failure) or isinstance(other, Failure):
+        return evidence
+    costs = {"function": mine, "plain": other}
+    comparisons = _twins(session, ordinary, evidence, gs)
+    return replace(evidence, costs=costs, comparisons=(*evidence.comparisons, *comparisons))
+
+
+def _has_other_reasons(function: type[Function]) -> bool:
+    """Whether a Function also says how it is batched or exported."""
+    return function.vmap is not Function.vmap or hasattr(function, "symbolic")
+
+
+def _as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
+    if not takes_ctx(function):
+        return function.forward
+
+    def call(*args: Any) -> Any:
+        needs = tuple(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+        return function.forward(StandIn(needs), *args)
+
+    return call
+
+
+def _twins(
+    session: Session, ordinary: Session, evidence: Evidence, gs: Cotangents
+) -> Iterator[Comparison]:
+    """Yield what both ways give where the Function gives an answer."""
+
+    def like(outputs: Sequence[Tensor]) -> Cotangents:
+        pairs = zip(gs, outputs, strict=True)
+        return [g if g is None else g.to(out.dtype) for g, out in pairs]
+
+    def passes(one: Session) -> Iterator[tuple[str, Pass]]:
+        yield "in float32", both_ways(one, like, _single)
+        for how, inputs in _places(session.inputs):
+            yield how, both_ways(one, gs, inputs=inputs)
+        yield "differentiated twice", _second_pass(one, gs)
+
+    for (how, expected), (_, actual) in zip(passes(session), passes(ordinary), strict=True):
+        if not expected.failure:
+            yield compare(evidence, PLAIN_AUTOGRAD, how, actual, expected)
+
+
+def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the example, and where formulas differ: overflow, underflow, ties and kinks."""
+    elsewhere: dict[str, Move] = {
+        "on the example": stay,
+        "at 30 times the inputs": lambda t: 30 * t,
+        "at 1000 times the inputs": lambda t: 1000 * t,
+        "at zero": torch.zeros_like,
+        "at one": torch.ones_like,
+        "at whole numbers": _rounded,
+    }
+    for how, move in elsewhere.items():
+        yield how, [move(value) if is_float(value) else value for value in inputs]
+
+
+def _rounded(tensor: Tensor) -> Tensor:
+    if tensor.is_complex():
+        return torch.complex(tensor.real.round(), tensor.imag.round())
+    return tensor.round()
+
+
+def _single(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.complex64 if tensor.is_complex() else torch.float32)
+
+
+def _second_pass(session: Session, gs: Cotangents) -> Pass:
+    """Return the second derivatives as a pass; a failure where the Function has none."""
+    found = attempt(lambda: derived_twice(session.run(), gs))
+    if isinstance(found, Failure):
+        return Pass(failure=found, stage="backward")
+    again = found[len(session.wanted) : 2 * len(session.wanted)]
+    return Pass(grads=again or tuple(None for _ in session.wanted))
+
+
+def _cost(session: Session, gs: Cotangents) -> Cost:
+    """Run forward and backward; count the memory that lives in between, and the operations."""
+    leaves, args = fresh(session.inputs, session.wanted)
+    swapper, recording = SavedTensorSwapper(), Recording()
+    with recording, swapper.hooks():
+        run = Run(leaves, args, session.call(args))
+    cotangents = copies(gs)
+    with recording:
+        gradients(run, cotangents)
+    alive = memory([swapper.saved, run.returned, *map(vars, custom_nodes(run.tensors))])
+    sizes = sorted(storage.nbytes() for storage in alive)
+    return Cost(tuple(sizes), len(recording.operations))

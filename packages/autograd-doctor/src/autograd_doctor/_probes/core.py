@@ -1,0 +1,177 @@
+"""Run a Function on one set of inputs and bring back evidence; judge nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt, fresh
+from autograd_doctor._execution.dtypes import in_own_dtypes, variants
+from autograd_doctor._execution.forward import forward_pass
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.passes import backward_pass, direct_call, drawn
+from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._numerics.bisection import bisect_columns
+from autograd_doctor._numerics.finite_differences import Values, flat, jacobian, slopes
+from autograd_doctor._numerics.projection import projections_agree
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._probes import Probe
+from autograd_doctor._probes.linear_range import ANY, Range, drawn_from, linear_range
+from autograd_doctor.evidence import (
+    DOUBLE,
+    LARGE,
+    LARGE_FACTOR,
+    NEGATIVE,
+    ONES,
+    OTHER,
+    RANDOM,
+    SUM,
+    ZERO,
+    Cotangent,
+    Evidence,
+    Failure,
+    VjpResult,
+)
+
+Cotangents = tuple[Tensor | None, ...]
+
+
+def probe(
+    subject: Subject,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    seed: int,
+    further: Sequence[Probe] = (),
+    *,
+    own_dtypes: Sequence[torch.dtype | None] = (),
+    intentional: Collection[str] = (),
+    in_other_dtypes: bool = True,
+    differences: bool = True,
+) -> Evidence:
+    """Examine a subject on float64 inputs; stop where going on would mean nothing.
+
+    ``intentional`` names rules that are broken by design: the cotangents are then drawn from a
+    range in which backward is linear all the same. Without ``differences`` no Jacobian is built: a
+    gradient that forward's slopes along random directions do not confirm is then not judged.
+    """
+    session = Session(subject, inputs, wanted, seed, own_dtypes)
+    rng = generator(seed)
+    found = _after_forward(session)
+    if in_other_dtypes or found.forward.failure:
+        found = in_own_dtypes(session, found)
+    outputs = [output for output in found.forward.outputs if is_float(output)]
+    if found.forward.failure or not outputs:
+        return found
+    values = _values(session, flat(outputs))
+    directions = generator(seed, Stream.DIRECTIONS)
+    found = replace(found, slopes=slopes(values, session.inputs, session.wanted, directions))
+    if not any(found.forward.requires_grad):
+        return found
+    one, two = drawn(outputs, rng), drawn(outputs, rng)
+    linear = linear_range(session, found, one, two, intentional)
+    found = replace(found, cotangent_range=linear.words if linear else None)
+    found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
+    if not found.vjps:
+        return found
+    if differences and not projections_agree(found):
+        columns = jacobian(values, session.inputs, session.wanted, rng)
+        found = replace(found, jacobian=columns)
+        found = bisect_columns(values, session.inputs, session.wanted, found)
+    if found.vjps[RANDOM].failure:
+        return found
+    for look in further:
+        found = look(session, found)
+    return found
+
+
+def _after_forward(session: Session) -> Evidence:
+    """Return what one forward pass shows, and what is known of the subject without running it."""
+    subject = session.subject
+    return Evidence(
+        subject=subject.name,
+        inputs=session.inputs,
+        parameters=subject.parameters,
+        wanted=session.wanted,
+        is_function=subject.function is not None,
+        instance_methods=subject.instance_methods,
+        backward_source=subject.backward_source,
+        forward=forward_pass(session),
+        omitted=subject.omitted,
+    )
+
+
+def _after_backward(
+    session: Session,
+    found: Evidence,
+    linear: Range,
+    one: tuple[Tensor, ...],
+    two: tuple[Tensor, ...],
+    in_other_dtypes: bool,
+) -> Evidence:
+    """Add what backward returns, called directly, then by the engine: unless it fails before."""
+    if found.forward.whole:
+        raw = direct_call(session, one)
+        others = variants(session, one, raw) if in_other_dtypes else ()
+        found = replace(found, raw=raw, variants=others)
+    if found.raw and found.raw.failure:
+        return found
+    ones, _ = drawn_from(linear, *2 * ([torch.ones_like(g) for g in one],))
+    one, two = drawn_from(linear, one, two)
+    return replace(
+        found,
+        vjps=_vjps(session, dict(cotangents(one, two, ones))),
+        interleaved=backward_pass(session, one, interleaved=True),
+    )
+
+
+def _values(session: Session, like: Tensor) -> Values:
+    """Return forward as a map from arguments to one flat vector, without any graph.
+
+    A callable may differentiate by its own arguments, and then needs grad mode. Where forward
+    raises, or returns another number of values, they are nan: it has no slope there.
+    """
+
+    def values(args: Sequence[Any]) -> Tensor:
+        with torch.no_grad():
+            returned = attempt(lambda: session.call(args, watched=False))
+        if isinstance(returned, Failure) and session.subject.function is None:
+            _, leaves = fresh(args, session.wanted)
+            returned = attempt(lambda: session.call(leaves, watched=False))
+        if isinstance(returned, Failure):
+            return nowhere
+        found = flat([out for out in returned if is_float(out)])
+        return found if found.numel() == like.numel() else nowhere
+
+    nowhere = torch.full_like(like, torch.nan)
+    return values
+
+
+def cotangents(
+    one: Sequence[Tensor], two: Sequence[Tensor], ones: Sequence[Tensor] | None = None
+) -> Iterator[tuple[Cotangent, Cotangents]]:
+    """Yield named cotangents, related so that linearity can be judged."""
+    yield RANDOM, tuple(one)
+    yield OTHER, tuple(two)
+    yield SUM, tuple(a + b for a, b in zip(one, two, strict=True))
+    yield DOUBLE, tuple(2 * g for g in one)
+    yield NEGATIVE, tuple(-g for g in one)
+    yield LARGE, tuple(LARGE_FACTOR * g for g in one)
+    yield ZERO, tuple(torch.zeros_like(g) for g in one)
+    yield ONES, tuple(torch.ones_like(g) for g in one) if ones is None else tuple(ones)
+    if len(one) > 1:
+        for k in range(len(one)):
+            yield Cotangent("single", k), tuple(g if j == k else None for j, g in enumerate(one))
+
+
+def _vjps(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
+    """Send each cotangent through the engine; the first failure of the first one is enough."""
+    random = backward_pass(session, cotangents[RANDOM])
+    if random.failure:
+        return {RANDOM: random}
+    return {RANDOM: random} | {
+        name: backward_pass(session, g) for name, g in cotangents.items() if name != RANDOM
+    }

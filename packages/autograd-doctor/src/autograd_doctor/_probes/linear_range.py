@@ -1,0 +1,170 @@
+"""Where a backward is linear that is not linear everywhere, by design.
+
+``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. Such
+a backward still has values to compare. A clip does nothing to a small ``grad_output``, and a guided
+backward does nothing to a positive one. So the cotangents of the whole examination are drawn from a
+range in which backward is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.passes import backward_pass
+from autograd_doctor._execution.session import Session
+from autograd_doctor._numerics.closeness import same, size
+from autograd_doctor._numerics.projection import agrees
+from autograd_doctor.evidence import Evidence, VjpResult
+
+SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
+ROUNDING = 1e-6  # of a gradient: float32 rounds by less
+
+DECLARED = {"ignores-grad-output", "nonlinear-in-grad-output", "uniform-grad-output"}
+
+Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of two draws, those in the range
+
+
+@dataclass(frozen=True)
+class Range:
+    """Some cotangents, in words, and how two standard normal draws are moved among them."""
+
+    words: str
+    place: Place
+    real_only: bool = False
+
+
+def _scaled(factor: float) -> Place:
+    return lambda one, two: (factor * one, factor * two)
+
+
+def _of_one_sign(factor: float) -> Place:
+    return lambda one, two: (factor * one.abs(), factor * two.abs())
+
+
+def _large(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    signs = torch.where(one < 0, -LARGE, LARGE)
+    return signs * (1 + one.abs()), signs * (1 + two.abs())
+
+
+def _constant(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.ones_like(one), 0.5 * torch.ones_like(two)
+
+
+ANY = Range("", _scaled(1.0))
+ONES = Range("whose elements are all equal", _constant)
+RANGES = (
+    ANY,
+    Range(f"of about {SMALL:g}", _scaled(SMALL)),
+    Range(f"of about {TINY:g}", _scaled(TINY)),
+    Range("above 0", _of_one_sign(1.0), real_only=True),
+    Range(f"above 0, of about {SMALL:g}", _of_one_sign(SMALL), real_only=True),
+    Range("below 0", _of_one_sign(-1.0), real_only=True),
+    Range(f"below 0, of about {SMALL:g}", _of_one_sign(-SMALL), real_only=True),
+    Range(f"of {LARGE:g} or more", _large, real_only=True),
+)
+
+
+def linear_range(
+    session: Session,
+    evidence: Evidence,
+    one: Sequence[Tensor],
+    two: Sequence[Tensor],
+    intentional: Collection[str],
+) -> Range | None:
+    """Return the cotangents to examine with, ``None`` where backward is linear for none of them.
+
+    A declared rule that the backward does not break changes nothing. Of several ranges, the choice
+    is the first in which forward's slopes confirm the gradient. Where they confirm none, it is the
+    first in which the gradient is not zero: there it is wrong.
+    """
+    if not DECLARED.intersection(intentional):
+        return ANY
+    plain, second, zero, ones = _passes(session, [one, two, *_constants(one)])
+    if "uniform-grad-output" in intentional and _parallel(plain, second):
+        return ONES
+    if "ignores-grad-output" in intentional and not _all_zero(zero):
+        scalar = len(one) == 1 and one[0].numel() == 1
+        never_read = _equal(plain, zero) and _equal(second, zero)
+        return ONES if _confirmed(evidence, ones) or (scalar and never_read) else None
+    if "nonlinear-in-grad-output" not in intentional:
+        return ANY
+    real = not any(g.is_complex() for g in one)
+    linear = [
+        (found, first)
+        for found in RANGES
+        if (real or not found.real_only)
+        and (first := _linear(session, *drawn_from(found, one, two))) is not None
+    ]
+    confirmed = (found for found, first in linear if _confirmed(evidence, first))
+    nonzero = (found for found, first in linear if not _all_zero(first))
+    return next(confirmed, None) or next(nonzero, None)
+
+
+def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield zeros, then ones: a backward that ignores grad_output may be a loss nobody scales."""
+    yield [torch.zeros_like(g) for g in like]
+    yield [torch.ones_like(g) for g in like]
+
+
+def _equal(one: VjpResult, other: VjpResult) -> bool:
+    return not one.failure and all(map(same, one.grads, other.grads))
+
+
+def _parallel(one: VjpResult, other: VjpResult) -> bool:
+    """Whether each gradient is a multiple of the other: only a mean of grad_output counts, say."""
+    for a, b in zip(one.grads, other.grads, strict=False):
+        if a is None or b is None or not bool(a.any()) or a.numel() < 2:
+            continue
+        factor = (a.conj() * b).sum() / (a.conj() * a).sum()
+        if not same(b, factor * a):
+            return False
+    return not _all_zero(one)
+
+
+def drawn_from(
+    found: Range, one: Sequence[Tensor], two: Sequence[Tensor]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return two standard normal draws, moved into a range."""
+    pairs = [found.place(a, b) for a, b in zip(one, two, strict=True)]
+    return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+
+
+def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> VjpResult | None:
+    """Return the pass of the first cotangents if backward is linear there, else ``None``."""
+    total = [a + b for a, b in zip(one, two, strict=True)]
+    double = [2 * a for a in one]
+    first, second, added, doubled = passes = list(_passes(session, [one, two, total, double]))
+    if any(vjp.failure for vjp in passes):
+        return None
+    rows = zip(first.grads, second.grads, added.grads, doubled.grads, strict=True)
+    for a, b, both, twice in rows:
+        if a is None or b is None or both is None or twice is None:
+            if any(g is not None for g in (a, b, both, twice)):
+                return None
+        elif not (_near(both, a + b) and _near(twice, 2 * a)):
+            return None
+    return first
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    """Whether two gradients agree up to the rounding of float32, which is no lack of linearity."""
+    return bool(torch.isclose(one, other, rtol=0, atol=ROUNDING * size(other)).all())
+
+
+def _passes(session: Session, cotangents: Sequence[Sequence[Tensor]]) -> Iterator[VjpResult]:
+    return (backward_pass(session, tuple(gs)) for gs in cotangents)
+
+
+def _all_zero(vjp: VjpResult) -> bool:
+    return not any(grad is not None and bool(grad.any()) for grad in vjp.grads)
+
+
+def _confirmed(evidence: Evidence, vjp: VjpResult) -> bool:
+    """Whether forward's slopes along random directions are those of the gradient."""
+    slopes = evidence.slopes
+    smooth = slopes is not None and bool(slopes.smooth.all())
+    return slopes is not None and smooth and not vjp.failure and agrees(evidence, slopes, vjp)

@@ -1,0 +1,318 @@
+"""What is saved for backward, what is computed for nothing, and what is never freed."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.operations import Recording, custom_nodes
+from autograd_doctor._execution.passes import copies, gradients, handed_over
+from autograd_doctor._execution.saved_tensors import (
+    Call,
+    Derivatives,
+    Exchange,
+    Group,
+    SavedTensorSwapper,
+    Setting,
+    called,
+    derived_once,
+    derived_twice,
+    exchanges_for,
+    groups_in,
+    name_of,
+)
+from autograd_doctor._execution.session import Session
+from autograd_doctor._numerics.tensors import is_float, same_bytes
+from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGradient
+
+# --------------------------------------------------------------------------------------------------
+# Does backward need the values that were saved for it?
+#
+# A saved tensor is exchanged for another one when backward unpacks it. If every gradient stays the
+# same to the last bit, whatever the other values are, no gradient depends on them. Needed is also
+# what is needed elsewhere: for a second derivative, where an input is frozen, at other inputs, or
+# with another number or flag in the call.
+# --------------------------------------------------------------------------------------------------
+
+MOST_TENSORS = 8
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A call, its derivatives as they are, and what backward unpacked for them."""
+
+    session: Session
+    setting: Setting
+    grad_outputs: Sequence[Tensor | None]
+    derivatives: Derivatives
+    unpacked: set[int]
+
+    def depends_on(self, group: Group, exchanges: Sequence[Exchange]) -> bool:
+        """Whether a derivative depends on a group's values, or it cannot be told."""
+        if not self.unpacked.intersection(group):
+            return False
+        return not exchanges or any(self._changes(group, exchange) for exchange in exchanges)
+
+    def _changes(self, group: Group, exchange: Exchange) -> bool:
+        def other() -> Derivatives:
+            call = called(self.session, self.setting)
+            call.exchange(group, exchange)
+            return _derivatives(call, self.setting, self.grad_outputs)
+
+        actual = attempt(other)
+        return isinstance(actual, Failure) or not _same(actual, self.derivatives)
+
+
+def kept(session: Session, evidence: Evidence) -> Evidence:
+    """Look which saved tensors hold values that no gradient depends on."""
+    if not evidence.forward.whole or not 0 < len(evidence.forward.saved) <= MOST_TENSORS:
+        return evidence
+    gs = evidence.vjps[RANDOM].grad_outputs
+    example = _asked(session, Setting(session.inputs, session.wanted), gs)
+    if example is None:
+        return evidence
+    call = called(session, example.setting)
+    exchanges = {group: _exchanges(call, group) for group in groups_in(call)}
+    read, used = set[Group](), set[Group]()
+    for asked in _calls(session, example):
+        read |= {group for group in exchanges if asked.unpacked.intersection(group)}
+        used |= {
+            group
+            for group, ways in exchanges.items()
+            if group not in used and asked.depends_on(group, ways)
+        }
+        if len(used) == len(exchanges):
+            break
+    told = (_told(evidence, call, group, group in read, group in used) for group in exchanges)
+    return replace(evidence, kept=tuple(told))
+
+
+def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
+    """Yield the example, and those other calls that run."""
+    yield example
+    for setting in _elsewhere(session):
+        if asked := _asked(session, setting, example.grad_outputs):
+            yield asked
+
+
+def _elsewhere(session: Session) -> Iterator[Setting]:
+    """Yield the calls that may need what the example does not."""
+    floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
+    yield Setting(session.inputs, floating, twice=True)
+    if len(floating) > 1:
+        yield from (Setting(session.inputs, (position,)) for position in floating)
+    for factor in (-1.0, 100.0):
+        scaled = [factor * value if is_float(value) else value for value in session.inputs]
+        yield Setting(scaled, session.wanted)
+    for position, value in enumerate(session.inputs):
+        if isinstance(value, bool | int | float):
+            other = [*session.inputs[:position], _another(value), *session.inputs[position + 1 :]]
+            yield Setting(other, session.wanted)
+
+
+def _another(number: bool | int | float) -> bool | int | float:
+    if isinstance(number, bool):
+        return not number
+    return number + 1 if isinstance(number, int) else 0.5 * number + 0.25
+
+
+def _asked(session: Session, setting: Setting, gs: Sequence[Tensor | None]) -> _Asked | None:
+    """Run a call as it is, ``None`` where it does not run."""
+
+    def plainly() -> _Asked:
+        call = called(session, setting)
+        derivatives = _derivatives(call, setting, gs)
+        return _Asked(session, setting, gs, derivatives, call.unpacked)
+
+    found = attempt(plainly)
+    return None if isinstance(found, Failure) else found
+
+
+def _derivatives(call: Call, setting: Setting, gs: Sequence[Tensor | None]) -> Derivatives:
+    return (derived_twice if setting.twice else derived_once)(call.run, gs)
+
+
+def _same(actual: Derivatives, plain: Derivatives) -> bool:
+    return len(actual) == len(plain) and all(
+        one is other if one is None or other is None else same_bytes(one, other)
+        for one, other in zip(actual, plain, strict=True)
+    )
+
+
+def _exchanges(call: Call, group: Group) -> tuple[Exchange, ...]:
+    dtypes = {call.saved[place].dtype for place in group}
+    return exchanges_for(dtypes.pop()) if len(dtypes) == 1 else ()
+
+
+def _told(evidence: Evidence, call: Call, group: Group, read: bool, used: bool) -> Kept:
+    tensors = [call.saved[place] for place in group]
+    names = tuple(dict.fromkeys(name_of(evidence, call, tensor) for tensor in tensors))
+    return Kept(names, tensors[0].untyped_storage().nbytes(), read, used)
+
+
+# --------------------------------------------------------------------------------------------------
+# Is a gradient computed that nobody asks for?
+#
+# With one input frozen, backward is called directly while its operations are recorded. An operation
+# that leads to the gradient of that input, and to no other, is wasted.
+# --------------------------------------------------------------------------------------------------
+
+MOST_INPUTS = 8
+
+
+@dataclass(frozen=True)
+class Backward:
+    """One direct call of backward: what it ran, and which operations lead to which gradient."""
+
+    names: tuple[str, ...]
+    leading: tuple[set[int], ...]  # in the order of the arguments
+
+    def toward(self, position: int) -> set[int]:
+        """Return the places of the operations that lead to an argument's gradient."""
+        return self.leading[position] if position < len(self.leading) else set()
+
+
+def wasted_gradients(session: Session, evidence: Evidence) -> Evidence:
+    """Look for operations that only serve a gradient that nobody asked for."""
+    floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
+    if not evidence.forward.whole or not 2 <= len(floating) <= MOST_INPUTS:
+        return evidence
+    gs = [g for g in evidence.vjps[RANDOM].grad_outputs if g is not None]
+    everything = _backward(session, gs, session.wanted)
+    if everything is None:
+        return evidence
+    return replace(evidence, wasted_gradients=tuple(_wasted(session, gs, floating, everything)))
+
+
+def _wasted(
+    session: Session, gs: Sequence[Tensor], floating: Sequence[int], everything: Backward
+) -> Iterator[WastedGradient]:
+    for frozen in floating:
+        asking = [position for position in session.wanted if position != frozen]
+        backward = _backward(session, gs, asking) if asking else None
+        if backward is None:
+            continue
+        # A gradient thrown away at the end is known by its place among the very same operations.
+        same = backward.names == everything.names
+        needed = set().union(*map(backward.toward, asking))
+        wasted = (everything if same else backward).toward(frozen) - needed
+        if wasted:
+            yield WastedGradient(frozen, tuple(backward.names[place] for place in sorted(wasted)))
+
+
+def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> Backward | None:
+    """Call backward directly and record it, ``None`` where that fails."""
+    run = attempt(lambda: session.run(wanted=wanted))
+    if isinstance(run, Failure):
+        return None
+    node = next(custom_nodes(run.tensors, depth=1), None)
+    if node is None:
+        return None
+    given = list(handed_over(run.returned, gs))
+    recording = Recording()
+    with torch.no_grad(), recording:
+        got = attempt(lambda: node.apply(*given))
+    if isinstance(got, Failure):
+        return None
+    grads = got if isinstance(got, tuple) else (got,)
+    return Backward(recording.names, tuple(map(recording.leading_to, grads)))
+
+
+# --------------------------------------------------------------------------------------------------
+# What becomes of a graph: are its tensors unpacked once, and does it go when nobody holds it?
+# --------------------------------------------------------------------------------------------------
+
+WHILE = 0.02  # seconds after which the engine's own threads have let go of a graph
+
+
+def unpacking(session: Session, evidence: Evidence) -> Evidence:
+    """Count how often one backward pass of a custom node unpacks the same saved tensor."""
+    swapper = SavedTensorSwapper()
+
+    def most() -> int:
+        with swapper.hooks():
+            run = session.run()
+        numbers = [n for node in custom_nodes(run.tensors) for n in swapper.numbers_of(node)]
+        gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+        times = Counter(swapper.unpacked)
+        return max((times[number] for number in numbers), default=0)
+
+    counted = attempt(most)
+    return replace(evidence, unpacked=counted) if isinstance(counted, int) else evidence
+
+
+def cycles(session: Session, evidence: Evidence) -> Evidence:
+    """Drop a graph, before and after backward, and look whether it is gone."""
+    with _no_collector():
+        outlived = tuple(
+            stage
+            for stage in ("forward", "backward")
+            if _only_the_collector_frees(_dropped(session, evidence, stage == "backward"))
+        )
+    return replace(evidence, outlived=outlived)
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Run a block without Python's cyclic garbage collector."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakref.ref[object]]:
+    """Make a call, hold nothing of it, and return weak references to each ctx in its graph."""
+
+    def call() -> list[weakref.ref[object]]:
+        run = session.run(watched=False)  # a log would hold its tensors
+        contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
+        if backward:
+            gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+        return contexts
+
+    contexts = attempt(call)
+    return contexts if isinstance(contexts, list) else []
+
+
+def _only_the_collector_frees(contexts: list[weakref.ref[object]]) -> bool:
+    """Whether something is alive that the garbage collector frees: it held itself."""
+    if not _alive(contexts):
+        return False
+    time.sleep(WHILE)
+    before = _alive(contexts)
+    if not before:
+        return False
+    gc.collect()
+    return _alive(contexts) < before
+
+
+def _alive(contexts: list[weakref.ref[object]]) -> int:
+    return sum(context() is not None for context in contexts)
+
+
+# --------------------------------------------------------------------------------------------------
+# Which outputs does autograd take for views, though they share no memory with an input?
+# --------------------------------------------------------------------------------------------------
+
+
+def own_views(session: Session, evidence: Evidence) -> Evidence:
+    """Return the evidence with the outputs that are views of what a Function's forward made."""
+    run = attempt(session.run)
+    if isinstance(run, Failure) or not evidence.forward.whole:
+        return evidence
+    shared = {output for output, _ in evidence.forward.views}
+    views = (i for i, out in enumerate(run.tensors) if out.requires_grad and out._is_view())
+    return replace(evidence, own_views=tuple(i for i in views if i not in shared))

@@ -1,0 +1,241 @@
+"""Derivatives of backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.operations import graph_nodes
+from autograd_doctor._execution.passes import both_ways, drawn, gradients
+from autograd_doctor._execution.session import Session
+from autograd_doctor._numerics.finite_differences import (
+    STEP,
+    as_real,
+    derivative,
+    flat,
+    moved_by,
+)
+from autograd_doctor._numerics.tensors import is_symmetric, mirrored
+from autograd_doctor.evidence import (
+    OTHER,
+    RANDOM,
+    Evidence,
+    Failure,
+    SecondDerivative,
+    SecondOrder,
+)
+
+# --------------------------------------------------------------------------------------------------
+# Directions to move along, in which forward is known to have a derivative.
+# --------------------------------------------------------------------------------------------------
+
+
+def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
+    """Yield a tensor like each wanted input: random, and 0 where forward is not smooth.
+
+    It is 0 as well where that was not examined. A symmetric matrix stays symmetric along it.
+    """
+    slopes = evidence.slopes
+    is_smooth = slopes is not None and bool(slopes.smooth.all())
+    for k, position in enumerate(evidence.wanted):
+        like = evidence.inputs[position]
+        flat = torch.zeros_like(as_real(like)).reshape(-1)
+        if slopes is not None and is_smooth:
+            flat = slopes.vectors[k][:, 0].clone()
+        elif slopes is not None and k < len(evidence.jacobian):
+            columns = evidence.jacobian[k]
+            smooth = columns.index[columns.smooth].to(flat.device)
+            flat[smooth] = slopes.vectors[k][smooth, 0]
+        real = flat.reshape(as_real(like).shape)
+        if not like.is_complex() and is_symmetric(like):
+            real = mirrored(real)
+        yield torch.view_as_complex(real) if like.is_complex() else real
+
+
+# --------------------------------------------------------------------------------------------------
+# Differentiate gradients once more, through the graph that backward left.
+# --------------------------------------------------------------------------------------------------
+
+Row = list[float | None]  # one gradient, derived by each wanted input and then by grad_output
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Weights of every gradient's elements, and a direction for each input and grad_output."""
+
+    weights: tuple[Tensor, ...]  # all flat and real
+    directions: tuple[Tensor, ...]
+    other: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What autograd found, and the error that waits in the graph of the gradients."""
+
+    rows: list[Row]
+    delayed: Failure | None
+
+
+def double_backward(
+    session: Session, grad_outputs: Sequence[Tensor], along: Projection, *, follow: bool
+) -> Derived:
+    """Derive ⟨weights, gradient⟩ for each gradient along each direction.
+
+    ``follow`` lets grad_output require grad and derives by it too, unless an error waits there.
+    """
+    run = session.run()
+    gs = [g.clone().requires_grad_(follow) for g in grad_outputs]
+    grads = gradients(run, gs, create_graph=True)
+    delayed = attempt(lambda: _raise_delayed_errors(grads))
+    by = [*run.leaves, *gs] if follow and delayed is None else run.leaves
+    pairs = zip(grads, along.weights, strict=True)
+    return Derived([list(_row(_parts(grad, h, by), along)) for grad, h in pairs], delayed)
+
+
+def total(parts: Sequence[float | None]) -> float | None:
+    """Add up the parts that there are, ``None`` where there is none."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def _raise_delayed_errors(grads: Sequence[Tensor | None]) -> None:
+    """Call what @once_differentiable puts into the graph: .backward() does, autograd.grad not."""
+    for node in graph_nodes([grad for grad in grads if grad is not None]):
+        if node.name() == "torch::autograd::Error":
+            node(*(torch.zeros(()) for _ in node.next_functions))  # one for each gradient
+
+
+def _parts(grad: Tensor | None, weight: Tensor, by: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """Differentiate ⟨weight, grad⟩; all ``None`` where the gradient has no graph."""
+    if grad is None or not grad.requires_grad:
+        return [None for _ in by]
+    number = (as_real(grad).reshape(-1) * weight).sum()
+    return torch.autograd.grad(number, by, allow_unused=True, retain_graph=True)
+
+
+def _row(parts: Sequence[Tensor | None], along: Projection) -> Iterator[float | None]:
+    inputs = len(along.directions)
+    yield from map(_inner, parts[:inputs], along.directions)
+    if len(parts) > inputs:
+        yield total(list(map(_inner, parts[inputs:], along.other)))
+
+
+def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
+    """Return their inner product; where nothing is moved, a nan is nobody's."""
+    moved = vector != 0
+    return None if tensor is None else float(flat([tensor])[moved] @ vector[moved])
+
+
+# --------------------------------------------------------------------------------------------------
+# Differentiate backward in its turn: by autograd, and by differences.
+#
+# With a weight h for every element of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd derives it
+# through the graph that backward leaves; central differences of backward itself need no graph and
+# are the truth, because the first order is already known to be right.
+# --------------------------------------------------------------------------------------------------
+
+RELATIVE = 1e-3  # of a second derivative: a missing term is far larger, differences' errors smaller
+ROUNDING = 1e-10  # of weights and cotangents: what is left where everything cancels
+
+
+def second_order(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in the second derivatives, along directions in which forward is smooth."""
+    if evidence.vjps.get(OTHER) is None or evidence.vjps[OTHER].failure:
+        return evidence
+    question = _Question(session, evidence)
+    seen = attempt(lambda: question.by_autograd(follow=True))
+    failure = seen if isinstance(seen, Failure) else seen.delayed
+    if isinstance(seen, Failure):
+        seen = attempt(lambda: question.by_autograd(follow=False))
+    if isinstance(seen, Failure):
+        return replace(evidence, second_order=SecondOrder((), failure))
+    found = tuple(question.compared(seen.rows))
+    return replace(evidence, second_order=SecondOrder(found, failure))
+
+
+def second_order_asked(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in the same for a Function that is meant to be differentiated twice."""
+    return replace(second_order(session, evidence), second_order_asked=True)
+
+
+class _Question:
+    """Which gradients are differentiated, by what, along which directions."""
+
+    def __init__(self, session: Session, evidence: Evidence) -> None:
+        once, other = evidence.vjps[RANDOM], evidence.vjps[OTHER]
+        self.session = session
+        self.names = tuple(evidence.name(position) for position in session.wanted)
+        self.grad_outputs = tuple(g for g in once.grad_outputs if g is not None)
+        self.grads, self.grads_of_other = (self._flat(vjp.grads) for vjp in (once, other))
+        rng = torch.Generator().manual_seed(session.seed + 2)
+        likes = [session.inputs[position] for position in session.wanted]
+        self.along = Projection(
+            weights=tuple(flat([weight]) for weight in drawn(likes, rng)),
+            directions=tuple(flat([vector]) for vector in smooth_directions(evidence)),
+            other=tuple(flat([g]) for g in other.grad_outputs if g is not None),
+        )
+
+    def by_autograd(self, *, follow: bool) -> Derived:
+        return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
+
+    def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
+        """Yield it beside the truth: by all inputs at once, and by each where that is off."""
+        slots = range(len(self.names))
+        together = self._by_inputs(rows, slots)
+        if together and not any(found.wrong for found in together):
+            yield from together
+        else:
+            for slot in slots:
+                yield from self._by_inputs(rows, [slot])
+        if len(rows[0]) > len(slots):  # linear in grad_output: its derivative is what it gives
+            other, rounding = self.grads_of_other, self._precision() * self.grads_of_other.abs()
+            yield from self._beside("grad_output", [row[-1] for row in rows], other, rounding)
+
+    def _precision(self) -> float:
+        """Return what the dtype of an output rounds to, in which what comes back for it is, too."""
+        return max(torch.finfo(g.dtype).eps for g in self.grad_outputs)
+
+    def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
+        """Move some inputs together; nothing where backward has a kink on the way."""
+        value, error, smooth = derivative(self._moving(slots), STEP, self.grads)
+        if not smooth:
+            return []
+        by = ", ".join(self.names[slot] for slot in slots)
+        actual = [total([row[slot] for slot in slots]) for row in rows]
+        return list(self._beside(by, actual, value, error))
+
+    def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
+        """Return all gradients as a function of how far some inputs are moved."""
+        places = [self.session.wanted[slot] for slot in slots]
+
+        def gradient(offset: float) -> Tensor:
+            offsets = [offset * self.along.directions[slot] for slot in slots]
+            inputs = moved_by(self.session.inputs, places, offsets)
+            done = both_ways(self.session, self.grad_outputs, inputs=inputs)
+            nowhere = torch.full_like(self.grads, torch.nan)
+            return nowhere if done.failure else self._flat(done.grads)
+
+        return gradient
+
+    def _beside(
+        self, by: str, actual: Sequence[float | None], value: Tensor, error: Tensor
+    ) -> Iterator[SecondDerivative]:
+        """Yield what came for each gradient beside ⟨h, ·⟩ of its part of the truth."""
+        weights = self.along.weights
+        lengths = [len(h) for h in weights]
+        rounding = ROUNDING * float(flat(self.grad_outputs).norm())
+        parts = zip(
+            self.names, actual, weights, value.split(lengths), error.split(lengths), strict=True
+        )
+        for of, number, h, v, e in parts:
+            within = 3 * (e @ h.abs()) + RELATIVE * (v * h).norm() + rounding * h.norm()
+            yield SecondDerivative(of, by, number, float(v @ h), float(within))
+
+    def _flat(self, grads: Sequence[Tensor | None]) -> Tensor:
+        likes = (self.session.inputs[position] for position in self.session.wanted)
+        pairs = zip(likes, grads, strict=True)
+        return flat([torch.zeros_like(like) if g is None else g for like, g in pairs])

@@ -1,0 +1,335 @@
+"""What changes from one call to the next, and what reaches a call besides its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.captured_state import TensorState
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.operations import custom_nodes, memory
+from autograd_doctor._execution.passes import Pass, both_ways, copies, gradients
+from autograd_doctor._execution.session import Run, Session
+from autograd_doctor._inputs import in_double
+from autograd_doctor._numerics.closeness import size
+from autograd_doctor._numerics.finite_differences import flat, slopes
+from autograd_doctor._numerics.tensors import is_float, same_bytes
+from autograd_doctor._probes.comparison import compare, output_names
+from autograd_doctor._safe_repr import shown
+from autograd_doctor.evidence import (
+    OTHER,
+    RANDOM,
+    Captured,
+    Comparison,
+    Evidence,
+    Failure,
+    OnCtx,
+)
+
+# --------------------------------------------------------------------------------------------------
+# Does the same call, made again, give the same? And the same backward?
+# --------------------------------------------------------------------------------------------------
+
+
+def repetition(session: Session, evidence: Evidence) -> Evidence:
+    """Make the same call again, in all the ways at once that must not matter.
+
+    Only where something differs is each way tried alone, to find out which it was.
+    """
+    plain = _first_time(evidence)
+    if _identical(_again(session, evidence, filled=True, redrawn=True), plain):
+        return evidence
+    ways = {
+        "repeated": (REPEATED, _again(session, evidence)),
+        "filled": (FILLED, _again(session, evidence, filled=True)),
+        "redrawn": (REDRAWN, _again(session, evidence, redrawn=True)),
+    }
+    found = tuple(
+        compare(evidence, kind, how, actual, plain)
+        for kind, (how, actual) in ways.items()
+        if _comparable(actual, plain) and not _identical(actual, plain)
+    )
+    return replace(evidence, comparisons=evidence.comparisons + found)
+
+
+REPEATED = "from one call to the next, with the same arguments and seeds"
+FILLED = "when torch.empty returns memory filled with nan"
+REDRAWN = "when `backward` reuses them"
+
+
+def second_backward(session: Session, evidence: Evidence) -> Evidence:
+    """Send a second cotangent through a graph that a first one has gone through already."""
+    first, second = evidence.vjps[OTHER], evidence.vjps[RANDOM]
+
+    def go_through(run: Run) -> None:
+        attempt(lambda: gradients(run, copies(first.grad_outputs), retain_graph=True))
+
+    actual = both_ways(session, second.grad_outputs, between=go_through)
+    found = _backward_twin(evidence, actual)
+    return replace(evidence, comparisons=(*evidence.comparisons, found))
+
+
+def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
+    expected = replace(_first_time(evidence), outputs=())
+    how = "in a second backward pass through the same graph"
+    return compare(evidence, "second backward", how, replace(actual, outputs=()), expected)
+
+
+def _first_time(evidence: Evidence) -> Pass:
+    """Return what the call gave when it was made first."""
+    outputs = tuple(output for output in evidence.forward.outputs if is_float(output))
+    return Pass(outputs, evidence.vjps[RANDOM].grads)
+
+
+def _again(
+    session: Session, evidence: Evidence, *, filled: bool = False, redrawn: bool = False
+) -> Pass:
+    def between(run: Run) -> None:
+        if redrawn:
+            session.redraw()
+
+    with memory_filled(filled):
+        return both_ways(session, evidence.vjps[RANDOM].grad_outputs, between=between)
+
+
+@contextmanager
+def memory_filled(wanted: bool = True) -> Iterator[None]:
+    """Let new memory hold nan where PyTorch would leave it as it finds it."""
+    mode = torch.get_deterministic_debug_mode()
+    deterministic: Any = torch.utils.deterministic
+    fill = deterministic.fill_uninitialized_memory
+    if wanted:
+        torch.set_deterministic_debug_mode("warn")
+        deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        deterministic.fill_uninitialized_memory = fill
+
+
+def _comparable(one: Pass, other: Pass) -> bool:
+    return one.failure is None and len(one.outputs) == len(other.outputs)
+
+
+def _identical(one: Pass, other: Pass) -> bool:
+    """Whether two passes gave the same to the last bit."""
+    return _comparable(one, other) and all(
+        a is b if a is None or b is None else same_bytes(a, b)
+        for a, b in zip((*one.outputs, *one.grads), (*other.outputs, *other.grads), strict=True)
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Does a backward that runs forward again change a module's state a second time?
+# --------------------------------------------------------------------------------------------------
+
+
+def recomputation(session: Session, evidence: Evidence) -> Evidence:
+    """Look which of the buffers that forward advances are advanced by backward once more."""
+    around = session.subject.around
+    if not around.buffers:
+        return evidence
+    around.begin(session.inputs, session.subject.passed)
+    at_first = _copied(around.buffers)
+    run = attempt(session.run)
+    if isinstance(run, Failure):
+        return evidence
+    forth = _copied(around.buffers)
+    attempt(lambda: gradients(run, copies(evidence.vjps[RANDOM].grad_outputs)))
+    back = _copied(around.buffers)
+    twice = [n for n in at_first if _differ(at_first, forth, n) and _differ(forth, back, n)]
+    if not twice:
+        return evidence
+    actual, expected = (tuple(values[name] for name in twice) for values in (back, forth))
+    found = Comparison("recomputed", "in backward", tuple(twice), actual, expected)
+    return replace(evidence, comparisons=(*evidence.comparisons, found))
+
+
+def _copied(buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: buffer.detach().clone() for name, buffer in buffers.items()}
+
+
+def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -> bool:
+    both = name in one and name in other
+    return both and not same_bytes(one[name], other[name])
+
+
+# --------------------------------------------------------------------------------------------------
+# What comes of the tensors that forward reaches besides its arguments?
+# --------------------------------------------------------------------------------------------------
+
+
+def captured(session: Session, evidence: Evidence) -> Evidence:
+    """Look which tensors a Function takes by closure, list or module, and which get a gradient."""
+    subject = session.subject
+    if subject.function is None:  # what a callable uses without a gradient, it may have detached
+        return evidence
+    passed = list(subject.passed.values())
+    asking = [held for held in subject.around.held if held.asks and held not in passed]
+    if not asking:
+        return evidence
+    lonely = _without_gradient(session, evidence, asking)
+    return replace(evidence, captured=tuple(_moved(session, evidence, held) for held in lonely))
+
+
+def _without_gradient(
+    session: Session, evidence: Evidence, asking: Sequence[TensorState]
+) -> list[TensorState]:
+    """Return those that a backward pass brings no gradient: not here, and not on its own either."""
+    reached: set[str] = set()  # by a backward that is called inside of backward
+
+    def note(name: str) -> Any:
+        return lambda grad: reached.add(name)
+
+    def passes() -> tuple[Tensor | None, ...]:
+        run = session.run()
+        run.leaves.extend(held.tensor for held in asking)
+        return gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+
+    hooks = [held.tensor.register_hook(note(held.name)) for held in asking]
+    grads = attempt(passes)
+    for hook in hooks:
+        hook.remove()
+    if isinstance(grads, Failure):
+        return []
+    own = grads[-len(asking) :]
+    return [
+        held
+        for held, grad in zip(asking, own, strict=True)
+        if grad is None and held.name not in reached
+    ]
+
+
+def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
+    """Differentiate the outputs by a captured tensor, along random directions."""
+
+    def values(moved: Sequence[Any]) -> Tensor:
+        with held.instead(moved[0]), torch.no_grad():
+            run = attempt(session.run)
+        if isinstance(run, Failure) or len(run.tensors) != len(asks):
+            return nowhere
+        found = flat([output for output, asked in zip(run.tensors, asks, strict=True) if asked])
+        return found if found.numel() == nowhere.numel() else nowhere
+
+    asks = evidence.forward.requires_grad
+    outputs = zip(evidence.forward.outputs, asks, strict=True)
+    nowhere = torch.full_like(flat([output for output, asked in outputs if asked]), torch.nan)
+    value = in_double(held.data)
+    found = slopes(values, [value], (0,), generator(session.seed, Stream.CAPTURED))
+    # Where an output has a kink or a jump beside this point, its difference estimates no slope.
+    sure = found.matrix.abs() > 10 * found.error
+    return Captured(held.name, size(found.matrix[sure]))
+
+
+# --------------------------------------------------------------------------------------------------
+# Which tensors does a ctx keep as attributes, where the engine does not know of them?
+# --------------------------------------------------------------------------------------------------
+
+
+def on_ctx(session: Session, evidence: Evidence) -> Evidence:
+    """Look for tensors among the attributes of every ctx in the graph."""
+    run = attempt(session.run)
+    if isinstance(run, Failure):
+        return evidence
+    known = memory(thing for _, thing in session.subject.around.things)
+    found = {}
+    for node in custom_nodes(run.tensors):
+        if node._forward_cls.__module__.startswith("torch._"):  # PyTorch's own machinery
+            continue
+        for name, tensor in _tensors_on(node):
+            whose = _whose(tensor, node, run)
+            if whose.role or (tensor.numel() > 1 and not memory([tensor]) & known):
+                found[node._forward_cls.__name__, name] = whose
+    told = (
+        OnCtx(name, function, whose.role, *_edited(session, evidence, whose))
+        for (function, name), whose in sorted(found.items())
+    )
+    return replace(evidence, on_ctx=tuple(told))
+
+
+@dataclass(frozen=True, order=True)
+class _Whose:
+    """Whose memory a tensor lies in: an ``"input"``'s or an ``"output"``'s, which one's if any's.
+
+    Without a position it is no tensor of the call, but one between the call and a Function inside.
+    """
+
+    role: str
+    position: int = -1
+
+
+def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
+    """Return what of the call a tensor belongs to, as far as the graph tells."""
+    own_output = tensor.grad_fn is node
+    for role, among in (("input", run.args), ("output", run.tensors)):
+        if own_output and role == "input":
+            continue  # changed in place and returned
+        for position, value in enumerate(among):
+            if isinstance(value, Tensor) and memory([value]) == memory([tensor]):
+                return _Whose(role, position)
+    if own_output:
+        return _Whose("output")
+    return _Whose("input" if tensor.requires_grad else "")
+
+
+def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Comparison | None]:
+    """Change a tensor of the call between forward and backward, as the caller may."""
+    k, as_input = whose.position, whose.role == "input"
+    if k < 0:
+        return "", None
+    outputs = tuple(output_names(len(evidence.forward.outputs)))
+    name = evidence.name(k) if as_input else outputs[k]
+
+    def edit(run: Run) -> None:
+        attempt(lambda: _exchange(run.args[k] if as_input else run.tensors[k]))
+
+    plain = evidence.vjps[RANDOM]
+    actual = replace(both_ways(session, plain.grad_outputs, between=edit), outputs=())
+    shown = f"`{name}`" if as_input else name
+    how = f"when {shown} is changed in place after `forward`"
+    return name, compare(evidence, "edited", how, actual, Pass(grads=plain.grads))
+
+
+def _exchange(tensor: Tensor) -> None:
+    """Give a tensor other values in place, that its values say are legal."""
+    rolled = tensor.detach().flatten().roll(1).view(tensor.shape)
+    if same_bytes(rolled, tensor.detach()) and is_float(tensor):
+        rolled = 1.25 * tensor.detach()
+    with torch.no_grad():
+        tensor.copy_(rolled)
+
+
+def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors among a ctx's attributes, but for the states of generators."""
+    for key, value in vars(node).items():
+        for name, tensor in _tensors_in(f"ctx.{key}", value):
+            if tensor.numel() and not _is_random_state(tensor):
+                yield name, tensor
+
+
+def _tensors_in(
+    name: str, value: Any, inside: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in a value, also those inside of lists, tuples and dictionaries.
+
+    ``inside`` are the ids of those that are open, of which one may hold itself.
+    """
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, Mapping | list | tuple) and id(value) not in inside:
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            yield from _tensors_in(f"{name}[{shown(key)}]", item, inside | {id(value)})
+
+
+def _is_random_state(tensor: Tensor) -> bool:
+    """Whether a tensor is the state of a generator, which a recomputation keeps rightly."""
+    sizes = (torch.default_generator.get_state().numel(), 16)  # on the CPU, of a CUDA device
+    return tensor.dtype == torch.uint8 and tensor.dim() == 1 and tensor.numel() in sizes

@@ -1,0 +1,541 @@
+"""Forward mode, ``vmap``, ``torch.compile`` and autocast."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from textwrap import shorten
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from autograd_doctor._execution.calls import attempt, fresh, users_last, users_line
+from autograd_doctor._execution.isolation import Stream, generator, reseed
+from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
+from autograd_doctor._execution.session import Arrange, Move, Run, Session
+from autograd_doctor._inputs import varied
+from autograd_doctor._numerics.closeness import cancellation, resolution
+from autograd_doctor._numerics.finite_differences import as_real, flat
+from autograd_doctor._numerics.rounding import alike, distance, each, peaks, wide
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._probes.comparison import (
+    TOLERANCE,
+    Plain,
+    asked,
+    compare,
+    definitions,
+    output_names,
+)
+from autograd_doctor._words import listed
+from autograd_doctor.evidence import Comparison, Evidence, Failure
+
+# --------------------------------------------------------------------------------------------------
+# Hold forward mode against backward mode: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩, without any differences.
+# --------------------------------------------------------------------------------------------------
+
+ROUNDING = 1e-6  # of what is added up: a step in float32 inside forward is no mistake
+
+ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
+
+
+def forward_mode(session: Session, evidence: Evidence) -> Evidence:
+    """Put tangents beside gradients, where every Function in the graph brings its own jvp."""
+    functions = definitions(session)
+    if not functions or any(function.jvp is Function.jvp for function in functions):
+        return evidence
+    return asked(session, evidence, _forward_mode_question)
+
+
+def _forward_mode_question(
+    session: Session, evidence: Evidence, plain: Plain
+) -> Iterator[Comparison]:
+    tangents = drawn_tangents(session, plain.inputs)
+    gradients = list(_by_output(session, plain))
+    for how, moving in _moving(evidence, tangents):
+        given = _copied(moving)
+        actual = attempt(lambda: _pushed(session, plain.inputs, given))  # noqa: B023 - called here
+        if not isinstance(actual, Failure):
+            yield from _compared(evidence, how, plain.grad_outputs, actual, gradients, moving)
+            yield from _left_alone(evidence, how, given, moving)
+        elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
+            yield Comparison("jvp", how, failure=actual, stage="forward mode")
+
+
+def drawn_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
+    """Return a random tangent for each input that is differentiated."""
+    likes = [inputs[position] for position in session.wanted]
+    found = drawn(likes, generator(session.seed, Stream.TANGENTS))
+    return dict(zip(session.wanted, found, strict=True))
+
+
+def _copied(tangents: ByPosition) -> ByPosition:
+    return {position: None if v is None else v.clone() for position, v in tangents.items()}
+
+
+def _left_alone(
+    evidence: Evidence, how: str, after: ByPosition, before: ByPosition
+) -> Iterator[Comparison]:
+    """Yield each tangent beside what it was before jvp got it: other operations read it too.
+
+    Where forward changes its input in place, jvp has to do so with the tangent.
+    """
+    if evidence.forward.dirty:
+        return
+    for position, tangent in before.items():
+        name = f"the tangent of `{evidence.name(position)}`"
+        yield Comparison("tangent", how, (name,), (after[position],), (tangent,))
+
+
+def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
+    """Yield each tangent alone, the others being zero, and then all together."""
+    names = [f"`{evidence.name(position)}`" for position in tangents]
+    alone = " alone" if len(names) > 1 else ""
+    for name, position in zip(names, tangents, strict=True):
+        yield f"for a tangent of {name}{alone}", {position: tangents[position]}
+    if alone:
+        yield f"for tangents of {listed(names, len(names))}", tangents
+
+
+def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
+    """Yield the gradients that each output sends back by itself."""
+    gs = plain.grad_outputs
+    if len(gs) == 1:
+        yield dict(zip(session.wanted, plain.done.grads, strict=True))
+        return
+    for k in range(len(gs)):
+        only = [g if j == k else None for j, g in enumerate(gs)]
+        grads = both_ways(session, only, inputs=plain.inputs).grads
+        yield dict(zip(session.wanted, grads, strict=False))
+
+
+def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> list[Tensor | None]:
+    """Push tangents through one call in forward mode."""
+    with forward_ad.dual_level():
+        floats = session.run(inputs=inputs, wanted=(), arrange=duals(tangents)).floats
+        pushed = [forward_ad.unpack_dual(out).tangent for out in floats]
+        return [None if tangent is None else tangent.detach().clone() for tangent in pushed]
+
+
+def duals(tangents: ByPosition) -> Arrange:
+    """Return what puts a tangent beside each argument that has one, within a dual level."""
+
+    def dual(args: list[Any]) -> list[Any]:
+        pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
+        return [arg if v is None else forward_ad.make_dual(arg, v) for arg, v in pairs]
+
+    return dual
+
+
+def _compared(
+    evidence: Evidence,
+    how: str,
+    grad_outputs: Sequence[Tensor],
+    pushed: Sequence[Tensor | None],
+    gradients: Sequence[ByPosition],
+    tangents: ByPosition,
+) -> Iterator[Comparison]:
+    """Yield both numbers for each output."""
+    names = output_names(len(grad_outputs))
+    for name, g, tangent, grads in zip(names, grad_outputs, pushed, gradients, strict=True):
+        actual, size, coarse = _inner([(g, tangent)])
+        pairs = [(v, grads.get(position)) for position, v in tangents.items()]
+        expected, other_size, other_coarse = _inner(pairs)
+        larger = max(abs(actual), abs(expected)) or 1.0
+        # Relative to the terms, not to their sum: that may be small because they cancel.
+        tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
+        numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (actual, expected)]
+        moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
+        floor = cancellation(evidence) * moved
+        yield Comparison("jvp", how, (name,), numbers[0], numbers[1], tolerance, floor=floor)
+
+
+def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
+    """Return a sum of inner products, the size of its terms, and how coarse the second are."""
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    terms = flat([]) if not known else torch.cat([flat([a]) * flat([b]) for a, b in known])
+    coarse = max((resolution(other) for _, other in known), default=0.0)
+    return float(terms.sum()), float(terms.norm()), coarse
+
+
+# --------------------------------------------------------------------------------------------------
+# Differentiate jvp's tangent by the inputs, and hold it against backward, differentiated.
+#
+# ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are the same. The
+# second one's is right, as second-order evidence says; the first one goes through the graph of jvp.
+# --------------------------------------------------------------------------------------------------
+
+
+def reverse_over_forward(session: Session, evidence: Evidence) -> Evidence:
+    """Put one beside the other, where jvp is right and backward can be differentiated."""
+    functions = definitions(session)
+    if not functions or any(function.jvp is Function.jvp for function in functions):
+        return evidence
+    if not _twice(evidence):
+        return evidence
+    return asked(session, evidence, _reverse_over_forward_question)
+
+
+def _twice(evidence: Evidence) -> bool:
+    second = evidence.second_order
+    return bool(second and not second.failure and not any(d.wrong for d in second.derivatives))
+
+
+def _reverse_over_forward_question(
+    session: Session, evidence: Evidence, plain: Plain
+) -> Iterator[Comparison]:
+    tangents = drawn_tangents(session, plain.inputs)
+    expected = attempt(lambda: _backward_differentiated(session, plain, tangents))
+    actual = attempt(lambda: _tangent_differentiated(session, plain, tangents))
+    if isinstance(actual, Failure) or isinstance(expected, Failure):  # whoever needs it hears of it
+        return
+    for position, one, other in zip(session.wanted, actual, expected, strict=True):
+        name = evidence.name(position)
+        yield Comparison("tangent graph", f"by {name}", (name,), (one,), (other,), TOLERANCE)
+
+
+def _backward_differentiated(
+    session: Session, plain: Plain, tangents: dict[int, Tensor]
+) -> Sequence[Tensor | None]:
+    run = session.run(inputs=plain.inputs)
+    grads = gradients(run, plain.grad_outputs, create_graph=True)
+    return _differentiated(run, grads, list(tangents.values()))
+
+
+def _tangent_differentiated(
+    session: Session, plain: Plain, tangents: dict[int, Tensor]
+) -> Sequence[Tensor | None]:
+    with forward_ad.dual_level():
+        run = session.run(inputs=plain.inputs, arrange=duals(tangents))
+        pushed = [forward_ad.unpack_dual(out).tangent for out in run.floats]
+        return _differentiated(run, pushed, plain.grad_outputs)
+
+
+def _differentiated(
+    run: Run, some: Sequence[Tensor | None], others: Sequence[Tensor]
+) -> Sequence[Tensor | None]:
+    """Differentiate Σ ⟨one, other⟩ by the inputs; ``None`` where no graph leads there."""
+    pairs = zip(some, others, strict=True)
+    terms = [(as_real(one) * as_real(other)).sum() for one, other in pairs if one is not None]
+    terms = [term for term in terms if term.requires_grad]
+    if not terms:
+        return [None for _ in run.leaves]
+    total = torch.stack(terms).sum()
+    found = torch.autograd.grad(total, run.leaves, allow_unused=True)
+    return [None if grad is None else grad.detach() for grad in found]
+
+
+# --------------------------------------------------------------------------------------------------
+# Hold torch.func.vmap over a stack of inputs against a loop over them.
+# --------------------------------------------------------------------------------------------------
+
+SPREAD = 1.25
+COTANGENTS = (1.0, -0.5, 2.0)  # the factors of grad_output for each slice
+# A batched kernel may add in another order, and a rule may pass through float32.
+VMAP_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Along which dimension each argument is stacked, ``None`` for one that all slices share.
+
+    A raise is a fault only where the layout is one that any rule is to support.
+    """
+
+    how: str
+    in_dims: tuple[int | None, ...]
+    must_run: bool = True
+    shared: bool = False
+
+
+def vmapped(session: Session, evidence: Evidence) -> Evidence:
+    """Put vmap beside a loop, where every Function in the graph says that it supports vmap."""
+    functions = definitions(session)
+    only_tensors = len(evidence.forward.outputs) == len(evidence.forward.kinds)
+    if not functions or not all(map(opted_in, functions)) or not only_tensors:
+        return evidence
+    return asked(session, evidence, _vmap_question, draws=False)
+
+
+def opted_in(function: type[Function]) -> bool:
+    """Whether a Function brings a rule for vmap or asks for a generated one."""
+    return bool(function.generate_vmap_rule) or function.vmap is not Function.vmap
+
+
+def _vmap_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    rng = generator(session.seed, Stream.SLICES)
+    slices = [plain.inputs, *(varied(plain.inputs, SPREAD, rng) for _ in COTANGENTS[1:])]
+    for layout in _layouts(evidence):
+        expected = attempt(lambda: _looped(session, plain, slices, layout))  # noqa: B023 - called here
+        if isinstance(expected, Failure) or expected.failure:
+            continue
+        actual = _stacked(session, plain, slices, layout, expected)
+        if not actual.failure or (evidence.forward.whole and _is_fault(actual.failure, layout)):
+            yield compare(evidence, "vmap", layout.how, actual, expected, tolerance=VMAP_TOLERANCE)
+
+
+def _layouts(evidence: Evidence) -> Iterator[Layout]:
+    floats = [is_float(value) for value in evidence.inputs]
+    tensors = [isinstance(value, Tensor) for value in evidence.inputs]
+    every = tuple(0 if float_ else None for float_ in floats)
+    in_place = bool(evidence.forward.dirty)
+    yield Layout("under `torch.func.vmap`", every, must_run=not in_place)
+    if in_place:  # a shared tensor cannot be changed for each slice
+        return
+    for i, name in enumerate(evidence.parameters):
+        if floats[i] and sum(floats) > 1:
+            alone = tuple(0 if j == i else None for j in range(len(floats)))
+            yield Layout(f"under `torch.func.vmap` over `{name}` alone", alone, shared=True)
+    last = tuple(None if dim is None else -1 for dim in every)
+    yield Layout("under `torch.func.vmap` with `in_dims=-1`", last)
+    if tensors != floats:
+        whole = tuple(0 if tensor else None for tensor in tensors)
+        yield Layout("under `torch.func.vmap` over the integer inputs too", whole, must_run=False)
+
+
+def _is_fault(failure: Failure, layout: Layout) -> bool:
+    stated = layout.shared and failure.kind == "NotImplementedError"
+    return layout.must_run and not stated
+
+
+def _looped(
+    session: Session, plain: Plain, slices: Sequence[Sequence[Any]], layout: Layout
+) -> Pass:
+    """Return the results of the slices, one call each, stacked as vmap stacks them."""
+    done = []
+    for factor, values in zip(COTANGENTS, slices, strict=True):
+        triples = zip(values, plain.inputs, layout.in_dims, strict=True)
+        inputs = [kept if dim is None else value for value, kept, dim in triples]
+        done.append(both_ways(session, [factor * g for g in plain.grad_outputs], inputs=inputs))
+    if failed := next((one for one in done if one.failure), None):
+        return failed
+    outputs = zip(*(one.outputs for one in done), strict=True)
+    grads = zip(*(one.grads for one in done), strict=True)
+    dims = [layout.in_dims[position] for position in session.wanted]
+    return Pass(
+        tuple(torch.stack(output) for output in outputs),
+        tuple(_joined(grad, dim) for grad, dim in zip(grads, dims, strict=True)),
+    )
+
+
+def _joined(grads: Sequence[Tensor | None], dim: int | None) -> Tensor | None:
+    """Stack the slices' gradients, or add them up for an input that the slices share."""
+    given = [grad for grad in grads if grad is not None]
+    if not given:
+        return None
+    whole = [torch.zeros_like(given[0]) if grad is None else grad for grad in grads]
+    return torch.stack(whole).sum(0) if dim is None else torch.stack(whole, dim)
+
+
+def _stacked(
+    session: Session,
+    plain: Plain,
+    slices: Sequence[Sequence[Any]],
+    layout: Layout,
+    expected: Pass,
+) -> Pass:
+    """Make one call under vmap, and one backward pass through it."""
+    inputs = [
+        plain.inputs[i] if dim is None else torch.stack([values[i] for values in slices], dim)
+        for i, dim in enumerate(layout.in_dims)
+    ]
+    run = attempt(lambda: _run(session, inputs, layout))
+    if isinstance(run, Failure):
+        return Pass(failure=run, stage="forward")
+    outputs = tuple(out.detach().clone() for out in run.floats)
+    if [out.shape for out in outputs] != [out.shape for out in expected.outputs]:
+        return Pass(outputs, expected.grads)  # the shape tells enough
+    gs = [torch.stack([factor * g for factor in COTANGENTS]) for g in plain.grad_outputs]
+    grads = attempt(lambda: gradients(run, gs))
+    if isinstance(grads, Failure):
+        return Pass(outputs, failure=grads, stage="backward")
+    return Pass(outputs, grads)
+
+
+def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
+    def floats(*args: Any) -> tuple[Any, ...]:
+        return tuple(out for out in as_tuple(session.subject.call(*args)) if is_float(out))
+
+    leaves, args = fresh(inputs, session.wanted)
+    reseed(session.seed)
+    session.subject.around.begin()
+    batched = torch.func.vmap(floats, layout.in_dims, randomness="same")
+    return Run(leaves, args, batched(*args))
+
+
+# --------------------------------------------------------------------------------------------------
+# Hold torch.compile against eager mode.
+#
+# The backend only traces (``aot_eager``): what differs is due to the tracing, not to a compiler. A
+# caller of our own is compiled, each time from a new code object, because dynamo keeps what it
+# knows of a function on its code; the user's code is traced as a part of it and keeps nothing.
+# --------------------------------------------------------------------------------------------------
+
+COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others that round otherwise
+LONGEST = 200  # characters of a reason
+
+Call = Callable[..., Any]
+
+
+def compiled(session: Session, evidence: Evidence) -> Evidence:
+    """Put the compiled call beside the plain one, where torch.compile works at all."""
+    if not _available():
+        return evidence
+    return asked(session, evidence, _compile_question, draws=False)
+
+
+def _compile_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
+    actual = _traced(session, plain)
+    how = "under `torch.compile`"
+    yield compare(evidence, "compile", how, actual, plain.done, tolerance=COMPILE_TOLERANCE)
+
+
+def _traced(session: Session, plain: Plain) -> Pass:
+    leaves, args = fresh(plain.inputs, session.wanted)
+    reseed(session.seed)
+    session.subject.around.begin(args)
+    try:
+        with silence():
+            returned = as_tuple(whole(session.subject.call)(*args))
+            run = Run(leaves, args, returned)
+            grads = gradients(run, copies(plain.grad_outputs))
+    except Exception as error:
+        return Pass(failure=reason(error), stage="tracing")
+    outputs = tuple(out.detach().clone() for out in run.floats)
+    return Pass(outputs, tuple(g if g is None else g.detach() for g in grads))
+
+
+def whole(call: Call) -> Call:
+    """Return the call, compiled into one graph; where it cannot be, its first use raises."""
+    return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
+
+
+def unbroken(call: Call) -> Call:
+    """Return the call, compiled by default options; a break of the graph raises at its first use.
+
+    ``fullgraph=True`` is more lenient: it traces a size that depends on values; within a Function,
+    so does PyTorch 2.11 and not 2.13.
+    """
+    by_default = torch.compile(_own(call), backend="aot_eager", dynamic=False)
+
+    def caller(*args: Any) -> Any:
+        with torch._dynamo.error_on_graph_break(True):
+            return by_default(*args)
+
+    return caller
+
+
+def _own(call: Call) -> Call:
+    def caller(*args: Any) -> Any:
+        return call(*args)
+
+    code = caller.__code__.replace()
+    return FunctionType(code, caller.__globals__, closure=caller.__closure__)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Let dynamo log nothing: what it has to say is in the exception."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+class _Doubled(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return 2 * grad_output
+
+
+@cache
+def _available() -> bool:
+    """Whether torch.compile works here, on a Function that nothing is wrong with."""
+    x = torch.ones(2, requires_grad=True)
+    try:
+        with silence():
+            torch.autograd.grad(whole(_Doubled.apply)(x).sum(), x)
+    except Exception:
+        return False
+    return True
+
+
+def reason(error: Exception) -> Failure:
+    """Return in one line why dynamo stopped, and the user's line that it had come to."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
+    text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
+    traced = getattr(error, "real_stack", None)  # what was being traced never ran
+    line = users_last(traced) if traced else users_line(error)
+    return Failure(type(error).__name__, shorten(text, LONGEST, placeholder=" …"), line)
+
+
+# --------------------------------------------------------------------------------------------------
+# Forward under autocast and backward outside of it, as training loops do, beside float32.
+# --------------------------------------------------------------------------------------------------
+
+LOW = torch.bfloat16
+FAR = 0.1  # of the size: some 25 times the rounding of bfloat16
+
+
+def autocast(session: Session, evidence: Evidence) -> Evidence:
+    """Return the evidence with a comparison of the call and the call under autocast."""
+    if any(isinstance(v, Tensor) and v.is_complex() for v in session.inputs):
+        return evidence
+    plain = _pass(session, lambda t: t.float())
+    rounded = _pass(_otherwise_random(session), lambda t: t.to(LOW).float())
+    if plain.failure or rounded.failure:
+        return evidence
+    actual = _pass(_under_autocast(session), lambda t: t.float())
+    how = f"under autocast to {str(LOW).removeprefix('torch.')}"
+    tolerance = max(FAR, 10 * _change(rounded, plain))
+    found = compare(evidence, "autocast", how, actual, plain, tolerance=tolerance)
+    return replace(evidence, comparisons=(*evidence.comparisons, found))
+
+
+def _under_autocast(session: Session) -> Session:
+    device = session.inputs[session.wanted[0]].device.type
+    call = torch.autocast(device, dtype=LOW)(session.subject.call)
+    subject = replace(session.subject, call=call, function=None)
+    return Session(subject, session.inputs, session.wanted, session.seed)
+
+
+def _otherwise_random(session: Session) -> Session:
+    """Return the session with other random draws, as autocast may bring about."""
+    other = copy.copy(session)
+    other.seed += 1
+    return other
+
+
+def _pass(session: Session, move: Move) -> Pass:
+    def cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
+        rng = generator(session.seed, Stream.AUTOCAST)
+        return [
+            torch.randn(out.shape, generator=rng, dtype=torch.float32).to(LOW).to(out)
+            for out in outputs
+        ]
+
+    done = both_ways(session, cotangents, move)
+    return replace(done, outputs=tuple(map(wide, done.outputs)), grads=each(wide, done.grads))
+
+
+def _change(one: Pass, other: Pass) -> float:
+    """Return by what fraction of their size results differ; inf where they are not comparable."""
+    values, others = (*one.outputs, *one.grads), (*other.outputs, *other.grads)
+    if not alike(values, others):
+        return torch.inf
+    sizes = zip(peaks(each(distance, values, others)), peaks(others), strict=True)
+    return max((apart / size for apart, size in sizes if size), default=0.0)

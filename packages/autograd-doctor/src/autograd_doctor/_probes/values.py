@@ -1,0 +1,181 @@
+"""Rows of the Jacobian, and the call at another size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.passes import gradients
+from autograd_doctor._execution.session import Run, Session
+from autograd_doctor._numerics.finite_differences import (
+    STEP,
+    affordable,
+    as_real,
+    derivative,
+    flat,
+    moved_by,
+)
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._probes.comparison import Plain, plain_call
+from autograd_doctor.evidence import Evidence, Failure, JacobianRows, Resized
+
+# --------------------------------------------------------------------------------------------------
+# The Jacobian as backward has it: its answers to one-hot cotangents.
+#
+# It is asked for where the gradient is not known to be right, to be shown beside the Jacobian by
+# differences.
+# --------------------------------------------------------------------------------------------------
+
+MOST_OF_AN_OUTPUT = 48
+MOST_ROWS = 96  # fewer where the inputs are large
+
+
+def rows(session: Session, evidence: Evidence) -> Evidence:
+    """Send one-hot cotangents back through one graph, one for each of the first elements."""
+    if not evidence.jacobian or evidence.cotangent_range:  # one-hot cotangents lie elsewhere
+        return evidence
+    run = attempt(session.run)
+    if isinstance(run, Failure):
+        return evidence
+    entries = sum(as_real(leaf).numel() for leaf in run.leaves)
+    most = affordable(MOST_ROWS, entries)
+    index = torch.tensor(list(_first_elements(run))[:most], dtype=torch.long)
+    found = attempt(lambda: [one_row(run, int(i)) for i in index])
+    if isinstance(found, Failure) or not found:
+        return evidence
+    matrices = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+    return replace(evidence, rows=JacobianRows(index, matrices))
+
+
+def _first_elements(run: Run) -> Iterator[int]:
+    """Yield the flat positions, among all outputs, of the first elements of each."""
+    start = 0
+    for output in run.floats:
+        count = as_real(output).numel()
+        yield from range(start, start + min(count, MOST_OF_AN_OUTPUT))
+        start += count
+
+
+def one_row(run: Run, i: int) -> list[Tensor]:
+    """Return each leaf's gradient, flat and real, for a cotangent that is 1 at one element.
+
+    ``i`` counts the elements of all float outputs, those of a complex one twice.
+    """
+    cotangents = [
+        torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
+    ]
+    for g in cotangents:
+        real = as_real(g).view(-1)
+        if 0 <= i < real.numel():
+            real[i] = 1.0
+        i -= real.numel()
+    grads = gradients(run, cotangents, retain_graph=True)
+    pairs = zip(run.leaves, grads, strict=True)
+    return [flat([torch.zeros_like(leaf) if grad is None else grad]) for leaf, grad in pairs]
+
+
+# --------------------------------------------------------------------------------------------------
+# The same call on other lengths and numbers: does what explains a factor explain it there, too?
+#
+# A gradient that is twice the true one on a 4×5 input may be so because 2 is a power in the
+# formula, or because it is the square root of 4. On a 3×5 input the two differ.
+# --------------------------------------------------------------------------------------------------
+
+MOST_LENGTHS = 4
+
+
+def resized(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in how gradients and truth compare where one length, or one number, is another.
+
+    That is of use only where a gradient is not known to be right.
+    """
+    if not evidence.jacobian or evidence.cotangent_range:
+        return evidence
+    lengths = dict.fromkeys(
+        length
+        for value in evidence.inputs
+        if isinstance(value, Tensor)
+        for length in value.shape
+        if length > 1
+    )
+    calls = [
+        [_with_other_length(value, length) for value in evidence.inputs]
+        for length in list(lengths)[:MOST_LENGTHS]
+    ]
+    calls += [
+        [
+            _other_number(value) if i == position else value
+            for i, value in enumerate(evidence.inputs)
+        ]
+        for position, value in enumerate(evidence.inputs)
+        if type(value) in (int, float)
+    ]
+    found = (_resized(session, inputs) for inputs in calls)
+    return replace(evidence, resized=tuple(filter(None, found)))
+
+
+def _other_number(value: float) -> float:
+    return value + 1 if type(value) is int else 1.25 * value
+
+
+def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
+    """Make the call on other inputs; ``None`` where that fails."""
+    rng = generator(session.seed, Stream.RESIZED)
+    plain = plain_call(session, inputs, rng)
+    if plain.done.failure:
+        return None
+    return Resized(
+        shapes=tuple(tuple(v.shape) if isinstance(v, Tensor) else None for v in inputs),
+        numbers=tuple(
+            float(v) if type(v) in (int, float) and abs(v) < 2**63 else None for v in inputs
+        ),
+        output=tuple(plain.done.outputs[0].shape),
+        ratios=tuple(_ratios(session, plain, rng)),
+    )
+
+
+def _with_other_length(value: Any, length: int) -> Any:
+    """Cut the last element off every dimension of a length; of two, repeat the first."""
+    if not isinstance(value, Tensor):
+        return value
+    for dim in range(value.dim()):
+        if value.shape[dim] == length > 2:
+            value = value.narrow(dim, 0, length - 1)
+        elif value.shape[dim] == length:
+            value = torch.cat([value, value.narrow(dim, 0, 1)], dim)
+    return value.contiguous()
+
+
+def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
+    """Yield, for each wanted input, gradient over truth along one random direction."""
+    g = flat(plain.grad_outputs)
+    center = flat(plain.done.outputs)
+    for slot, position in enumerate(session.wanted):
+        real = as_real(plain.inputs[position]).reshape(-1)
+        vector = torch.randn(real.shape, generator=rng, dtype=torch.float64).to(real.device)
+
+        def at(offset: float, position: int = position, vector: Tensor = vector) -> Tensor:
+            moved = moved_by(plain.inputs, [position], [offset * vector])
+            found = attempt(lambda: _outputs(session, moved))
+            if isinstance(found, Failure) or found.numel() != center.numel():
+                return torch.full_like(center, torch.nan)
+            return found
+
+        value, _, smooth = derivative(at, STEP, center)
+        grad = plain.done.grads[slot]
+        truth = float(value @ g)
+        if grad is None or not smooth or truth == 0.0:
+            yield None
+        else:
+            yield float(as_real(grad).reshape(-1).double() @ vector) / truth
+
+
+def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
+    with torch.no_grad():
+        return flat([out for out in session.call(inputs, watched=False) if is_float(out)])

@@ -1,0 +1,367 @@
+"""The expected gradients: from a reference, a surrogate, or finite differences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import USERS, fresh
+from autograd_doctor._execution.isolation import generator, reseed
+from autograd_doctor._numerics.closeness import size
+from autograd_doctor._numerics.finite_differences import as_real, flat, jacobian
+from autograd_doctor._numerics.mismatch import mismatches
+from autograd_doctor._numerics.projection import flat_cotangent
+from autograd_doctor._numerics.rounding import Values, distance, each, finite
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._safe_repr import first_line
+from autograd_doctor._words import nth
+from autograd_doctor.errors import DoctorError
+from autograd_doctor.evidence import (
+    RANDOM,
+    Cotangent,
+    Evidence,
+    Expected,
+    Extreme,
+    JacobianColumns,
+)
+
+# --------------------------------------------------------------------------------------------------
+# What a Function is declared to be: a reference, or a surrogate, differentiated by autograd.
+# --------------------------------------------------------------------------------------------------
+
+MOST_CUTS = 12  # interior nodes of a reference that are held fixed one by one and in pairs
+
+Reference = Callable[..., Any]
+
+
+class Declared:
+    """A differentiable callable, run once on the inputs; its graph serves many backward passes.
+
+    ``role`` is the option by which the caller passed it: reference or surrogate.
+    """
+
+    def __init__(
+        self, call: Reference, evidence: Evidence, seed: int, role: str = "reference"
+    ) -> None:
+        self.call, self.evidence, self.seed, self.role = call, evidence, seed, role
+        self.leaves, args = fresh(evidence.inputs, evidence.wanted)
+        reseed(seed)
+        try:
+            self.outputs = [o for o in as_tuple(call(*args)) if isinstance(o, Tensor)]
+        except USERS as error:
+            raise DoctorError(
+                f"the {role} raised {type(error).__name__} on these inputs: {first_line(error)}"
+            ) from error
+        self._require_like(evidence.forward.outputs)
+        self.floats = [out for out in self.outputs if is_float(out)]
+
+    def _require_like(self, outputs: Sequence[Tensor]) -> None:
+        """Refuse outputs that cannot be put beside forward's, number by number."""
+        if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
+            raise DoctorError(
+                f"the {self.role} returned a sparse or meta tensor: return a dense one."
+            )
+        for right, out in zip(self.outputs, outputs, strict=False):
+            if right.is_complex() != out.is_complex():
+                kinds = f"{right.dtype}, but forward returned {out.dtype}"
+                raise DoctorError(f"the {self.role} returned {kinds}: return the same kind.")
+
+    def jacobian(self) -> tuple[JacobianColumns, ...]:
+        """Differentiate the callable by differences: where is it smooth?"""
+
+        def values(args: Sequence[Any]) -> Tensor:
+            reseed(self.seed)
+            with torch.no_grad():
+                found = flat([out for out in as_tuple(self.call(*args)) if is_float(out)])
+            return found if found.numel() == like.numel() else torch.full_like(like, torch.nan)
+
+        rng, like = generator(self.seed), flat(self.floats).detach()
+        return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
+
+    def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:
+        """Return the gradient of every leaf, zeros where the graph does not reach it."""
+        pairs = [
+            (out, g)
+            for out, g in zip(self.floats, grad_outputs, strict=False)
+            if g is not None and out.requires_grad and out.shape == g.shape
+        ]
+        if not pairs:
+            return [torch.zeros_like(leaf) for leaf in self.leaves]
+        outputs, gs = zip(*pairs, strict=True)
+        return [
+            grad.detach()
+            for grad in torch.autograd.grad(
+                outputs, self.leaves, gs, retain_graph=True, materialize_grads=True
+            )
+        ]
+
+    def held_fixed(
+        self, grad_outputs: Sequence[Tensor | None]
+    ) -> Iterator[tuple[str, tuple[Tensor | None, ...]]]:
+        """Yield what the gradient would be if some interior results were constants."""
+        nodes = list(self._interior())
+        if len(nodes) > MOST_CUTS:
+            return
+        named = list(zip(_told_apart([_operation(node) for node in nodes]), nodes, strict=True))
+        for cut in [*((one,) for one in named), *combinations(named, 2)]:
+            handles = [node.register_prehook(_zeros) for _, node in cut]
+            try:
+                yield " and ".join(name for name, _ in cut), tuple(self.gradients(grad_outputs))
+            finally:
+                for handle in handles:
+                    handle.remove()
+
+    def _interior(self) -> Iterator[Any]:
+        """Yield the graph's nodes below the outputs, leaves and their clones left out."""
+        heads = dict.fromkeys(out.grad_fn for out in self.floats)
+        seen = set(heads)
+        level = [parent for node in heads if node for parent, _ in node.next_functions]
+        while level:
+            node = level.pop()
+            if node is None or node in seen or not node.next_functions:
+                continue
+            seen.add(node)
+            level += [parent for parent, _ in node.next_functions]
+            if not any(hasattr(parent, "variable") for parent, _ in node.next_functions):
+                yield node
+
+
+def _zeros(grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return tuple(None if g is None else torch.zeros_like(g) for g in grads)
+
+
+_IN_WORDS = {
+    "add": "an addition",
+    "sub": "a subtraction",
+    "rsub": "a subtraction",
+    "mul": "a multiplication",
+    "div": "a division",
+    "neg": "a negation",
+    "pow": "a power",
+    "mm": "a matrix multiplication",
+    "bmm": "a matrix multiplication",
+    "mean": "the mean",
+    "sum": "the sum",
+    "var": "the variance",
+    "std": "the standard deviation",
+    "linalgvectornorm": "the norm",
+}
+
+
+def _told_apart(names: Sequence[str]) -> Iterator[str]:
+    """Yield the names; one that occurs again becomes ``the second mean``."""
+    for place, name in enumerate(names):
+        again = names[:place].count(name)
+        bare = re.sub("^(the|an?) ", "", name)
+        yield f"the {nth(again)} {bare}" if again else name
+
+
+def _operation(node: Any) -> str:
+    """Return a node's operation as the user wrote it: ``MeanBackward1`` is ``mean``."""
+    name: str = node.name().rstrip("0123456789").removesuffix("Backward").lower()
+    return _IN_WORDS.get(name, name)
+
+
+# --------------------------------------------------------------------------------------------------
+# Put what the reference gives beside the calls far from the example.
+# --------------------------------------------------------------------------------------------------
+
+
+def at_extremes(
+    evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
+) -> tuple[Extreme, ...]:
+    """Return the calls with the reference's results; its ``gradients`` only where they are ours."""
+    asked = _Reference(reference, evidence, seed, gradients)
+    return tuple(_answered(call, asked) for call in evidence.extremes)
+
+
+def _answered(call: Extreme, reference: _Reference) -> Extreme:
+    """Return a masked call with what is right, a coarse one with what the reference loses too."""
+    if call.masked is not None:
+        takes_masks = reference.takes_masks(call.masked)
+        return replace(call, right=reference.at(call)) if takes_masks else call
+    right = reference.at(call) if call.noise else ()
+    in_single = reference.at(call, Tensor.float) if right else ()
+    if not in_single:
+        return replace(call, right=right)
+    own = each(distance, in_single, right)
+    noise = tuple(
+        n if n is None or o is None else torch.maximum(n, o)
+        for n, o in zip(call.noise, own, strict=True)
+    )
+    return replace(call, right=right, noise=noise)
+
+
+@dataclass(frozen=True)
+class _Reference:
+    call: Reference
+    evidence: Evidence
+    seed: int
+    gradients: bool
+
+    def at(self, call: Extreme, move: Callable[[Tensor], Tensor] = torch.clone) -> Values:
+        """Return outputs and gradients; ``()`` where it raises or has other shapes."""
+        inputs = tuple(move(v) if is_float(v) else v for v in call.inputs)
+        try:
+            declared = Declared(self.call, replace(self.evidence, inputs=inputs), self.seed)
+            grads = declared.gradients([move(g) for g in call.grad_outputs])
+        except Exception:  # the caller's own code may raise anything, far from the example
+            return ()
+        outputs = (out.detach() for out in declared.floats)
+        right: Values = (*outputs, *(grads if self.gradients else [None for _ in grads]))
+        return right if _fits(right, call.double) else ()
+
+    def takes_masks(self, position: int) -> bool:
+        """Whether its outputs stay finite with one element of an input at -inf."""
+        inputs = list(self.evidence.inputs)
+        masked = inputs[position].clone()
+        masked[(0,) * masked.dim()] = -torch.inf
+        inputs[position] = masked
+        try:
+            declared = Declared(self.call, replace(self.evidence, inputs=tuple(inputs)), self.seed)
+        except DoctorError:
+            return False
+        return finite(tuple(declared.floats))
+
+
+def _fits(right: Values, mine: Values) -> bool:
+    return len(right) == len(mine) and all(
+        r is None or m is None or r.shape == m.shape for r, m in zip(right, mine, strict=True)
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Put the truth beside what was seen: from differences, from a reference, or from a surrogate.
+# --------------------------------------------------------------------------------------------------
+
+SHORT = (torch.float16, torch.bfloat16)
+FEW_BITS = 6  # a quantizer's levels have no more digits than that, numbers of 16 bits have
+FEWEST = 3  # numbers to tell the two apart by
+
+# Of a gradient's largest element: well above what float64 loses, below any real bug.
+RELATIVE = 1e-6
+
+
+def establish(
+    evidence: Evidence, reference: Reference | None, surrogate: Reference | None, seed: int
+) -> Evidence:
+    """Return the evidence with the expected gradients filled in."""
+    if not evidence.vjps and reference is None:
+        return evidence
+    declared, columns = None, evidence.jacobian
+    if reference is not None:
+        declared = Declared(reference, evidence, seed)
+        right = tuple(out.detach() for out in declared.outputs)
+        far = at_extremes(evidence, reference, seed, gradients=surrogate is None)
+        evidence = replace(evidence, reference_outputs=right, extremes=far)
+    if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
+        declared = Declared(surrogate, evidence, seed, "surrogate")
+        columns = ()
+    evidence = replace(evidence, surrogate=surrogate is not None)
+    if declared is None and in_16_bits(evidence):
+        columns = ()
+    evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
+    if declared and surrogate is not None and mismatches(evidence):  # where is it smooth?
+        columns = declared.jacobian()
+        evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
+    return _with_conventions(evidence, declared) if declared else evidence
+
+
+def in_16_bits(evidence: Evidence) -> bool:
+    """Whether forward returns 16-bit numbers, whatever their dtype: then no slope is seen."""
+    outputs = [out for out in evidence.forward.outputs if is_float(out)]
+    if any(out.dtype in SHORT for out in outputs):
+        return True
+    if not evidence.jacobian or any(bool(c.matrix[:, c.smooth].any()) for c in evidence.jacobian):
+        return False
+    return _fit_16_bits(torch.cat([as_real(out).reshape(-1).double() for out in outputs]))
+
+
+def _fit_16_bits(values: Tensor) -> bool:
+    """Whether a 16-bit dtype holds all values, which are too fine for the levels of a quantizer."""
+    digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
+    if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
+        return False
+    return any(torch.equal(values, values.to(dtype).double()) for dtype in SHORT)
+
+
+def _all_expected(
+    evidence: Evidence, jacobian: Sequence[JacobianColumns], declared: Declared | None
+) -> dict[Cotangent, tuple[Expected, ...]]:
+    """Return the expected gradients of the backward passes that are compared."""
+    return {
+        name: tuple(_expected(evidence, jacobian, declared, vjp.grad_outputs))
+        for name, vjp in evidence.vjps.items()
+        if name.is_compared
+    }
+
+
+def _expected(
+    evidence: Evidence,
+    jacobian: Sequence[JacobianColumns],
+    declared: Declared | None,
+    grad_outputs: Sequence[Tensor | None],
+) -> Iterator[Expected]:
+    """Yield the truth for each wanted input; a point that is not smooth is left out, as NaN."""
+    likes = [evidence.inputs[position] for position in evidence.wanted]
+    known: Sequence[JacobianColumns | None] = jacobian or [None] * len(likes)
+    if declared is not None:
+        exact = declared.gradients(grad_outputs)
+        for like, columns, grad in zip(likes, known, exact, strict=True):
+            yield _from_declared(grad, columns, like)
+        return
+    g = flat_cotangent(evidence, grad_outputs)
+    for like, columns in zip(likes, known, strict=True):
+        yield _unknown(like) if columns is None else _from_columns(columns, g, like)
+
+
+def _unknown(like: Tensor) -> Expected:
+    """Return no truth for any element: where the projections agree, none was needed."""
+    nothing = torch.full_like(like, torch.nan)
+    return Expected(nothing, torch.zeros_like(nothing.real))
+
+
+def _from_columns(columns: JacobianColumns, g: Tensor, like: Tensor) -> Expected:
+    value = torch.full((as_real(like).numel(),), torch.nan, dtype=torch.float64, device=like.device)
+    tolerance = torch.zeros_like(value)
+    index = columns.index.to(like.device)
+    seen = columns.matrix.T @ g
+    smooth = columns.smooth.to(like.device)
+    value[index] = torch.where(smooth, seen, torch.nan)
+    tolerance[index] = 3 * (columns.error.T @ g.abs())
+    return Expected(_like(value, like), _like(tolerance, like).abs() + _floor(seen[smooth]))
+
+
+def _from_declared(known: Tensor, columns: JacobianColumns | None, like: Tensor) -> Expected:
+    value = as_real(known).clone().reshape(-1)
+    if columns is not None:
+        value[columns.index[~columns.smooth].to(like.device)] = torch.nan
+    tolerance = torch.full(like.shape, _floor(known), dtype=torch.float64, device=like.device)
+    return Expected(_like(value, like), tolerance)
+
+
+def _like(real: Tensor, like: Tensor) -> Tensor:
+    """Return a flat real vector in the shape of a tensor, complex again if that is."""
+    real = real.reshape(as_real(like).shape)
+    return torch.view_as_complex(real) if like.is_complex() else real
+
+
+def _floor(values: Tensor) -> float:
+    return RELATIVE * size(values) + 1e-12
+
+
+def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
+    """Add the declared gradient with its kinks, and, where ours differs, what it forgets."""
+    if RANDOM not in evidence.vjps:
+        return evidence
+    cotangents = evidence.vjps[RANDOM].grad_outputs
+    evidence = replace(evidence, reference_grads=tuple(declared.gradients(cotangents)))
+    if not mismatches(evidence):
+        return evidence
+    return replace(evidence, held_fixed=dict(declared.held_fixed(cotangents)))

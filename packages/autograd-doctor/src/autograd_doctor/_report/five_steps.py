@@ -1,0 +1,161 @@
+"""The five steps as the evidence shows them: nothing runs again, and the words are the same.
+
+Where the slopes along random directions settled the matter, no Jacobian was built: then these
+stand in for the single elements. The last step compares the entries of both Jacobians by
+gradcheck's own tolerances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from autograd_doctor._numerics.finite_differences import as_real
+from autograd_doctor._numerics.formatting import element, unraveled
+from autograd_doctor._numerics.projection import along_directions, flat_cotangent
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._report import card
+from autograd_doctor.evidence import RANDOM, Evidence, Failure
+from autograd_doctor.steps import (
+    DIFFERENCES,
+    TITLES,
+    Step,
+    Steps,
+    furthest,
+    told_contract,
+    told_element,
+    told_forward,
+    told_gradcheck,
+    told_magnitudes,
+    told_never_called,
+    told_raised,
+    told_untaken,
+)
+
+ATOL, RTOL = 1e-5, 1e-3  # gradcheck's defaults
+
+
+def steps_of(evidence: Evidence) -> Steps:
+    """Return the five steps on the inputs of one evidence."""
+    steps: list[Step] = []
+    for title, take in zip(
+        TITLES, (_forward, _contract, _magnitudes, _element, _gradcheck), strict=True
+    ):
+        stopped = next((step for step in steps if step.stops), None)
+        steps.append(told_untaken(title, stopped) if stopped else take(evidence))
+    return Steps(evidence.subject, tuple(steps))
+
+
+def as_html(steps: Steps) -> str:
+    """Return the steps as an HTML block in the manner of the report."""
+    rows: list[tuple[str, str]] = []
+    for step in steps:
+        title = card.Heading(f"{step.number} {step.title}")
+        rows.append((title, f"{step.mark} {step.seen}"))
+        if step is steps.first_broken:
+            rows.append(("", step.means))
+    kind = "passed" if steps.ok else "wrong"
+    return card.as_html(steps.headline, rows, kind=kind)
+
+
+def _forward(evidence: Evidence) -> Step:
+    if evidence.forward.failure:
+        return _raised("forward", "forward", evidence.forward.failure)
+    return told_forward(evidence.forward.outputs, evidence.reference_outputs)
+
+
+def _contract(evidence: Evidence) -> Step:
+    failure = evidence.raw and evidence.raw.failure
+    if failure:
+        return _raised("contract", "backward", failure)
+    if not evidence.vjps:
+        return told_never_called()
+    if evidence.raw:
+        # None stands there for whatever is no tensor; what comes on top matters if it is one.
+        returned = [*evidence.raw.grads]
+    else:
+        failure = evidence.vjps[RANDOM].failure
+        if failure:
+            return _raised("contract", "backward", failure)
+        found = dict(zip(evidence.wanted, evidence.vjps[RANDOM].grads, strict=True))
+        returned = [found.get(i) for i in range(len(evidence.inputs))]
+    return told_contract(evidence.parameters, evidence.inputs, returned, evidence.wanted)
+
+
+def _magnitudes(evidence: Evidence) -> Step:
+    vjp, expected = evidence.vjps[RANDOM], evidence.expected.get(RANDOM, ())
+    if vjp.failure:
+        return _raised("magnitudes", "backward", vjp.failure)
+    if _settled(evidence):
+        assert evidence.slopes is not None
+        seen, _ = along_directions(evidence.slopes, vjp)
+        g = flat_cotangent(evidence, vjp.grad_outputs)
+        what = f"gradient norm along {len(seen)} random directions"
+        return told_magnitudes([what], [seen], [evidence.slopes.matrix.T @ g])
+    whats = [f"gradient norm of {evidence.name(i)}" for i in evidence.wanted]
+    return told_magnitudes(whats, vjp.grads, [e.value for e in expected], _truth(evidence))
+
+
+def _element(evidence: Evidence) -> Step:
+    if _settled(evidence):
+        return Step(
+            "one element",
+            None,
+            "skipped, because backward agrees with forward along every random direction",
+        )
+    grads = evidence.vjps[RANDOM].grads
+    truths = [expected.value for expected in evidence.expected[RANDOM]]
+    if all(bool(torch.isnan(truth).all()) for truth in truths):
+        return Step(
+            "one element",
+            None,
+            "skipped, because finite differences find no derivative at any element",
+        )
+    slot, flat = furthest(grads, truths)
+    position, index = evidence.wanted[slot], unraveled(flat, truths[slot].shape)
+    grad, value = grads[slot], evidence.inputs[evidence.wanted[slot]]
+    actual = 0.0 if grad is None else grad[index].item()
+    place = element(evidence.name(position), index)
+    at, slope = value[index].item(), truths[slot][index].item()
+    return told_element(place, at, slope, actual, truth=_truth(evidence))
+
+
+def _gradcheck(evidence: Evidence) -> Step:
+    if evidence.surrogate:
+        return Step(
+            "gradcheck", None, "skipped, because backward is declared to be a surrogate gradient"
+        )
+    return told_gradcheck(next(_mismatches(evidence), ""))
+
+
+def _mismatches(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence of gradcheck for each pair of output and input that it would object to."""
+    rows, start = evidence.rows, 0
+    for k, out in enumerate(filter(is_float, evidence.forward.outputs)):
+        end = start + as_real(out).numel()
+        for slot, columns in enumerate(evidence.jacobian if rows else ()):
+            assert rows is not None
+            here = (rows.index >= start) & (rows.index < end)
+            numerical = columns.matrix.cpu()[rows.index[here]][:, columns.smooth.cpu()]
+            analytical = rows.matrices[slot].cpu()[here][:, columns.index[columns.smooth].cpu()]
+            if not torch.allclose(analytical, numerical, RTOL, ATOL):
+                yield f"Jacobian mismatch for output {k} with respect to input {slot}"
+        start = end
+
+
+def _settled(evidence: Evidence) -> bool:
+    """Whether no truth was established element by element, because none was needed."""
+    expected = evidence.expected.get(RANDOM, ())
+    unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
+    return unknown and not evidence.jacobian and evidence.slopes is not None
+
+
+def _truth(evidence: Evidence) -> str:
+    if evidence.surrogate:
+        return "surrogate"
+    return DIFFERENCES if evidence.reference_outputs is None else "reference"
+
+
+def _raised(title: str, stage: str, failure: Failure) -> Step:
+    return told_raised(title, stage, failure.kind, failure.text)

@@ -1,0 +1,438 @@
+"""Rules about ``backward``: how it behaves, and which gradients it returns."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from autograd_doctor._numerics.mismatch import mismatches, return_line, witness
+from autograd_doctor._rules.rule import (
+    Match,
+    backward_failure,
+    call,
+    ordinal,
+    raised,
+    raw_transpose,
+    rule,
+    shape,
+    what_was_raised,
+)
+from autograd_doctor._words import plural, quoted
+from autograd_doctor.evidence import DirectBackward, Evidence, Failure, Variant
+
+# --------------------------------------------------------------------------------------------------
+# Rules of the contract: what backward does besides returning gradients.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "backward-raises",
+    "contract",
+    "error",
+    "backward raises an exception",
+    hint="Read the line that raises the exception, and print the shapes of `grad_output` and of "
+    "the saved tensors there.",
+    lesson="08_debugging_clinic",
+    after=("contract",),
+)
+def backward_raises(evidence: Evidence) -> Match | None:
+    failure, own = backward_failure(evidence), evidence.own
+    turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
+    if failure is None and own and own.stage == "backward":
+        where = f"in {own.dtype}, the dtype of your inputs, "
+        return Match(
+            f"{where}`backward` {what_was_raised(own.failure)}",
+            {**raised(own.failure), "call": call(evidence)},
+            hint=_what_to_do(own.failure, evidence.backward_source),
+        )
+    if failure is None or turned:
+        return None
+    # The family of cotangents stops at the first, if that fails.
+    some = "for some values of `grad_output`, " if len(evidence.vjps) > 1 else ""
+    return Match(
+        f"{some}`backward` {what_was_raised(failure)}",
+        {**raised(failure), "call": call(evidence)},
+        hint=_what_to_do(failure, evidence.backward_source),
+    )
+
+
+def _what_to_do(failure: Failure, source: str) -> str:
+    if "tuple index out of range" in failure.text and "needs_input_grad" in source:
+        return _NEEDS
+    return next((hint for said, hint in WHAT_TO_DO.items() if said in failure.text), "")
+
+
+_NEEDS = (
+    "Check that the call passed the optional argument before you read its entry: "
+    "`ctx.needs_input_grad` has entries only for arguments that were passed."
+)
+_TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
+
+# What Python and PyTorch say about common mistakes, and how to repair each.
+WHAT_TO_DO = {
+    "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
+    "is empty.",
+    "to unpack (expected": "Unpack exactly the tensors that `forward` saved, in the same order.",
+    "only integer tensors of a single element": _TUPLE,
+    "can't multiply sequence": _TUPLE,
+    "'tuple' and": _TUPLE,
+    "must be Tensor, not tuple": _TUPLE,
+    "value of Tensor with more than one value": "Use `torch.where` or multiply by the mask: "
+    "a Python if needs a single truth value, and this tensor has many elements.",
+    "positional argument": "Give `backward` the parameter `ctx` and one more for each "
+    "output of `forward`.",
+    "or None (got list)": "Return the gradients as a tuple: `return grad_x, grad_y`.",
+    "expected Variable or None": "Return a tensor or None for each argument.",
+    "does not require grad and does not have a grad_fn": "Write the derivative as a formula, or "
+    "compute it under `torch.enable_grad()` from `x.detach().requires_grad_()`. Grad mode is off "
+    "in `backward`, so PyTorch records no graph there.",
+    "with a bool tensor is not supported": "Convert the mask to numbers first: "
+    "`mask.to(grad_output.dtype)`.",
+    "'_fwd_used_autocast'": "Decorate `forward` with `custom_fwd`: `custom_bwd` needs it.",
+}
+
+
+@rule(
+    "mutates-grad-output",
+    "contract",
+    "error",
+    "backward changes grad_output in place",
+    hint="Compute a new tensor (`grad_output * mask`) or change a copy (`grad_output.clone()`): "
+    "other branches of the graph may use the same memory.",
+    lesson="02_ctx_rules",
+)
+def mutates_grad_output(evidence: Evidence) -> Match | None:
+    if not evidence.raw or not evidence.raw.changed_grad_outputs:
+        return None
+    return Match(
+        "`backward` changes `grad_output` in place, so another branch of the graph that shares it "
+        "gets a wrong gradient.",
+        {"outputs": list(evidence.raw.changed_grad_outputs)},
+    )
+
+
+@rule(
+    "mutates-saved",
+    "contract",
+    "error",
+    "backward changes a saved tensor in place",
+    hint="Clone a saved tensor before you change it: it can be the caller's own input or output, "
+    "and a second backward pass reads it again.",
+    lesson="02_ctx_rules",
+)
+def mutates_saved(evidence: Evidence) -> Match | None:
+    if not evidence.raw or not evidence.raw.changed_saved:
+        return None
+    return Match(
+        f"`backward` changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in "
+        "place.",
+        {"saved": list(evidence.raw.changed_saved)},
+    )
+
+
+@rule(
+    "none-grad-output",
+    "contract",
+    "error",
+    "backward fails when an output is unused",
+    hint="Handle unused outputs: `backward` gets zeros as their `grad_output`, or None if "
+    "`forward` calls `ctx.set_materialize_grads(False)`.",
+    lesson="02_ctx_rules",
+    after=("contract",),
+)
+def none_grad_output(evidence: Evidence) -> Match | None:
+    for name, vjp in evidence.vjps.items():
+        if name.kind != "single":
+            continue
+        used = ordinal(name)
+        if vjp.failure and vjp.failure.runs_in_own_dtype:
+            continue
+        if vjp.failure:
+            return Match(
+                f"when only the {used} output is used, `backward` {what_was_raised(vjp.failure)}",
+                {"used": used, **raised(vjp.failure)},
+            )
+        wrong = mismatches(evidence, name)
+        if wrong and not mismatches(evidence):
+            return Match(
+                "the gradient is right when every output is used, but wrong when only the "
+                f"{used} output is used.",
+                {"used": used, **witness(wrong[0])},
+            )
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of the contract: how many gradients backward returns, and their shapes.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "wrong-arity",
+    "contract",
+    "error",
+    "backward returns the wrong number of gradients",
+    hint="Return one value for each argument of `forward` after `ctx`, in the same order: "
+    "a gradient for a tensor, None for everything else.",
+    lesson="01_template",
+)
+def wrong_arity(evidence: Evidence) -> Match | None:
+    raw, arguments = evidence.raw, len(evidence.inputs)
+    if raw and not raw.failure:
+        if wasted_gradients := _unasked(evidence, raw):
+            return Match(wasted_gradients, {"line": return_line(evidence.backward_source)})
+        extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
+        if raw.count >= arguments and not extra:
+            return None
+        if raw.kinds == ("list",):
+            return Match(
+                "`backward` returns a list, which autograd takes for a single gradient.",
+                {"returned": 1, "expected": arguments},
+                hint="Return the gradients as a tuple: `return grad_x, grad_y`.",
+            )
+        names = ", ".join(quoted(evidence.parameters))
+        return Match(
+            f"`backward` returns {plural(raw.count, 'gradient')}, but `forward` takes "
+            f"{plural(arguments, 'argument')} ({names}).",
+            {
+                "returned": raw.count,
+                "expected": arguments,
+                "line": return_line(evidence.backward_source),
+            },
+        )
+    failure = backward_failure(evidence)
+    found = failure and re.search(
+        r"number of gradients \(expected (\d+), got (\d+)\)", failure.text
+    )
+    if not found:
+        return None
+    return Match(
+        f"the `backward` of an inner Function returns {plural(int(found[2]), 'gradient')}, but "
+        f"autograd expects {found[1]}.",
+        {"returned": int(found[2]), "expected": int(found[1])},
+    )
+
+
+def _unasked(evidence: Evidence, raw: DirectBackward) -> str:
+    """Say for which argument backward returned a gradient though it can have none."""
+    given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
+    numbers = [
+        name
+        for name, value, kind in given
+        if not isinstance(value, torch.Tensor) and kind != "NoneType"
+    ]
+    if numbers:
+        name = numbers[0]
+        return (
+            f"`backward` returns a gradient for `{name}`, which is not a tensor. It must return "
+            "None for this argument."
+        )
+    later = zip(evidence.omitted, raw.kinds[len(evidence.inputs) :], strict=False)
+    for name, kind in later:
+        if kind != "NoneType":
+            return (
+                f"`backward` returns a gradient for `{name}`, which this call does not pass. It "
+                "must return None for this argument."
+            )
+    return ""
+
+
+@rule(
+    "gradient-shape",
+    "contract",
+    "error",
+    "a gradient does not have the shape of its input",
+    hint="Return each gradient in exactly the shape of its input: follow the shapes through the "
+    "formula, and sum over every dim that `forward` broadcast or expanded.",
+    lesson="03_gradient_patterns",
+    after=("wrong-arity",),
+)
+def gradient_shape(evidence: Evidence) -> Match | None:
+    for position, want, got in _raw_shapes(evidence):
+        name = evidence.name(position)
+        if got != want and not _sums_to(got, want) and not raw_transpose(evidence, position):
+            return Match(
+                f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
+                f"shape {shape(want)}.",
+                {
+                    "input": name,
+                    "expected": list(want),
+                    "actual": list(got),
+                    "line": return_line(evidence.backward_source),
+                },
+            )
+    failure = backward_failure(evidence)
+    found = failure and re.search(
+        r"got (\[.*?\]) but expected shape compatible with (\[.*?\])", failure.text
+    )
+    if found and not (evidence.raw and evidence.raw.grads):
+        return Match(
+            f"the `backward` of an inner Function returns a gradient of shape {found[1]} for an "
+            f"input of shape {found[2]}."
+        )
+    return None
+
+
+def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
+    if evidence.raw is None:
+        return []
+    return [
+        (i, evidence.inputs[i].shape, grad.shape)
+        for i, grad in enumerate(evidence.raw.grads[: len(evidence.inputs)])
+        if grad is not None and i in evidence.wanted
+    ]
+
+
+def _sums_to(got: torch.Size, want: torch.Size) -> bool:
+    """Whether autograd would silently sum a gradient down to the input's shape."""
+    if len(got) < len(want):
+        return False
+    trailing = got[len(got) - len(want) :]
+    return all(size in (have, 1) for have, size in zip(trailing, want, strict=True))
+
+
+@rule(
+    "unreduced-broadcast",
+    "contract",
+    "error",
+    "a gradient is larger than its input",
+    hint="Sum the gradient over the dims that `forward` broadcast, and keep dims of size 1: "
+    "`grad.sum_to_size(x.shape)`.",
+    lesson="03_gradient_patterns",
+)
+def unreduced_broadcast(evidence: Evidence) -> Match | None:
+    for position, want, got in _raw_shapes(evidence):
+        name = evidence.name(position)
+        if got != want and _sums_to(got, want):
+            right = not any(m.name == name for m in mismatches(evidence))
+            larger = got.numel() > want.numel()
+            memory = "the larger gradient needs more memory, and " if larger else ""
+            mended = (
+                f"the sum is right. But {memory}code that calls `backward` directly gets the wrong "
+                "shape"
+                if right
+                else "the sum is wrong"
+            )
+            return Match(
+                f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
+                f"shape {shape(want)}. Autograd silently sums it to that shape, and {mended}.",
+                {"input": name, "expected": list(want), "actual": list(got)},
+                "warning" if right else "error",
+            )
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of the contract: the dtype and the device of what backward returns.
+# --------------------------------------------------------------------------------------------------
+
+# An operation of PyTorch has no kernel for the dtype.
+UNSUPPORTED = (
+    "not implemented for",
+    "Low precision dtypes not supported",
+    "Unsupported dtype",
+    "is only supported for",
+    "Expected both inputs to be Half, Float or Double",  # torch.complex
+)
+
+
+@rule(
+    "gradient-dtype",
+    "contract",
+    "warning",
+    "a gradient does not have the dtype of its input",
+    hint="Create new tensors with the dtype of existing ones (`torch.zeros_like(x)`, "
+    "`x.new_zeros(shape)`, `dtype=grad_output.dtype`), and convert masks with "
+    "`.to(grad_output.dtype)`, not with `.float()`.",
+    lesson="03_gradient_patterns",
+)
+def gradient_dtype(evidence: Evidence) -> Match | None:
+    if refused := _complex_for_a_real(evidence):
+        return refused
+    dtypes = [v for v in evidence.variants if v.name != "meta"]
+    crashed = [v for v in dtypes if v.failure and not _unsupported(v.failure.text)]
+    if crashed and len(crashed) < len(dtypes):
+        failure = crashed[0].failure
+        assert failure is not None
+        runs = " and ".join(v.name for v in dtypes if not v.failure)
+        return Match(
+            f"`backward` runs in {runs} but raises {failure.kind} in {crashed[0].name}: "
+            f"{failure.text}",
+            raised(failure),
+            "warning" if failure.runs_in_own_dtype else "error",
+            hint=_NUMPY if "unsupported ScalarType" in failure.text else "",
+        )
+    for variant in dtypes:
+        for position, want, got in _unlike(evidence, variant):
+            name = evidence.name(position)
+            return Match(
+                f"for {want} inputs, `backward` returns a {got} gradient for `{name}`, which "
+                "autograd silently converts.",
+                {"input": name, "expected": want, "actual": got},
+            )
+    return None
+
+
+_NUMPY = (
+    "Write the formula in PyTorch operations: NumPy does not support bfloat16, and it records no "
+    "graph. If you must use NumPy, call `.float()` first."
+)
+
+
+def _unsupported(text: str) -> bool:
+    return any(words in text for words in UNSUPPORTED)
+
+
+def _complex_for_a_real(evidence: Evidence) -> Match | None:
+    """Say which real input got a complex gradient, which autograd rejects without naming it."""
+    grads = evidence.raw.grads if evidence.raw else ()
+    for position in evidence.wanted:
+        grad = grads[position] if position < len(grads) else None
+        if grad is not None and grad.is_complex() and not evidence.inputs[position].is_complex():
+            name = evidence.name(position)
+            return Match(
+                f"`backward` returns a complex gradient for `{name}`, which is real. Autograd "
+                "rejects it with an error that does not name the cause.",
+                {"input": name, "expected": "real", "actual": "complex"},
+                "error",
+                "Return the real part: a real input cannot move in the imaginary direction.",
+            )
+    return None
+
+
+def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
+    grads = evidence.raw.grads if evidence.raw else ()  # from elsewhere it may be missing
+    kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
+    rows = zip(kept, variant.wanted, variant.got, strict=False)
+    return [(i, want, got) for i, want, got in rows if got is not None and got != want]
+
+
+@rule(
+    "gradient-device",
+    "contract",
+    "error",
+    "backward creates tensors on a fixed device",
+    hint="Create new tensors on the device of existing ones: `torch.zeros_like(x)`, "
+    "`x.new_zeros(shape)`, `device=grad_output.device`.",
+    lesson="03_gradient_patterns",
+    after=("gradient-shape", "wrong-arity", "gradient-dtype"),
+)
+def gradient_device(evidence: Evidence) -> Match | None:
+    for variant in evidence.variants:
+        if variant.name != "meta":
+            continue
+        if variant.failure and "device" in variant.failure.text.lower():
+            return Match(
+                "`backward` mixes devices when its inputs are not on the CPU. It raises "
+                f"{variant.failure.kind}: {variant.failure.text}",
+                raised(variant.failure),
+            )
+        for position, _, got in _unlike(evidence, variant):
+            name = evidence.name(position)
+            return Match(
+                f"`backward` returns the gradient of `{name}` on the device {got}, whatever the "
+                f"device of `{name}` is.",
+                {"input": name, "actual": got},
+            )
+    return None

@@ -1,0 +1,244 @@
+"""Rules about overflow and lost digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import SLACK, size
+from autograd_doctor._numerics.formatting import element, number, plain, unraveled
+from autograd_doctor._numerics.mismatch import return_line
+from autograd_doctor._numerics.rounding import EXCESSIVE, Values, excess, representable
+from autograd_doctor._rules.rule import Match, rule
+from autograd_doctor.evidence import RANDOM, Evidence, Extreme, Float32Steps
+
+# --------------------------------------------------------------------------------------------------
+# Rules of range: what becomes of large numbers, and of masks of -inf.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "overflow",
+    "layout",
+    "error",
+    "a result is inf or nan where the true result is finite",
+    hint="Find the intermediate result that overflows (an exponential, a power, a product) or is "
+    "undefined (inf - inf, 0 · inf). Before that operation, subtract the "
+    "maximum, factor out the largest term, or mask the input.",
+    lesson="08_debugging_clinic",
+    after=("contract", "linearity", "values", "layout"),
+)
+def overflow(evidence: Evidence) -> Match | None:
+    return next(filter(None, (_lost(evidence, call) for call in evidence.extremes)), None)
+
+
+def _lost(evidence: Evidence, call: Extreme) -> Match | None:
+    """Say which result of one call is no number though it should be."""
+    if call.masked is not None:
+        for k, lost in _lost_to_a_mask(evidence, call):
+            return _describe_overflow(evidence, call, k, lost, call.double, call.right)
+    elif representable(call.double):
+        for k, lost in _lost_to_float32(call):
+            return _describe_overflow(evidence, call, k, lost, call.single, call.double)
+    return None
+
+
+def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
+    """Yield which tensors are not finite in float32, and where."""
+    for k, value in enumerate(call.single):
+        if value is not None and not bool(torch.isfinite(value).all()):
+            yield k, ~torch.isfinite(value)
+
+
+def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
+    """Yield which tensors are nan, and where, although the reference's are not.
+
+    Its gradients must be finite: one of inf trains nothing, and need not be met.
+    """
+    outputs = len(call.double) - len(evidence.wanted)
+    for k, (mine, right) in enumerate(zip(call.double, call.right, strict=False)):
+        if mine is None or right is None:
+            continue
+        lost = mine.isnan() & (right.isfinite() if k >= outputs else ~right.isnan())
+        if bool(lost.any()):
+            yield k, lost
+
+
+def _describe_overflow(
+    evidence: Evidence, call: Extreme, k: int, lost: Tensor, values: Values, truth: Values
+) -> Match:
+    """Report the lost element whose true value is largest."""
+    right = truth[k]
+    assert right is not None
+    largest = torch.where(lost, right.abs(), -1.0)
+    index = unraveled(int(largest.argmax()), largest.shape)
+    mine = values[k]
+    assert mine is not None
+    actual, expected = at(mine, index), at(right, index)
+    dtype = " in float32" if call.single else ""
+    return Match(
+        f"{call.names[k]} is {actual}{dtype} {call.how}; it should be {expected}.",
+        {"witness": f"{place(evidence, call, k, index)}: {actual}, should be {expected}"},
+    )
+
+
+def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> str:
+    """Write an element of a result: by the input at the same index, if there is one."""
+    value = call.double[k]
+    for position in evidence.wanted:
+        given: Tensor = call.inputs[position]
+        if value is not None and given.shape == value.shape:
+            return f"{element(evidence.name(position), index)} = {at(given, index)}"
+    return element(call.names[k].removeprefix("the "), index)
+
+
+def at(tensor: Tensor, index: tuple[int, ...]) -> str:
+    """Write an element's value."""
+    return number(plain(tensor[index]))
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of precision: what a formula, or a cast, loses beyond rounding.
+# --------------------------------------------------------------------------------------------------
+
+MOVING = 1e-5  # of its size, where the long move is ten times that: rounding stays far below
+JUMPING = 0.1  # of its size: a thousand times the long move, so that it turned over, say
+OTHERWISE = 0.5  # of what a straight line gives
+
+
+@rule(
+    "precision",
+    "layout",
+    "warning",
+    "a result is far less precise than its dtype allows",
+    hint="Look for a difference of nearly equal numbers, or for a small number added to a large "
+    "one. Use a formula that computes the small quantity directly, such as `torch.expm1(x)` "
+    "instead of `exp(x) - 1`.",
+    lesson="08_debugging_clinic",
+    after=("contract", "linearity", "values", "layout"),
+)
+def precision(evidence: Evidence) -> Match | None:
+    return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
+
+
+def _cast(evidence: Evidence) -> Match | None:
+    """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
+    vjp = evidence.vjps.get(RANDOM)
+    if evidence.cotangent_range:  # which may hold short numbers
+        return None
+    if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
+        return None
+    for position, grad in zip(evidence.wanted, vjp.grads, strict=False):
+        for dtype in (torch.bfloat16, torch.float16):
+            if grad is not None and _held(grad, dtype):
+                name = evidence.name(position)
+                return Match(
+                    f"`backward` computes the gradient of `{name}` in "
+                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of `{name}` is.",
+                    {"input": name, "line": return_line(evidence.backward_source)},
+                    hint="Remove the cast from `backward`, or the tensor that it creates in a "
+                    "fixed dtype.",
+                )
+    return None
+
+
+def _held(grad: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a gradient, other than zeros or what rounding leaves of them, fits into a dtype."""
+    return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
+
+
+def _stairs(evidence: Evidence) -> Match | None:
+    """Say which float64 result stands still, or jumps, while everything moves by a hair.
+
+    The output of a declared step function does so by intention, between its levels.
+    """
+    found = evidence.float32_steps
+    if found is None:
+        return None
+    outputs = len(found.here) - len(evidence.wanted)
+    for k in range(outputs if evidence.surrogate else 0, len(found.here)):
+        told = None if _is_short(evidence, k - outputs) else _uneven(found, k)
+        if told is not None:
+            return Match(
+                f"{found.names[k]} is less precise than float64: it changes in steps, as a float32 "
+                "result does.",
+                {"witness": told},
+                hint="Find the line that casts to float32, for example `.float()` or a NumPy "
+                "operation. To use float32 for 16-bit inputs and float64 for float64 inputs, cast "
+                "to `torch.promote_types(x.dtype, torch.float32)`. If you can compute only in "
+                "float32, pass `reference=f`, where `f` computes the same in float64 with PyTorch "
+                "operations: finite differences of a float32 `forward` cannot show small errors of "
+                "`backward`.",
+            )
+    return None
+
+
+def _is_short(evidence: Evidence, slot: int) -> bool:
+    """Whether backward returned a gradient in another dtype: that has a rule of its own."""
+    grads = evidence.raw.grads if evidence.raw else ()
+    position = evidence.wanted[slot] if slot >= 0 else len(grads)
+    grad = grads[position] if position < len(grads) else None
+    return grad is not None and grad.dtype != torch.float64
+
+
+def _uneven(found: Float32Steps, k: int) -> str | None:
+    """Return an element that changes otherwise than its long move tells, if most elements do.
+
+    What hardly depends on the numbers (a mask, a level), or is what rounding leaves of zero, tells
+    nothing.
+    """
+    here, near, far = found.here[k], found.near[k], found.far[k]
+    if here is None or near is None or far is None:
+        return None
+    actual, expected, size_here = near - here, found.ratio * (far - here), here.abs()
+    known = size_here > SLACK
+    told = known & ((far - here).abs() > MOVING * size_here)
+    told &= (far - here).abs() < JUMPING * size_here
+    told &= actual.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
+    off = told & ((actual - expected).abs() > OTHERWISE * expected.abs())
+    if 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
+        return None
+    index = unraveled(int(torch.where(off, expected.abs(), -1.0).argmax()), here.shape)
+    place = element(found.names[k].removeprefix("the "), index)
+    return (
+        f"{place} changes by {number(float(actual[index]), 2)} when every input changes by a "
+        f"billionth; it should change by {number(float(expected[index]), 2)}"
+    )
+
+
+def _cancellation(evidence: Evidence) -> Match | None:
+    """Say which result float32 spoils; without a reference only if the example itself is sound.
+
+    Where it is not, a solver may stop early in float32, or a device may calculate more coarsely.
+    """
+    calls = [call for call in evidence.extremes if call.noise]
+    if any(call.is_example and not call.right for call in calls):
+        return None
+    for call in calls:
+        for k, measured in enumerate(zip(call.error, call.double, call.noise, strict=True)):
+            times = excess(*measured)
+            if times > EXCESSIVE:
+                return _describe_loss(evidence, call, k, times)
+    return None
+
+
+def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
+    """Report the element whose error exceeds the noise by most."""
+    error, noise, actual, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
+    assert error is not None
+    assert noise is not None
+    assert actual is not None
+    assert right is not None
+    worst = error / noise
+    index = unraveled(int(worst.argmax()), worst.shape)
+    relative = float((actual - right).abs()[index] / right.abs()[index])
+    return Match(
+        f"{call.names[k]} loses precision in float32 {call.how}: its error is about "
+        f"{float(f'{times:.0e}'):.0f} times larger than rounding alone explains.",
+        {
+            "witness": f"{place(evidence, call, k, index)}: {at(actual, index)}, should be "
+            f"{at(right, index)}, a relative error of {relative:.0e}"
+        },
+    )

@@ -1,0 +1,232 @@
+"""Where a gradient is wrong: for which values of the inputs, and at which indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import within
+from autograd_doctor._numerics.mismatch import Mismatch
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
+
+# --------------------------------------------------------------------------------------------------
+# Regions that a label marks: a mask, a class, the index that an argument names.
+# --------------------------------------------------------------------------------------------------
+
+Region = tuple[str, Tensor]  # a condition in words, and where it holds
+
+
+def labeled(m: Mismatch) -> str | None:
+    """Return the condition on a label that holds where the gradient is wrong, and only there."""
+    return next((where for where, holds in _regions(m) if _explains(m, holds)), None)
+
+
+def _explains(m: Mismatch, holds: Tensor) -> bool:
+    """Whether all that is wrong lies inside, and nothing inside is right but what must be zero."""
+    right_inside = m.known & ~m.wrong & holds
+    right_outside = m.known & ~m.wrong & ~holds & (m.truth != 0)
+    return (
+        not bool((m.wrong & ~holds).any())
+        and bool(right_outside.any())
+        and not bool((m.truth[right_inside] != 0).any())
+    )
+
+
+def _regions(m: Mismatch) -> Iterator[Region]:
+    for position, value in enumerate(m.evidence.inputs):
+        name = m.evidence.name(position)
+        if isinstance(value, Tensor) and not is_float(value):
+            yield from _by_label(name, value, m.input.shape)
+        elif isinstance(value, int) and not isinstance(value, bool) and name not in DIM_NAMES:
+            yield from _by_index(name, value, m.input)
+
+
+def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
+    """Yield where a label for each element, or for each row, has a value that is no accident.
+
+    That is a mask's either value, a number below zero (what is ignored), one that occurs again.
+    """
+    if label.dim() == 0 or label.shape != shape[: label.dim()]:
+        return
+    rows = label.reshape(label.shape + (1,) * (len(shape) - label.dim())).expand(shape)
+    values, counts = label.unique(return_counts=True)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        if value is True or value is False or value < 0 or count > 1:
+            yield f"`{name}` is {value}", rows == value
+
+
+def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
+    """Yield the slices along each dim whose index is an argument of the call."""
+    for axis, length in enumerate(like.shape):
+        if length > 2 and -length <= value < length:
+            holds = torch.zeros_like(like, dtype=torch.bool)
+            holds.select(axis, value).fill_(True)
+            yield f"the index along dim {axis} is {value}, the value of `{name}`", holds
+
+
+# --------------------------------------------------------------------------------------------------
+# Describe where a gradient is wrong: at the edge of a dim, or for a range of input values.
+# --------------------------------------------------------------------------------------------------
+
+
+def edge(wrong: Tensor, known: Tensor) -> str | None:
+    """Return the edge of a dim that holds every wrong element, or ``None``."""
+    for axis in reversed(range(wrong.dim())):
+        length = wrong.shape[axis]
+        if length < 4 or wrong.numel() == length:  # one wrong element is as likely chance as edge
+            continue
+        places = sorted(slices_with(wrong, axis))
+        names = {
+            (0,): "the first index",
+            (length - 1,): "the last index",
+            (0, length - 1): "both ends",
+        }
+        name = names.get(tuple(places))
+        whole = all(bool(wrong.select(axis, p)[known.select(axis, p)].all()) for p in places)
+        all_seen = len(slices_with(known, axis)) == length
+        if name and whole and all_seen:
+            return f"{name} of dim {axis}"
+    return None
+
+
+def slices_with(mask: Tensor, axis: int) -> set[int]:
+    """Return the indices along a dim whose slice holds a marked element."""
+    return set(mask.nonzero()[:, axis].tolist())
+
+
+def region(m: Mismatch) -> str | None:
+    """Say for which input values the gradient is wrong, and what it is instead."""
+    right = m.known & ~m.wrong
+    if m.actual.is_complex() or not bool(right.any()):
+        return None
+    instead = _instead(m)
+    what = f" ({instead} there)" if instead else ""
+    told = f"the gradient of `{m.name}` is wrong only where "
+    for threshold in _thresholds(m, right):
+        if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
+            certain = threshold.at_zero and instead is not None
+        else:
+            certain = instead is not None or threshold.chance < 0.01
+        if certain:
+            return f"{told}`{threshold.text}`{what}"
+    if m.coarse:
+        return None
+    if label := labeled(m):
+        return f"{told}{label}{what}"
+    return f"{told}several elements have the same value" if _ties(m, right) else None
+
+
+def _instead(m: Mismatch) -> str | None:
+    """Say what the wrong elements hold, where it is one simple thing."""
+    wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
+    tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
+    gs = [g for g in m.evidence.vjps[RANDOM].grad_outputs if g is not None]
+    known_things: dict[str, Tensor] = {
+        "it is zero": torch.zeros_like(truth),
+        "its sign is flipped": -truth,
+    }
+    if len(gs) == 1 and gs[0].shape == m.truth.shape:
+        known_things["it equals `grad_output`"] = gs[0][wrong]
+    for name, value in known_things.items():
+        if bool(within(actual, Expected(value, tolerance)).all()):
+            return name
+    if truth.numel() > 1 and bool((truth != 0).all()):
+        ratio = actual / truth
+        if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()) and not 0.99 < ratio[0] < 1.01:
+            return f"it is {float(ratio[0]):.4g} times the true gradient"
+    return None
+
+
+class Threshold(NamedTuple):
+    """A condition on the inputs that holds for all wrong and no right elements.
+
+    ``chance`` is the probability that so many elements are separated this way by accident.
+    ``at_zero`` says that the bound is 0.
+    """
+
+    text: str
+    chance: float
+    at_zero: bool = False
+
+
+def _thresholds(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
+    yield from _halves(m, right, m.input, m.name)
+    for name, other in _others(m):
+        yield from _halves(m, right, m.input - other, m.name, beside=name)
+    yield from _outside(m, right)
+    yield from _halves(m, right, m.input.abs(), f"|{m.name}|")
+
+
+def _halves(
+    m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
+) -> Iterator[Threshold]:
+    """Yield on which side of a bound a value lies, or the input beside another one."""
+    bad, good = value[m.wrong], value[right]
+    chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
+    for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
+        if float(low) < float(high):
+            bound = _bound(m, float(low), float(high))
+            text = f"{name} {_beyond(sign, bad, bound, beside)}"
+            yield Threshold(text, chance, at_zero=bound == "0" and not beside)
+
+
+def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
+    """Yield the interval of the input that holds all right elements, with wrong ones on both sides.
+
+    It is what a backward gives that forgets a clamp altogether.
+    """
+    bad, good = m.input[m.wrong], m.input[right]
+    below, above = bad[bad < good.min()], bad[bad > good.max()]
+    if not below.numel() or not above.numel() or below.numel() + above.numel() < bad.numel():
+        return
+    low = _bound(m, float(below.max()), float(good.min()))
+    high = _bound(m, float(good.max()), float(above.min()))
+    if low == f"-{high}":
+        return  # which |x| tells more shortly
+    count = bad.numel() + good.numel()
+    chance = 4 * count / math.comb(count, bad.numel())
+    yield Threshold(f"{m.name} < {low} or {m.name} > {high}", chance)
+
+
+def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
+    """Return on which side of a bound all wrong elements lie, or that all of them lie on it."""
+    on_it = bad == float(bound)
+    sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
+    return f"{sign} {_beside(other, bound) if other else bound}"
+
+
+def _beside(other: str, apart: str) -> str:
+    """Return what lies apart from another input by so much: ``y``, ``y + 0.5``, ``y - 0.5``."""
+    if apart == "0":
+        return other
+    return f"{other} - {apart[1:]}" if apart.startswith("-") else f"{other} + {apart}"
+
+
+def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield the other inputs, with their names, that can be compared with this one."""
+    for position, other in enumerate(m.evidence.inputs):
+        comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
+        if comparable and position != m.position:
+            yield m.evidence.name(position), other
+
+
+def _bound(m: Mismatch, low: float, high: float) -> str:
+    """Return the likeliest number between two: 0, an argument of the call, or few digits."""
+    numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
+    middle = (low + high) / 2
+    rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]
+    likely = (0, *numbers, *(-v for v in numbers), 1, -1, *rounded, middle)
+    return f"{next(v for v in likely if low <= v <= high):.12g}"
+
+
+def _ties(m: Mismatch, right: Tensor) -> bool:
+    """Whether the wrong elements are exactly those whose value occurs more than once."""
+    x = m.input
+    _, inverse, counts = x.unique(return_inverse=True, return_counts=True)
+    tied = counts[inverse] > 1
+    return bool(tied[m.wrong].all()) and not bool((tied & right & (m.truth != 0)).any())

@@ -1,0 +1,257 @@
+"""What a rule is, and what several rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import identical, resolution, size, within
+from autograd_doctor._numerics.formatting import element, number, plain, unraveled
+from autograd_doctor._safe_repr import shown
+from autograd_doctor._words import nth
+from autograd_doctor.evidence import RANDOM, Comparison, Cotangent, Evidence, Failure
+from autograd_doctor.finding import Finding, Severity
+
+# --------------------------------------------------------------------------------------------------
+# The rule catalogue: names, severities, and the pure functions that decide.
+# --------------------------------------------------------------------------------------------------
+
+Family = Literal[
+    "contract", "linearity", "values", "layout", "state", "order", "transforms", "efficiency"
+]
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a rule saw: the message and its evidence; severity and hint where not the rule's own."""
+
+    message: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    severity: Severity | None = None
+    hint: str = ""
+
+
+Decide = Callable[[Evidence], Match | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One entry of the catalogue.
+
+    ``after`` names families whose errors explain this rule's finding, or single rules; such a
+    finding is not reported again. ``explains`` says the same from the other side: which families'
+    or rules' findings an error of this rule explains. ``by_design`` are those that this rule
+    explains even where it is declared to be broken by design.
+    """
+
+    name: str
+    family: Family
+    severity: Severity
+    title: str
+    hint: str
+    lesson: str
+    decide: Decide
+    after: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
+    by_design: tuple[str, ...] = ()
+
+    def __call__(self, evidence: Evidence) -> Finding | None:
+        """Return the finding, or ``None`` where the evidence does not show this fault."""
+        seen = self.decide(evidence)
+        if seen is None:
+            return None
+        return Finding(
+            rule=self.name,
+            severity=seen.severity or self.severity,
+            message=seen.message,
+            evidence=dict(seen.evidence),
+            hint=seen.hint or self.hint,
+            lesson=self.lesson,
+        )
+
+
+def rule(
+    name: str,
+    family: Family,
+    severity: Severity,
+    title: str,
+    *,
+    hint: str,
+    lesson: str,
+    after: tuple[str, ...] = (),
+    explains: tuple[str, ...] = (),
+    by_design: tuple[str, ...] = (),
+) -> Callable[[Decide], Rule]:
+    """Return a decorator that makes a rule of a deciding function."""
+
+    def make(decide: Decide) -> Rule:
+        return Rule(name, family, severity, title, hint, lesson, decide, after, explains, by_design)
+
+    return make
+
+
+# --------------------------------------------------------------------------------------------------
+# Words and small facts that several rules share.
+# --------------------------------------------------------------------------------------------------
+
+
+def ordinal(cotangent: Cotangent) -> str:
+    """Return which output alone gets a gradient, in words."""
+    return nth(cotangent.output)
+
+
+def shape(sizes: torch.Size) -> str:
+    return str(tuple(sizes))
+
+
+def raised(failure: Failure) -> dict[str, str]:
+    return {"exception": failure.kind, "text": failure.text, "line": failure.line}
+
+
+def what_was_raised(failure: Failure) -> str:
+    if failure.kind == "SystemExit":
+        return "calls exit()"
+    said = f": {failure.text}" if failure.text else " without a message"
+    return f"raises {failure.kind}{said}"
+
+
+def call(evidence: Evidence) -> str:
+    """Return the arguments of the call in short: ``x float64[3, 4], ceiling 6.0``."""
+    return ", ".join(
+        f"{name} {describe(value)}"
+        for name, value in zip(evidence.parameters, evidence.inputs, strict=True)
+    )
+
+
+def describe(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return shown(value)
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def backward_failure(evidence: Evidence) -> Failure | None:
+    """Return how backward failed, in the direct call or else through autograd.
+
+    What fails when only some outputs are used is for another rule, which says so. A solver with an
+    absolute tolerance may refuse a cotangent that is thousands of times as large as usual. What
+    runs in the dtypes of the caller's inputs is not held against the Function.
+    """
+    usual = (
+        vjp.failure for name, vjp in evidence.vjps.items() if name.kind not in ("large", "single")
+    )
+    failures = (evidence.raw and evidence.raw.failure, *usual)
+    return next((f for f in failures if f and not f.runs_in_own_dtype), None)
+
+
+def raw_transpose(evidence: Evidence, position: int) -> bool:
+    """Whether a raw gradient of the wrong shape is the truth with its last two dims swapped."""
+    if evidence.raw is None or position not in evidence.wanted or RANDOM not in evidence.expected:
+        return False
+    grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
+    truth = evidence.expected[RANDOM][evidence.wanted.index(position)]
+    if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
+        return False
+    turned = grad.mT.to(truth.value.dtype)
+    if turned.shape != truth.value.shape:
+        return False
+    known = ~torch.isnan(truth.value)
+    return bool(known.any()) and bool(within(turned, truth)[known].all())
+
+
+# --------------------------------------------------------------------------------------------------
+# Where a call made in another way disagrees with the plain one, and how to say it.
+# --------------------------------------------------------------------------------------------------
+
+Place = tuple[int, tuple[int, ...]]  # which tensor of a comparison, and the index furthest off
+
+
+def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
+    """Yield the comparisons of one kind."""
+    return (comparison for comparison in evidence.comparisons if comparison.kind == kind)
+
+
+def disagreement(evidence: Evidence, kind: str) -> Match | None:
+    """Say how the first comparison of this kind failed or disagrees, ``None`` where all agree."""
+    return next(filter(None, map(describe_disagreement, comparisons(evidence, kind))), None)
+
+
+def describe_disagreement(comparison: Comparison) -> Match | None:
+    """Say how one comparison failed or disagrees, ``None`` where it agrees."""
+    if comparison.failure:
+        stage = (
+            f"`{comparison.stage}`"
+            if comparison.stage in ("forward", "backward")
+            else comparison.stage
+        )
+        return Match(
+            f"{comparison.how}, {stage} {what_was_raised(comparison.failure)}",
+            raised(comparison.failure),
+        )
+    place = furthest(comparison)
+    if place is None:
+        return None
+    k, index = place
+    name = comparison.names[k]
+    actual, expected = (
+        format_element(value[k], index) for value in (comparison.actual, comparison.expected)
+    )
+    where = element(name, index)
+    return Match(
+        f"{name} changes {comparison.how}.", {"witness": f"{where}: {actual}, should be {expected}"}
+    )
+
+
+def furthest(comparison: Comparison) -> Place | None:
+    """Return the first tensor that disagrees and where it is furthest off."""
+    for k, (actual, expected) in enumerate(
+        zip(comparison.actual, comparison.expected, strict=True)
+    ):
+        off = None if identical(actual, expected) else distance(actual, expected)
+        if off is None or not off.numel():
+            continue
+        slack = max(comparison.tolerance, _coarse(actual), _coarse(expected))
+        if float(off.max()) > slack * max(size_of(actual), size_of(expected)) + comparison.floor:
+            return k, unraveled(int(off.argmax()), off.shape)
+    return None
+
+
+def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
+    """Return how far apart two tensors are; no gradient at all counts as zeros."""
+    if actual is None and expected is None:
+        return None
+    actual, expected = (_or_zeros(actual, expected), _or_zeros(expected, actual))
+    if actual.shape != expected.shape:
+        return torch.full((), torch.inf)
+    same = (actual == expected) | (torch.isnan(actual) & torch.isnan(expected))
+    return torch.where(same, 0.0, torch.nan_to_num((actual - expected).abs(), nan=torch.inf))
+
+
+def size_of(tensor: Tensor | None) -> float:
+    """Return the largest finite magnitude, 0 for no tensor."""
+    return 0.0 if tensor is None else size(tensor)
+
+
+def _coarse(tensor: Tensor | None) -> float:
+    return 0.0 if tensor is None or tensor.is_complex() else resolution(tensor)
+
+
+def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
+    if tensor is not None:
+        return tensor
+    assert like is not None
+    return torch.zeros_like(like)
+
+
+def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
+    """Return one element in four digits, or what there is in its place."""
+    if tensor is None:
+        return "None"
+    return (
+        number(plain(tensor[index]))
+        if tensor.dim() == len(index)
+        else f"shape {tuple(tensor.shape)}"
+    )

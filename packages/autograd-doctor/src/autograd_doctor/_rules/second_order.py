@@ -1,0 +1,146 @@
+"""Rules of second order: a backward that is differentiated in its turn."""
+
+from __future__ import annotations
+
+import math
+
+from autograd_doctor._numerics.formatting import number
+from autograd_doctor._rules.rule import Match, raised, rule, what_was_raised
+from autograd_doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
+from autograd_doctor.finding import Severity
+
+FIRST_ORDER = ("contract", "linearity", "values", "state")
+ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
+ZERO_BY_INF = (
+    "Look for 0 · inf in the graph of `backward`. A root or a division at 0 produces it, even on "
+    "the side that `torch.where` or `clamp` does not select, because autograd differentiates that "
+    "side too. Replace the input of that operation by a harmless number where it fails."
+)
+
+
+@rule(
+    "silent-double-backward",
+    "order",
+    "warning",
+    "a second derivative is wrong, without an error",
+    hint="Save only inputs and outputs, because only these carry a graph. Return an intermediate "
+    "result of `forward` as an extra output, or recompute it in `backward`. Do not use "
+    "`.detach()`, `.data` or `.numpy()` in `backward`.",
+    lesson="05_double_backward",
+    after=FIRST_ORDER,
+)
+def silent_double_backward(evidence: Evidence) -> Match | None:
+    second = evidence.second_order
+    if second is None or _marked(second.failure):
+        return None
+    wrong = _first_wrong(evidence, second)
+    if wrong is None:
+        return None
+    return _seen(evidence, _lost(wrong), wrong, hint="" if _is_number(wrong) else ZERO_BY_INF)
+
+
+@rule(
+    "once-differentiable-leak",
+    "order",
+    "warning",
+    "@once_differentiable silently drops a second derivative",
+    hint="Build `backward` from differentiable operations, and remove the decorator. If that is "
+    "not possible, raise an error in `backward` when `torch.is_grad_enabled()` returns True. In "
+    "`backward`, grad mode is enabled when a second derivative is needed, and always under "
+    "`torch.func`.",
+    lesson="05_double_backward",
+    after=FIRST_ORDER,
+)
+def once_differentiable_leak(evidence: Evidence) -> Match | None:
+    second = evidence.second_order
+    if second is None or not _marked(second.failure):
+        return None
+    wrong = _first_wrong(evidence, second)
+    if wrong is None:
+        return None
+    message = (
+        "`@once_differentiable` raises an error only in `.backward()`, and only if `grad_output` "
+        "requires grad. In all other cases PyTorch silently drops the second derivative through "
+        f"the gradient of `{wrong.of}`."
+    )
+    return _seen(evidence, message, wrong)
+
+
+@rule(
+    "no-double-backward",
+    "order",
+    "info",
+    "backward raises an error when it is differentiated",
+    hint="If you need second derivatives (a gradient penalty, a Hessian), build `backward` from "
+    "differentiable operations on saved inputs and outputs. Otherwise, say in the docstring that "
+    "`backward` cannot be differentiated.",
+    lesson="05_double_backward",
+    after=(*FIRST_ORDER, "silent-double-backward", "once-differentiable-leak"),
+)
+def no_double_backward(evidence: Evidence) -> Match | None:
+    second = evidence.second_order
+    if second is None or second.failure is None or _first_wrong(evidence, second) is not None:
+        return None
+    in_place = "modified by an inplace operation" in second.failure.text
+    return Match(
+        f"differentiating `backward` {what_was_raised(second.failure)}",
+        raised(second.failure),
+        severity=_if_asked(evidence),
+        hint=_IN_PLACE if in_place else "",
+    )
+
+
+_IN_PLACE = (
+    "Compute into a new tensor when `torch.is_grad_enabled()` returns True: an in-place operation "
+    "in `backward` (`sub_`, `+=`, an assignment to `p[…]`) overwrites values that the second "
+    "derivative needs."
+)
+
+
+def _marked(failure: Failure | None) -> bool:
+    return failure is not None and ONCE_DIFFERENTIABLE in failure.text
+
+
+def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
+    """Return the first that is wrong; one that is nan, which its user sees, only where asked."""
+    wrong = (found for found in second.derivatives if found.wrong)
+    told = (f for f in wrong if evidence.second_order_asked or math.isfinite(f.actual or 0.0))
+    return next(told, None)
+
+
+def _is_number(wrong: SecondDerivative) -> bool:
+    return math.isfinite(wrong.actual or 0.0)
+
+
+def _lost(wrong: SecondDerivative) -> str:
+    if not _is_number(wrong):
+        return (
+            f"the gradient of `{wrong.of}` is finite and should have a finite derivative with "
+            f"respect to `{wrong.by}`, but differentiating its graph gives "
+            f"{number(wrong.actual or 0.0)}."
+        )
+    if wrong.actual:
+        return (
+            f"the gradient of `{wrong.of}` has a wrong derivative with respect to `{wrong.by}`. "
+            f"Either the graph covers only part of how this gradient depends on `{wrong.by}`, or "
+            "`backward` calls another Function whose `backward` is wrong."
+        )
+    return (
+        f"the gradient of `{wrong.of}` depends on `{wrong.by}`, but its graph does not contain "
+        "this dependence. PyTorch returns 0 as the second derivative and raises no error."
+    )
+
+
+def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Match:
+    actual, expected = number(wrong.actual or 0.0), number(wrong.expected)
+    witness = (
+        f"derivative of the gradient of {wrong.of} with respect to {wrong.by}, along a random "
+        f"direction: {actual}, should be {expected}"
+    )
+    seen = {"input": wrong.of, "witness": witness}
+    return Match(message, seen, severity=_if_asked(evidence), hint=hint)
+
+
+def _if_asked(evidence: Evidence) -> Severity | None:
+    """Return the severity for a Function that is meant to be differentiated twice."""
+    return "error" if evidence.second_order_asked else None

@@ -1,0 +1,417 @@
+"""Factors and terms by which a gradient differs from the true one."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import within
+from autograd_doctor._numerics.mismatch import Mismatch
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._rules.rule import ordinal
+from autograd_doctor.evidence import RANDOM, Evidence, Expected
+
+# --------------------------------------------------------------------------------------------------
+# A gradient that is a constant multiple of the truth: which constant, and of what.
+# --------------------------------------------------------------------------------------------------
+
+LARGEST_DENOMINATOR = 64
+LARGEST_NUMERATOR = 1000  # of a proper fraction: beyond it every number is close to one
+TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio
+TELLING_OF_FEW_DIGITS = 10.0
+
+Key = tuple[str, str, int]  # what a number of a call is: its kind, of what, along which axis
+
+
+def constant_factor(m: Mismatch) -> str | None:
+    """A constant multiple of the truth, and which."""
+    factor = _ratio(m)
+    if factor is None:
+        return None
+    origin = _origin(m, abs(factor))
+    if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
+        return None  # any number is a multiple of any other
+    told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
+    times = f"{told} times the true gradient"
+    return f"the gradient of `{m.name}` is {times}{origin}"
+
+
+def _ratio(m: Mismatch) -> float | None:
+    if m.actual.is_complex():
+        return None
+    known = m.known & torch.isfinite(m.actual)
+    truth, actual = m.truth[known], m.actual[known]
+    norm = float((truth * truth).sum())
+    enough = TELLING_OF_FEW_DIGITS if m.coarse else TELLING
+    telling = truth.abs() > enough * m.expected.tolerance[known]
+    if norm == 0 or int(telling.sum()) < 2 <= truth.numel():
+        return None
+    factor = float((truth * actual).sum()) / norm
+    loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
+    fits = bool(within(m.actual, loose)[m.known].all())
+    return factor if factor and fits and (not m.coarse or m.fits(factor * m.truth)) else None
+
+
+def digits(factor: float) -> str:
+    """Return a factor as a small fraction where it is one, else with four digits or more."""
+    fraction = _fraction(factor)
+    return _apart_from_one(factor, 4) if fraction is None else str(fraction)
+
+
+def _apart_from_one(factor: float, least: int) -> str:
+    """Return a factor with so many digits, or with as many more as tell it from 1."""
+    told = (f"{factor:.{count}g}" for count in range(least, 17))
+    return next((text for text in told if float(text) != 1.0), "1")
+
+
+def _fraction(factor: float) -> Fraction | None:
+    fraction = Fraction(factor).limit_denominator(LARGEST_DENOMINATOR)
+    simple = fraction.denominator == 1 or abs(fraction.numerator) <= LARGEST_NUMERATOR
+    return fraction if simple and math.isclose(float(fraction), factor, rel_tol=1e-6) else None
+
+
+def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Yield the numbers among the arguments, with their names."""
+    for i, value in enumerate(evidence.inputs):
+        if type(value) in (int, float) and abs(value) < 2**63:  # beyond it an int may be no float
+            yield evidence.name(i), float(value)
+
+
+def _origin(m: Mismatch, size: float) -> str:
+    """Say which number of this call the factor, or its inverse, is equal to.
+
+    A number that explains the factor in this call alone does so by chance, and is not named.
+    """
+    output = m.evidence.forward.outputs[0].shape
+    for key, value, what in _numbers(dict(scalars(m.evidence)), m.name, m.input.shape, output):
+        for power in (1, -1):
+            if math.isclose(size, value**power, rel_tol=1e-6) and _holds(m, key, value, power):
+                return f" ({digits(value)} is {what})"
+    return ""
+
+
+def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
+    """Whether a number explains the factor in all calls that were tried, one of which tells.
+
+    An argument's value tells where it is another one, a length where the shapes are.
+    """
+    here, tells = (tuple(m.input.shape), tuple(m.evidence.forward.outputs[0].shape)), False
+    for other in m.evidence.resized:
+        ratio, shape = other.ratios[m.slot], other.shapes[m.position]
+        if ratio is None or shape is None:
+            continue
+        known = {
+            m.evidence.name(i): number
+            for i, number in enumerate(other.numbers)
+            if number is not None
+        }
+        there = {k: v for k, v, _ in _numbers(known, m.name, shape, other.output)}
+        if key not in there or not math.isclose(abs(ratio), there[key] ** power, rel_tol=1e-4):
+            return False
+        differs = there[key] != value if key[0] == "value" else (shape, other.output) != here
+        tells = tells or differs
+    return tells
+
+
+def _numbers(
+    known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
+) -> Iterator[tuple[Key, float, str]]:
+    """Yield the numbers of a call that may be a factor: what each is, its value, and in words."""
+    for argument, value in known.items():
+        if abs(value) not in (0, 1):
+            what = "value" if value > 0 else "absolute value"
+            yield ("value", argument, 0), abs(value), f"the {what} of `{argument}`"
+    owners = {f"`{name}`": shape, "the output": output}
+    for owner, lengths in owners.items():
+        for axis, n in enumerate(lengths):
+            if n > 1:
+                told = f"the size of dim {axis} of {owner}"
+                yield ("length", owner, axis), float(n), told
+                yield ("root", owner, axis), math.sqrt(n), f"the square root of {told}"
+    for owner, lengths in owners.items():
+        count = math.prod(lengths)
+        if count > 1:
+            yield ("count", owner, 0), float(count), f"the number of elements of {owner}"
+        for axis, n in enumerate((*lengths, count)):
+            if n > 1:
+                yield ("unbiased", owner, axis), n / (n - 1), f"N/(N-1) for N = {n}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Which term a gradient lacks: products of the tensors at hand, with or without a sum over an axis.
+#
+# The product rule leaves one term for each path from input to output. A backward that forgets a
+# path lacks, to a constant k,
+#
+#     k · a · grad_output        or        k · a · sum(grad_output · b, axis)
+#
+# where a and b are products of a few of: inputs, outputs, saved tensors t, 1/t, 1 − t.
+# --------------------------------------------------------------------------------------------------
+
+MOST_FACTORS = 2  # in each of a and b
+MOST_ELEMENTS = 4096
+FEWEST_ELEMENTS = 6  # fewer than these are met by chance
+CLOSE = 1e-6  # of the lacking term's own size
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of tensors at hand: its factors' names and its values, of the gradient's shape."""
+
+    factors: tuple[str, ...]
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """What grad_output contributes: itself, or a sum of it over an axis, weighted."""
+
+    axis: int | None
+    weight: tuple[str, ...]
+    values: Tensor
+
+
+def lacking_term(m: Mismatch) -> str | None:
+    """Return the one term by which the gradient differs from the truth, in words."""
+    lacking = m.truth - m.actual
+    g = _cotangent(m)
+    n = lacking.numel()
+    if g is None or not bool(m.known.all()) or not FEWEST_ELEMENTS <= n <= MOST_ELEMENTS:
+        return None
+    products = list(_products(_factors(m), lacking))
+    for k, product, upstream in _multiples(lacking, products, list(_upstreams(g, products))):
+        if _natural(m, k, product, upstream):
+            return _written(k, product, upstream)
+    return None
+
+
+def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
+    """Whether the constant is one that a product rule leaves: small, or an argument of the call.
+
+    A sum over an axis comes with a constant of its own, as a mean's 1/N. Of a single row's sum any
+    number is a multiple: there the constant has to be one of these, or such a mean's.
+    """
+    if not product.factors and upstream.axis is None:
+        return abs(k - 1) < CLOSE  # as the way around, in x + f(x)
+    length = 1 if upstream.axis is None else product.values.shape[upstream.axis]
+    if 1 < length < product.values.numel():
+        return True
+    constants = [0.5, 1.0, 2.0, *(abs(value) for _, value in scalars(m.evidence))]
+    return any(abs(abs(k) - c / n) < CLOSE for c in constants for n in (1, length))
+
+
+def _cotangent(m: Mismatch) -> Tensor | None:
+    """Return the one grad_output, with the axis put back that forward may have reduced."""
+    gs = m.evidence.vjps[RANDOM].grad_outputs
+    if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
+        return None
+    g, shape = gs[0], m.truth.shape
+    for candidate in (g, *(g.unsqueeze(axis) for axis in range(g.dim() + 1))):
+        try:
+            return candidate.expand(shape)
+        except RuntimeError:
+            continue
+    return None
+
+
+def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield what the author had at hand when writing backward, by name."""
+    e = m.evidence
+    at_hand = [(e.name(i), v) for i, v in enumerate(e.inputs) if is_float(v)]
+    at_hand += [("output", out) for out in e.forward.outputs if is_float(out)]
+    saved = [t for t in e.forward.saved if is_float(t)]
+    at_hand += zip(_names_of_saved(e.backward_source, len(saved)), saved, strict=True)
+    seen: list[Tensor] = []
+    for name, tensor in at_hand:
+        if tensor.is_complex() or any(torch.equal(tensor, other) for other in seen):
+            continue
+        seen.append(tensor)
+        yield name, tensor
+        if bool(((tensor > 0) & (tensor < 1)).all()):  # a sigmoid, a probability
+            yield f"(1 - {name})", 1 - tensor
+        if bool((tensor != 0).all()):
+            yield f"1/{name}", 1 / tensor
+
+
+def _names_of_saved(source: str, count: int) -> list[str]:
+    """Return the names that backward unpacks its saved tensors to, or numbers where it does not."""
+    found = re.search(r"^\s*\(?([\w, ]+?),?\)?\s*=\s*ctx\.saved_tensors", source, re.MULTILINE)
+    names = [name.strip() for name in found[1].split(",")] if found else []
+    if len(names) != count:
+        return [f"saved tensor {k}" for k in range(count)]
+    return names
+
+
+def _products(factors: Iterator[tuple[str, Tensor]], like: Tensor) -> Iterator[Product]:
+    """Yield products of few factors, the shortest first; the empty one is 1."""
+    fitting = [(name, t.expand(like.shape)) for name, t in factors if _expands(t, like)]
+    yield Product((), torch.ones_like(like))
+    for count in range(1, MOST_FACTORS + 1):
+        for chosen in combinations_with_replacement(fitting, count):
+            names, tensors = zip(*chosen, strict=True)
+            if not any(f"1/{name}" in names for name in names):  # which would cancel
+                yield Product(names, torch.stack(tensors).prod(0))
+
+
+def _expands(tensor: Tensor, like: Tensor) -> bool:
+    try:
+        tensor.expand(like.shape)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
+    yield Upstream(None, (), g)
+    for axis in reversed(range(g.dim())):
+        if g.shape[axis] < 2:
+            continue
+        for product in products:
+            total = (g * product.values).sum(axis, keepdim=True).expand_as(g)
+            yield Upstream(axis, product.factors, total)
+
+
+def _multiples(
+    lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
+) -> Iterator[tuple[float, Product, Upstream]]:
+    """Yield the pairs whose multiple is the lacking term, the simplest first."""
+    a = torch.stack([p.values.reshape(-1) for p in products])
+    s = torch.stack([u.values.reshape(-1) for u in upstreams])
+    d = lacking.reshape(-1)
+    along, squares = (a * d) @ s.T, (a * a) @ (s * s).T
+    left = d.square().sum() - along.square() / squares.clamp_min(torch.finfo(d.dtype).tiny)
+    likely = (left <= 1e-10 * d.square().sum()).nonzero().tolist()
+    for i, j in sorted(likely, key=lambda ij: _length(products[ij[0]], upstreams[ij[1]])):
+        k = float(along[i, j] / squares[i, j])
+        exact = (d - k * a[i] * s[j]).abs().max() <= CLOSE * d.abs().max()
+        if bool(exact):
+            yield k, products[i], upstreams[j]
+
+
+def _length(product: Product, upstream: Upstream) -> int:
+    return len(product.factors) + len(upstream.weight) + 2 * (upstream.axis is not None)
+
+
+def _written(k: float, product: Product, upstream: Upstream) -> str:
+    sign, size = "-" if k < 0 else "", abs(k)
+    parts = [] if abs(size - 1) < CLOSE else [digits(size)]
+    if upstream.axis is None:
+        parts.append("grad_output")
+    else:
+        weighted = " · ".join(("grad_output", *upstream.weight))
+        parts.append(f"sum({weighted} over dim {upstream.axis})")
+    return sign + " · ".join([*parts, *product.factors])
+
+
+# --------------------------------------------------------------------------------------------------
+# A gradient that follows one path from the input to the output and forgets another.
+# --------------------------------------------------------------------------------------------------
+
+FEWEST = 6  # elements of a tensor that is a single slice: fewer are met by chance
+
+
+def missing_dependency(m: Mismatch) -> str | None:
+    """One factor was differentiated and another held fixed."""
+    term = lacking_term(m)
+    for cut, grads in m.evidence.held_fixed.items():
+        if m.fits(grads[m.slot]):
+            named = f". The missing term is `{term}`" if term else ""
+            ways, constant = (
+                ("paths", "the results of these operations as constants")
+                if " and " in cut
+                else ("path", "the result of this operation as a constant")
+            )
+            return (
+                f"the gradient of `{m.name}` does not include the {ways} through {cut}: `backward` "
+                f"treats {constant}{named}"
+            )
+    if path := _output_path(m):
+        return path
+    if term:
+        return (
+            f"the gradient of `{m.name}` lacks the term `{term}`: `backward` treats a part of "
+            "`forward` as a constant"
+        )
+    return _row_term(m)
+
+
+def _output_path(m: Mismatch) -> str | None:
+    """One of several outputs sends nothing back."""
+    for name, vjp in m.evidence.vjps.items():
+        if name.kind == "single" and not vjp.failure:
+            grad, truth = vjp.grads[m.slot], m.evidence.expected[name][m.slot].value
+            if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
+                return (
+                    f"the gradient of `{m.name}` does not include the path through the "
+                    f"{ordinal(name)} output"
+                )
+    return None
+
+
+def _row_term(m: Mismatch) -> str | None:
+    """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
+    residual = m.actual - m.truth
+    if m.coarse or not bool(m.known.all()):
+        return None
+    constant = torch.ones_like(residual)
+    for where, axes in _slices(residual):
+        length = math.prod(residual.shape[axis] for axis in axes)
+        if length < 3 or (len(axes) == residual.dim() > 1 and length < FEWEST):
+            continue
+        if _spanned(m, residual, [constant], axes):
+            return _reduced(m, where, "constant")
+        for name, tensor in _at_hand(m):
+            if _spanned(m, residual, [tensor], axes):
+                return _reduced(m, where, f"a multiple of {name}")
+            if length > 3 and _spanned(m, residual, [constant, tensor], axes):
+                return _reduced(m, where, f"a constant plus a multiple of {name}")
+    return None
+
+
+def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the dims over which forward may have reduced: all, all but the first, each."""
+    every = tuple(range(residual.dim()))
+    if len(every) > 1:
+        yield "across the whole tensor", every
+    if len(every) > 2:
+        yield "within each slice along dim 0", every[1:]
+    yield from ((f"along dim {axis}", (axis,)) for axis in reversed(every))
+
+
+def _reduced(m: Mismatch, where: str, what: str) -> str:
+    return (
+        f"{where}, the error in the gradient of `{m.name}` is {what}. `forward` probably reduces "
+        "over these elements (a mean, a norm, a variance), and `backward` treats the result as a "
+        "constant or differentiates it with a wrong factor"
+    )
+
+
+def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors that a term may be a multiple of, by name."""
+    e = m.evidence
+    tensors = {"the output": e.forward.outputs[0], m.name: m.input}
+    tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
+    for name, tensor in tensors.items():
+        if is_float(tensor) and tensor.shape == m.truth.shape:
+            yield name, tensor
+
+
+def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
+    """Whether every slice of the residual over some dims is a combination of the basis' slices."""
+    last = tuple(range(-len(axes), 0))
+
+    def rows(tensor: Tensor) -> Tensor:
+        return tensor.expand_as(residual).movedim(axes, last).flatten(-len(axes))
+
+    span = torch.stack([rows(t.to(residual.dtype)) for t in basis], -1)
+    target = rows(residual).unsqueeze(-1)
+    fitted = span @ (torch.linalg.pinv(span) @ target)
+    tolerance = rows(m.expected.tolerance + 1e-9 * residual.abs().max()).unsqueeze(-1)
+    return bool(((target - fitted).abs() <= tolerance).all())

@@ -1,0 +1,235 @@
+"""Rules about ``torch.func``, ``torch.compile`` and autocast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autograd_doctor._numerics.formatting import element, number, plain
+from autograd_doctor._rules.rule import (
+    Match,
+    comparisons,
+    describe_disagreement,
+    disagreement,
+    format_element,
+    furthest,
+    raised,
+    rule,
+)
+from autograd_doctor._words import quoted
+from autograd_doctor.evidence import Comparison, Evidence, Failure
+
+# --------------------------------------------------------------------------------------------------
+# Rules of transforms: forward mode, vmap, torch.compile, torch.func.
+# --------------------------------------------------------------------------------------------------
+
+FIRST_ORDER = ("contract", "linearity", "values", "state")
+NOT_KEPT = (
+    "Call `ctx.save_for_forward` with the tensors that `jvp` needs: in `jvp`, `ctx.saved_tensors` "
+    "does not hold the tensors passed to `ctx.save_for_backward`."
+)
+SAVED_APART = (
+    "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
+    "order: a generated `vmap` rule keeps one list of batch dims for both."
+)
+# What functorch says where the two differ.
+NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
+TANGENT_CHANGED = (
+    "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
+    "same input read this tangent too."
+)
+FORMULA = (
+    "Write the tangent as a formula in the saved tensors and the input tangents: `jvp` runs inside "
+    "forward mode, and PyTorch cannot nest forward mode there."
+)
+NESTED = "Nested forward mode AD"
+NO_GRAPH = (
+    "Return the result of the Function's own `apply` from `vmap`, with the batch dim first and "
+    "grad mode unchanged: what `vmap` returns now has no graph."
+)
+USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code that it traces
+
+
+@rule(
+    "wrong-jvp",
+    "transforms",
+    "error",
+    "jvp and backward are not transposes of each other",
+    hint="Return one tangent for each output from `jvp`. For each input, multiply the derivative "
+    "by the tangent of that input, and add the products. Compare `jvp` with `backward` term by "
+    "term.",
+    lesson="09_beyond_eager",
+    after=FIRST_ORDER,
+)
+def wrong_jvp(evidence: Evidence) -> Match | None:
+    seen = next(filter(None, map(_jvp_told, comparisons(evidence, "jvp"))), None)
+    return seen or next(filter(None, map(_tangent_told, comparisons(evidence, "tangent"))), None)
+
+
+def _tangent_told(comparison: Comparison) -> Match | None:
+    seen = describe_disagreement(comparison)
+    return seen and replace(
+        seen,
+        message=f"the `jvp` method changes {comparison.names[0]} in place.",
+        hint=TANGENT_CHANGED,
+    )
+
+
+def _jvp_told(comparison: Comparison) -> Match | None:
+    if comparison.failure:
+        seen = describe_disagreement(comparison)
+        hints = {
+            NOT_KEPT: "saved_tensors" in comparison.failure.line,
+            FORMULA: NESTED in comparison.failure.text,
+        }
+        return next((replace(seen, hint=hint) for hint in hints if seen and hints[hint]), seen)
+    if furthest(comparison) is None:
+        return None
+    actual, expected = (
+        number(plain(value)) for (value,) in (comparison.actual, comparison.expected)
+    )
+    return Match(
+        f"{comparison.how}, `jvp` and `backward` give different derivatives of "
+        f"{comparison.names[0]}.",
+        {"witness": f"⟨grad_output, jvp(v)⟩ = {actual}, ⟨backward(grad_output), v⟩ = {expected}"},
+    )
+
+
+@rule(
+    "silent-reverse-over-forward",
+    "transforms",
+    "warning",
+    "the derivative of jvp's tangent is wrong, without an error",
+    hint="Build the tangent from saved inputs and outputs, without `.detach()`, `.data` or "
+    "`.numpy()`. Reverse mode over forward mode (a gradient of `torch.func.jvp`, `jacrev` of "
+    "`jacfwd`) differentiates the operations of `jvp`, and treats an intermediate result that "
+    "`forward` stored on `ctx` as a constant.",
+    lesson="09_beyond_eager",
+    after=(*FIRST_ORDER, "order", "wrong-jvp"),
+)
+def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
+    seen = next(filter(None, map(_graph_told, comparisons(evidence, "tangent graph"))), None)
+    return seen and replace(seen, severity="error" if evidence.second_order_asked else None)
+
+
+def _graph_told(comparison: Comparison) -> Match | None:
+    place = furthest(comparison)
+    if place is None:
+        return None
+    (name,), (actual,), (expected,) = comparison.names, comparison.actual, comparison.expected
+    known = actual is not None and bool(actual.any())
+    what, left = ("contains only part of", "wrong") if known else ("does not contain", "zero")
+    one, other = (format_element(value, place[1]) for value in (actual, expected))
+    where = element(name, place[1])
+    return Match(
+        f"the tangent that `jvp` returns depends on `{name}`, but its graph {what} this "
+        f"dependence. So the derivative that PyTorch computes from this graph is {left}, and "
+        "PyTorch raises no error.",
+        {"witness": f"derivative of ⟨g, jvp(v)⟩ with respect to {where}: {one}, should be {other}"},
+    )
+
+
+@rule(
+    "wrong-vmap",
+    "transforms",
+    "error",
+    "torch.func.vmap and a loop give different results",
+    hint="In `vmap`, move the batch dim of each tensor to the front. The entry in `in_dims` says "
+    "where it is, or is None if the tensor has no batch dim. Return the position of the batch dim "
+    "in the outputs as `out_dims`. If you set `generate_vmap_rule`, use only PyTorch operations "
+    "on tensors.",
+    lesson="09_beyond_eager",
+    after=(*FIRST_ORDER, "layout"),
+)
+def wrong_vmap(evidence: Evidence) -> Match | None:
+    for comparison in comparisons(evidence, "vmap"):
+        if seen := describe_disagreement(comparison):
+            return replace(seen, hint=_vmap_hint(comparison))
+    return None
+
+
+def _vmap_hint(comparison: Comparison) -> str:
+    """Return a hint for what went wrong here, empty where the rule's own will do."""
+    if comparison.failure:
+        apart = any(text in comparison.failure.text for text in NO_AXIS_KEPT)
+        return SAVED_APART if apart else ""
+    place = furthest(comparison)
+    arrives_nowhere = place is not None and comparison.actual[place[0]] is None
+    return NO_GRAPH if arrives_nowhere else ""
+
+
+@rule(
+    "compile-mismatch",
+    "transforms",
+    "warning",
+    "torch.compile and eager mode differ",
+    hint="Remove branches on the values of tensors, print calls, changes of state outside `ctx`, "
+    "and calls of `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` with "
+    "tensors that have no values. If you need such code, put it into a function that is decorated "
+    "with `torch.compiler.disable`.",
+    lesson="09_beyond_eager",
+    after=FIRST_ORDER,
+)
+def compile_mismatch(evidence: Evidence) -> Match | None:
+    comparison = next(comparisons(evidence, "compile"), None)
+    if comparison is None or comparison.failure is None:
+        return disagreement(evidence, "compile")
+    return Match(
+        f"`torch.compile` cannot trace the call into a single graph: {comparison.failure.text}",
+        raised(comparison.failure),
+        hint=_left_to_defaults(evidence, comparison.failure),
+    )
+
+
+def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
+    """Return a hint where setup_context, when traced, gets fewer inputs than in eager mode."""
+    in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not in forward's own code
+    raises = in_setup and failure.text.startswith(USERS_EXCEPTION)
+    if not evidence.omitted or evidence.old_style or not raises:
+        return ""
+    names = ", ".join(evidence.omitted)
+    return (
+        f"Pass {names} as well: when `torch.compile` traces `setup_context`, it leaves out "
+        "`forward`'s defaults."
+    )
+
+
+@rule(
+    "func-incompatible",
+    "transforms",
+    "info",
+    "torch.func transforms raise an error",
+    hint="Move everything that uses `ctx` into `setup_context(ctx, inputs, output)`, and remove "
+    "`ctx` from `forward`. Return every intermediate result that `backward` needs as an extra "
+    "output.",
+    lesson="09_beyond_eager",
+    after=("contract",),
+)
+def func_incompatible(evidence: Evidence) -> Match | None:
+    if not evidence.old_style:
+        return None
+    names = " and ".join(quoted(evidence.old_style))
+    return Match(
+        f"in {names}, `forward` takes `ctx` as an argument, so `torch.func` transforms (`grad`, "
+        "`vmap`, `jvp` and others) raise an error."
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of mixed precision: forward under autocast, backward outside.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "autocast",
+    "layout",
+    "warning",
+    "the call fails or changes under autocast",
+    hint="Decorate `forward` with `torch.amp.custom_fwd` and `backward` with "
+    "`torch.amp.custom_bwd`, so that both run in a fixed dtype. Without these decorators, autocast "
+    "computes the matrix products of `forward` in low precision, and their dtype differs from that "
+    "of the saved tensors.",
+    lesson="09_beyond_eager",
+    after=("contract", "linearity", "values", "layout"),
+)
+def autocast(evidence: Evidence) -> Match | None:
+    return disagreement(evidence, "autocast")

@@ -1,0 +1,754 @@
+"""Rules about the values of gradients: hypotheses, of which the first that fits names the bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.closeness import identical, within
+from autograd_doctor._numerics.finite_differences import as_real
+from autograd_doctor._numerics.formatting import element, number, plain, unraveled
+from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._rules.regions import edge, labeled, region
+from autograd_doctor._rules.rule import (
+    Decide,
+    Match,
+    Rule,
+    comparisons,
+    describe_disagreement,
+    disagreement,
+    furthest,
+    ordinal,
+    raw_transpose,
+    rule,
+)
+from autograd_doctor._rules.terms import constant_factor, missing_dependency
+from autograd_doctor._words import elements, listed, paragraph
+from autograd_doctor.evidence import RANDOM, Evidence, Expected
+
+# --------------------------------------------------------------------------------------------------
+# Hypotheses that use the Jacobian itself: applied untransposed or unconjugated, or in part.
+# --------------------------------------------------------------------------------------------------
+
+NEGLIGIBLE = 1e-9  # of the largest entry: rounding of the differences, not an influence
+
+
+def untransposed(m: Mismatch) -> Tensor | None:
+    """Return the Jacobian times grad_output, where its transpose belongs."""
+    matrix, g = _jacobian(m), _one_grad_output(m)
+    if matrix is None or g is None or g.shape != m.input.shape:
+        return None
+    if g.is_complex() != m.input.is_complex():
+        return None
+    real = as_real(g)
+    pushed = (matrix @ real.reshape(-1)).reshape(real.shape)
+    return torch.view_as_complex(pushed) if g.is_complex() else pushed
+
+
+def unconjugated(m: Mismatch) -> Tensor | None:
+    """Return the transposed complex Jacobian of a holomorphic map times grad_output."""
+    matrix, g = _jacobian(m), _one_grad_output(m)
+    if matrix is None or g is None or not (g.is_complex() and m.input.is_complex()):
+        return None
+    pairs = matrix.reshape(g.numel(), 2, m.input.numel(), 2)
+    slack = 1e-6 * float(matrix.abs().max())
+    differs = (pairs[:, 0, :, 0] - pairs[:, 1, :, 1]).abs() + (
+        pairs[:, 0, :, 1] + pairs[:, 1, :, 0]
+    ).abs()
+    if not bool((differs <= slack).all()):  # the Cauchy-Riemann equations
+        return None
+    holomorphic = torch.complex(pairs[:, 0, :, 0], pairs[:, 1, :, 0])
+    return (holomorphic.T @ g.reshape(-1)).reshape(m.input.shape)
+
+
+def wrong_where_used_again(m: Mismatch) -> bool:
+    """Whether every element that one output uses is right, and only such as several use are not."""
+    reach = _reach(m)
+    return reach is not None and _splits(m, reach.sum(0))
+
+
+def wrong_where_shared(m: Mismatch) -> bool:
+    """Whether elements that are alone in their outputs are right, and only others are wrong."""
+    reach = _reach(m)
+    return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
+
+
+def one_term_kept(m: Mismatch) -> bool:
+    """Whether each wrong element holds just one of the terms that make up its true gradient."""
+    matrix, g = _jacobian(m), _one_grad_output(m)
+    if matrix is None or g is None or g.is_complex():
+        return False
+    wrong = m.wrong.reshape(-1)
+    terms = (matrix * g.reshape(-1, 1))[:, wrong]
+    tolerance = m.expected.tolerance.reshape(-1)[wrong]
+    hits = ((terms - m.actual.reshape(-1)[wrong]).abs() <= tolerance) & (terms != 0)
+    return bool(hits.any(0).all())
+
+
+def _splits(m: Mismatch, count: Tensor) -> bool:
+    """Whether all that is counted once is right, and only what is counted more often is wrong."""
+    count, wrong, known = count.reshape(m.wrong.shape), m.wrong, m.known
+    once = (count == 1) & known
+    return bool(once.any()) and not bool((wrong & (count < 2)).any())
+
+
+def _reach(m: Mismatch) -> Tensor | None:
+    """Return which elements of the outputs (rows) depend on which elements of the input."""
+    matrix = None if m.input.is_complex() else _jacobian(m)
+    if matrix is None or not matrix.numel():
+        return None
+    return (matrix.abs() > NEGLIGIBLE * matrix.abs().max()).long()
+
+
+def _jacobian(m: Mismatch) -> Tensor | None:
+    """Return the whole Jacobian with respect to this input, ``None`` where it was not examined."""
+    if not m.evidence.jacobian or m.evidence.surrogate:
+        return None
+    matrix = m.evidence.jacobian[m.slot].matrix
+    whole = matrix.shape[1] == as_real(m.input).numel() and bool(torch.isfinite(matrix).all())
+    return matrix if whole else None
+
+
+def _one_grad_output(m: Mismatch) -> Tensor | None:
+    """Return the cotangent of the only floating output, in double precision as the Jacobian."""
+    outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
+    g = m.evidence.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
+    return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
+
+
+# --------------------------------------------------------------------------------------------------
+# Dims that a backward confuses: the batch, and the one that an argument names.
+# --------------------------------------------------------------------------------------------------
+
+
+def wrong_dim(m: Mismatch) -> str | None:
+    """Wrong for the dim that the call names, right for another."""
+    how = _right_when(m, "dim-argument")
+    return how and f"the gradient of `{m.name}` is wrong for this call, but right {how}"
+
+
+def wrong_batch(m: Mismatch) -> str | None:
+    """Right for every slice along dim 0 alone, wrong for all of them at once."""
+    how = _right_when(m, "batch")
+    return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
+
+
+def _right_when(m: Mismatch, kind: str) -> str | None:
+    """Return how a call was made that brought the true gradient."""
+    name = m.evidence.gradient_name(m.position)
+    for comparison in comparisons(m.evidence, kind):
+        actual = dict(zip(comparison.names, comparison.actual, strict=True)).get(name)
+        if actual is None or actual.shape != m.truth.shape:
+            continue
+        if bool(within(actual, m.expected)[m.known].all()):
+            return comparison.how
+    return None
+
+
+def other_dim(evidence: Evidence) -> Match | None:
+    """The example is right, the same call along another dim is not."""
+    return None if mismatches(evidence) else disagreement(evidence, "dim-argument")
+
+
+def other_batch(evidence: Evidence) -> Match | None:
+    """The example is right, a slice of it or a longer batch is not.
+
+    A declared surrogate may mix the slices that forward keeps apart.
+    """
+    if mismatches(evidence) or evidence.surrogate:
+        return None
+    return disagreement(evidence, "batch") or _grown(evidence)
+
+
+def _grown(evidence: Evidence) -> Match | None:
+    comparison = next(comparisons(evidence, "grown"), None)
+    seen, place = (
+        (describe_disagreement(comparison), furthest(comparison)) if comparison else (None, None)
+    )
+    if comparison is None or seen is None or place is None:
+        return seen
+    name = comparison.names[place[0]]
+    return replace(
+        seen, message=f"{name} {comparison.how} differs from the one computed slice by slice."
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Hypotheses about a wrong gradient: each says what the gradient would be if one mistake was made.
+#
+# A hypothesis takes a mismatch and returns a sentence where it fits, or ``None``.
+# --------------------------------------------------------------------------------------------------
+
+
+def undeclared_surrogate(m: Mismatch) -> str | None:
+    """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
+    e = m.evidence
+    if e.surrogate or not e.jacobian or any(bool(c.matrix[:, c.smooth].any()) for c in e.jacobian):
+        return None
+    values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
+    if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.jacobian):
+        return None  # a constant function is no quantizer
+    return (
+        f"`forward` is piecewise constant, so the true gradient of `{m.name}` is zero, but "
+        "`backward` returns a nonzero gradient. It looks like a straight-through estimator"
+    )
+
+
+def swapped_gradients(m: Mismatch) -> str | None:
+    """The gradient of this input is what another input should get, and the other way round."""
+    for other in mismatches(m.evidence):
+        if m.fits(other.truth) and other.fits(m.truth):
+            first, second = sorted((m, other), key=lambda one: one.slot)
+            return f"the gradients of `{first.name}` and `{second.name}` are swapped"
+    return None
+
+
+def missing_gradient(m: Mismatch) -> str | None:
+    """Nothing, or zeros, where the truth is not zero."""
+    raw, depends = m.evidence.raw, "the output depends on"
+    if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
+        depends = "the declared surrogate depends on"
+    if raw and raw.kinds == ("NoneType",):
+        return (
+            f"`backward` returns None, but {depends} `{m.name}`. A return statement may be missing"
+        )
+    if not m.returned:
+        return f"no gradient reaches `{m.name}`, but {depends} `{m.name}`"
+    if not bool(m.actual.any()):
+        return f"the gradient of `{m.name}` is zero everywhere, but {depends} `{m.name}`"
+    return None
+
+
+def extra_gradient(m: Mismatch) -> str | None:
+    """Something where the output does not depend on the input, or is meant to hold it fixed."""
+    e = m.evidence
+    if bool(m.truth.nan_to_num().any()):
+        return None
+    if e.surrogate:
+        return (
+            f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
+            f"depend on `{m.name}`"
+        )
+    # No Jacobian was needed where forward's slopes confirm what backward returns.
+    if not e.jacobian or bool(e.jacobian[m.slot].matrix.any()):
+        return (
+            f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
+            "a constant"
+        )
+    return (
+        f"`backward` returns a gradient for `{m.name}`, but a small change of `{m.name}` does not "
+        "change the output"
+    )
+
+
+def non_finite(m: Mismatch) -> str | None:
+    """NaN or infinity where the true gradient is a number."""
+    bad = m.known & ~torch.isfinite(m.actual)
+    if not bool(bad.any()):
+        return None
+    value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
+    return f"the gradient of `{m.name}` is {value} where the true gradient is finite"
+
+
+def nan_at_a_kink(evidence: Evidence) -> Match | None:
+    """NaN where forward has a kink: no derivative is known there, but none of them is nan."""
+    vjp = evidence.vjps.get(RANDOM)
+    outputs = (out for out in evidence.forward.outputs if is_float(out))
+    if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
+        return None
+    declared = evidence.reference_grads or [None] * len(evidence.wanted)
+    rows = zip(evidence.wanted, vjp.grads, evidence.jacobian, declared, strict=False)
+    for position, grad, columns, known in rows:
+        if grad is None or grad.is_complex():
+            continue
+        kinks = torch.zeros(grad.numel(), dtype=torch.bool, device=grad.device)
+        kinks[columns.index[~columns.smooth].to(grad.device)] = True
+        lost = grad.isnan() & kinks.view(grad.shape)
+        if known is not None:
+            lost &= known.isfinite()
+        if bool(lost.any()):
+            index = unraveled(int(lost.flatten().nonzero()[0]), lost.shape)
+            name, value = evidence.name(position), evidence.inputs[position][index]
+            return Match(
+                f"the gradient of `{name}` is nan at a kink of `forward`.",
+                {
+                    "inputs": [name],
+                    "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
+                    "line": return_line(evidence.backward_source),
+                },
+            )
+    return None
+
+
+def flipped_sign(m: Mismatch) -> str | None:
+    """Minus the truth."""
+    return f"the gradient of `{m.name}` has the wrong sign everywhere" if m.fits(-m.truth) else None
+
+
+def transposed_gradient(m: Mismatch) -> str | None:
+    """The truth with its last two dims swapped, or the Jacobian where its transpose belongs."""
+    if m.truth.dim() > 1 and m.fits(m.truth.mT):
+        return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
+    told = permuted_gradient(m) or missing_conjugate(m)
+    if told is None and m.fits(untransposed(m)):
+        return (
+            f"the gradient of `{m.name}` is the Jacobian times `grad_output`. It should be the "
+            "transpose of the Jacobian times `grad_output`"
+        )
+    return None
+
+
+def missing_conjugate(m: Mismatch) -> str | None:
+    """Right up to a complex conjugation of the truth or of the local derivative."""
+    if not m.actual.is_complex():
+        return None
+    candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
+    if not any(m.fits(candidate) for candidate in candidates):
+        return None
+    return (
+        f"the gradient of `{m.name}` is right only for real values, because `backward` does not "
+        "conjugate the local derivative"
+    )
+
+
+def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
+    """Yield the gradient of an element-wise holomorphic map with its conjugate forgotten."""
+    (g, *others) = m.evidence.vjps[RANDOM].grad_outputs
+    if others or g is None or g.shape != m.truth.shape:
+        return
+    local = m.truth / g
+    yield local.conj() * g
+
+
+def missing_cross_terms(m: Mismatch) -> str | None:
+    """Only the diagonal of the Jacobian is used."""
+    e = m.evidence
+    outputs = [o for o in e.forward.outputs if is_float(o)]
+    g = e.vjps[RANDOM].grad_outputs[0]
+    if len(outputs) != 1 or g is None or outputs[0].shape != m.input.shape or g.is_complex():
+        return None
+    if not e.jacobian:
+        return None
+    columns = e.jacobian[m.slot]
+    if columns.matrix.shape[0] != columns.matrix.shape[1]:
+        return None  # only some columns were examined
+    off_diagonal = columns.matrix - columns.matrix.diagonal().diag()
+    if not bool((off_diagonal.abs() > 1e-6 * columns.matrix.abs().max()).any()):
+        return None
+    candidate = (columns.matrix.diagonal() * g.reshape(-1)).reshape(m.truth.shape)
+    if not m.fits(candidate):
+        return None
+    return (
+        f"the gradient of `{m.name}` uses only the diagonal of the Jacobian. Each element of "
+        f"the output also depends on other elements of `{m.name}`, and those terms are missing"
+    )
+
+
+def duplicate_index(m: Mismatch) -> str | None:
+    """Right for elements that are used once, wrong for those that are used again, or share."""
+    if not bool(m.actual[m.wrong].any()):  # one term too few is not none
+        return None
+    again, index = wrong_where_used_again(m), _repeating(m)
+    if again and index:
+        return (
+            f"the gradient of `{m.name}` is right where `{index}` selects an element once, but "
+            "wrong where it selects an element more than once"
+        )
+    if again and one_term_kept(m):
+        return (
+            f"the gradient of `{m.name}` is right for elements that only one output uses. If "
+            "several outputs use an element, its gradient is the sum of one term for each of them, "
+            "but `backward` returns only one of these terms"
+        )
+    if index and wrong_where_shared(m):
+        return (
+            f"the gradient of `{m.name}` is right for elements whose value in `{index}` is unique, "
+            f"but wrong for elements that share the same value in `{index}`"
+        )
+    return None
+
+
+def _repeating(m: Mismatch) -> str | None:
+    """Return the name of an integer input in which a number occurs more than once."""
+    for position, value in enumerate(m.evidence.inputs):
+        whole = isinstance(value, Tensor) and not is_float(value) and value.dtype != torch.bool
+        if whole and value.unique().numel() < value.numel():
+            return m.evidence.name(position)
+    return None
+
+
+def off_by_one(m: Mismatch) -> str | None:
+    """Right inside, wrong at one edge of a dim; not one that an argument names and that is 0."""
+    if labeled(m) and not bool(m.actual[m.wrong].any()):
+        return None
+    where = edge(m.wrong, m.known)
+    return f"the gradient of `{m.name}` is wrong only at {where}" if where else None
+
+
+def permuted_gradient(m: Mismatch) -> str | None:
+    """The right values in the wrong places."""
+    if not bool(m.known.all()) or m.actual.is_complex() or m.truth.unique().numel() < 3:
+        return None
+    ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
+    if not bool(within(m.actual.flatten().sort().values, ordered).all()):
+        return None
+    return f"the gradient of `{m.name}` has the right values at the wrong positions"
+
+
+# --------------------------------------------------------------------------------------------------
+# What about a wrong gradient may be by design, so that the report says how that is declared.
+# --------------------------------------------------------------------------------------------------
+
+
+def perhaps_meant(rule: str, wrong: Sequence[Mismatch]) -> dict[str, Any]:
+    """Return what evidence there is of a design, for mismatches that one rule explains."""
+    return dict(_found(rule, wrong))
+
+
+def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
+    without = [m.name for m in wrong if not m.returned]
+    if without and len(without) < len(wrong[0].evidence.wanted):
+        yield "without_gradient", without  # others have one: these may be data
+    if held := [m.name for m in wrong if _held_fixed(m)]:
+        yield "held_fixed", held
+    if rule == "constant-factor" and all(map(_returned, wrong)):
+        yield "acts_on_the_gradient_alone", True  # a reversal or a scale
+
+
+def _held_fixed(m: Mismatch) -> bool:
+    """Whether the gradient is 0 exactly where an argument says, as that of padding is."""
+    return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
+
+
+def _returned(m: Mismatch) -> bool:
+    """Whether forward returns the input as it is."""
+    return any(identical(output, m.input) for output in m.evidence.forward.outputs)
+
+
+# --------------------------------------------------------------------------------------------------
+# Rules of value: what a wrong gradient is instead of the true one.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A named guess at what went wrong.
+
+    ``otherwise`` is what the rule sees where the example's own gradients are right.
+    """
+
+    rule: str
+    title: str
+    fits: Callable[[Mismatch], str | None]
+    hint: str
+    lesson: str
+    otherwise: Decide = lambda evidence: None
+
+
+def _unexplained(m: Mismatch) -> str:
+    where = elements(int(m.wrong.sum()), int(m.known.sum()))
+    sample = "" if bool(m.known.all()) else " that were checked"
+    off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
+    names = [name for name in m.evidence.vjps if name.kind == "single"]
+    wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
+    if m.coarse:
+        return f"{off}. The true gradient is not known precisely enough to say why"
+    if not wrong or wrong == names:
+        return off
+    through, output = listed([*map(ordinal, wrong)], len(wrong)), "output" + "s" * (len(wrong) > 1)
+    return f"{off}. The error comes only from the {through} {output}"
+
+
+HYPOTHESES = (
+    Hypothesis(
+        "dim-argument",
+        "the gradient is right along one dim and wrong along another",
+        wrong_dim,
+        "Use the dim that the call passes. Look in `backward` for a fixed dim (-1, 0, shape[-1], a "
+        "transpose) and for code that does not handle negative dims.",
+        "03_gradient_patterns",
+        other_dim,
+    ),
+    Hypothesis(
+        "undeclared-surrogate",
+        "forward is piecewise constant, backward is not zero",
+        undeclared_surrogate,
+        "Either return zeros (the true gradient of a step function) or declare the surrogate "
+        "gradient that you intend.",
+        "04_straight_through",
+    ),
+    Hypothesis(
+        "swapped-gradients",
+        "two gradients are swapped",
+        swapped_gradients,
+        "Return the gradients in the order of the arguments of `forward`.",
+        "01_template",
+    ),
+    Hypothesis(
+        "missing-gradient",
+        "a gradient is missing",
+        missing_gradient,
+        "Find the formula for this argument in `backward`, and look for a factor that is always 0. "
+        "Return None only for an input that needs no gradient.",
+        "01_template",
+    ),
+    Hypothesis(
+        "extra-gradient",
+        "an input gets a gradient but should get none",
+        extra_gradient,
+        "Return None for an input that does not affect the output or that is treated as a "
+        "constant.",
+        "01_template",
+    ),
+    Hypothesis(
+        "non-finite",
+        "backward returns nan or inf",
+        non_finite,
+        "Look for 0/0, inf·0 or a logarithm of 0 in the formula at this element.",
+        "08_debugging_clinic",
+        nan_at_a_kink,
+    ),
+    Hypothesis(
+        "flipped-sign",
+        "the sign is flipped",
+        flipped_sign,
+        "Derive the gradient by hand for a single number, and compare the signs.",
+        "01_template",
+    ),
+    Hypothesis(
+        "constant-factor",
+        "the gradient is off by a constant factor",
+        constant_factor,
+        "Compare the constants in `forward` and `backward` (an exponent, the 1/N of a mean, a "
+        "scale, an inner derivative). One of them is missing from `backward` or occurs there "
+        "twice.",
+        "01_template",
+    ),
+    Hypothesis(
+        "transposed-gradient",
+        "the gradient is transposed",
+        transposed_gradient,
+        "Check the order of the factors and the transposes: for Y = A B with `grad_output` G, the "
+        "gradients are G Bᵀ for A and Aᵀ G for B.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "missing-conjugate",
+        "the complex conjugate is missing",
+        missing_conjugate,
+        "Conjugate the local derivative: for a holomorphic f, PyTorch's gradient is `grad_output` "
+        "times the conjugate of f'.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "missing-cross-terms",
+        "backward uses only the diagonal of the Jacobian",
+        missing_cross_terms,
+        "Sum over all outputs that depend on an input: each of them adds a term to its gradient.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "duplicate-index",
+        "the gradient is wrong where an index repeats",
+        duplicate_index,
+        "Use `index_add_` or `scatter_add_` instead of an assignment: the gradients of repeated "
+        "indices add up.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "off-by-one",
+        "the gradient is wrong at an edge",
+        off_by_one,
+        "Compare the first and last index of every range, padding and window in `backward` with "
+        "those in `forward`.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "wrong-region",
+        "the gradient is wrong for some input values",
+        region,
+        "Compare the masks and conditions in `backward` with the branches of `forward`, and check "
+        "which branch this input takes.",
+        "01_template",
+    ),
+    Hypothesis(
+        "batch-dimension",
+        "a batch and its slices give different gradients",
+        wrong_batch,
+        "Check every sum, mean, index and squeeze in `backward`. Each slice along dim 0 must get "
+        "its own gradient, and an input that the slices share must get the sum of their "
+        "gradients.",
+        "03_gradient_patterns",
+        other_batch,
+    ),
+    Hypothesis(
+        "missing-dependency",
+        "backward treats a dependency as a constant",
+        missing_dependency,
+        "Write `forward` as a chain of steps, and find every path from this input to the output. "
+        "Each path adds one term to the gradient.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "permuted-gradient",
+        "the gradient has the right values at the wrong positions",
+        permuted_gradient,
+        "Undo the reordering of `forward` in `backward`: apply the inverse permutation, not the "
+        "same permutation again.",
+        "03_gradient_patterns",
+    ),
+    Hypothesis(
+        "gradient-mismatch",
+        "the gradient is wrong, without a simple pattern",
+        _unexplained,
+        "Check one element by hand: derive the formula, substitute these numbers, and compare.",
+        "08_debugging_clinic",
+    ),
+)
+
+
+# These go by which elements are wrong: where few digits are known, small ones pass for right.
+BY_PLACE = (
+    "dim-argument",
+    "duplicate-index",
+    "off-by-one",
+    "batch-dimension",
+    "permuted-gradient",
+)
+
+_EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
+
+
+def explain(evidence: Evidence) -> dict[str, Match]:
+    """Return what each value rule sees; it is worked out once for all the rules that ask."""
+    if evidence not in _EXPLAINED:
+        _EXPLAINED[evidence] = _explained(evidence)
+    return _EXPLAINED[evidence]
+
+
+def _explained(evidence: Evidence) -> dict[str, Match]:
+    """Give every wrong input one explanation, the first that fits, and gather them by rule."""
+    found: dict[str, list[tuple[Mismatch, str]]] = {}
+    for m in mismatches(evidence):
+        for hypothesis in HYPOTHESES:
+            by_chance = m.coarse and hypothesis.rule in BY_PLACE
+            sentence = None if by_chance else hypothesis.fits(m)
+            if sentence is not None:
+                found.setdefault(hypothesis.rule, []).append((m, sentence))
+                break
+    seen = {name: _told(name, explained) for name, explained in found.items()}
+    turned = _turned(evidence)
+    return seen if turned is None else {**seen, "transposed-gradient": turned}
+
+
+def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
+    wrong = [m for m, _ in explained]
+    sentences = once_said(dict.fromkeys(sentence for _, sentence in explained))
+    seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
+    return Match(paragraph(sentences), seen)
+
+
+def once_said(sentences: Iterable[str]) -> list[str]:
+    """Return the first sentence on each input; what follows them all, at the end and once."""
+    told = [sentence.partition(". ")[::2] for sentence in sentences]
+    (_, rest), *_ = told
+    if any(other != rest for _, other in told):
+        return list(sentences)
+    return [*(first for first, _ in told), *filter(None, [rest])]
+
+
+def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
+    return explain(evidence).get(hypothesis.rule) or hypothesis.otherwise(evidence)
+
+
+def _turned(evidence: Evidence) -> Match | None:
+    """A raw gradient of the wrong shape that is right once transposed."""
+    for position in evidence.wanted:
+        if raw_transpose(evidence, position):
+            name = evidence.name(position)
+            return Match(
+                f"the gradient of `{name}` is the true gradient with its last two dims swapped, so "
+                f"it does not have the shape {tuple(evidence.inputs[position].shape)} of `{name}`.",
+                {"inputs": [name], "line": return_line(evidence.backward_source)},
+            )
+    return None
+
+
+# A mismatch that a broken contract, a non-linear backward or a wrong forward explains is not news.
+_AFTER = (
+    "linearity",
+    "forward-mismatch",
+    "wrong-arity",
+    "gradient-shape",
+    "unreduced-broadcast",
+    "mutates-input",
+    "mutates-grad-output",
+    "mutates-saved",
+    "saved-tensors-in-forward",
+    "backward-raises",
+    "gradient-dtype",
+)
+
+VALUE_RULES = tuple(
+    Rule(
+        name=hypothesis.rule,
+        family="values",
+        severity="error",
+        title=hypothesis.title,
+        hint=hypothesis.hint,
+        lesson=hypothesis.lesson,
+        decide=partial(_asked, hypothesis),
+        after=_AFTER,
+        by_design=("wrong-jvp",),  # which compares forward mode with backward
+    )
+    for hypothesis in HYPOTHESES
+)
+
+
+# --------------------------------------------------------------------------------------------------
+# Where no derivative exists, there are conventions.
+# --------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "kink-convention",
+    "values",
+    "info",
+    "the gradient differs from the reference only where no derivative exists",
+    hint="State in the docstring which value `backward` returns at the kink. Any value "
+    "between the two slopes is valid. PyTorch chooses 0 for relu at 0 and for hardtanh at its "
+    "bounds. For clamp at its bounds it chooses 1 up to PyTorch 2.13 and 0 from 2.14 on.",
+    lesson="01_template",
+    after=("contract", "linearity", "values"),
+)
+def kink_convention(evidence: Evidence) -> Match | None:
+    if evidence.reference_grads is None or mismatches(evidence):
+        return None
+    vjp = evidence.vjps[RANDOM]
+    for slot, (grad, want) in enumerate(zip(vjp.grads, evidence.reference_grads, strict=True)):
+        expected = evidence.expected[RANDOM][slot]
+        if grad is None:
+            continue
+        off = torch.isnan(expected.value) & ((grad - want).abs() > expected.tolerance)
+        if bool(off.any()):
+            index = tuple(off.nonzero()[0].tolist())
+            name = evidence.name(evidence.wanted[slot])
+            return Match(
+                f"the gradient of `{name}` differs from the reference only at a kink, where no "
+                "derivative exists.",
+                {
+                    "input": name,
+                    "index": list(index),
+                    "at": plain(evidence.inputs[evidence.wanted[slot]][index]),
+                    "expected": plain(want[index]),
+                    "actual": plain(grad[index]),
+                },
+            )
+    return None

@@ -1,0 +1,276 @@
+"""Does evidence fit together? Every count, position, shape and dtype that a rule relies on.
+
+The types are checked before (``protocol.conforming``). What is checked here is what the doctor
+guarantees of its own evidence, so that no rule meets anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.finite_differences import as_real
+from autograd_doctor._numerics.tensors import is_float, same_bytes
+from autograd_doctor._probes.core import cotangents
+from autograd_doctor.evidence import (
+    RANDOM,
+    Comparison,
+    DirectionalDerivatives,
+    Evidence,
+    Extreme,
+    Float32Steps,
+    JacobianColumns,
+    JacobianRows,
+    VjpResult,
+)
+
+_DOUBLE = (torch.float64, torch.complex128)
+# A backward may return, and a forward save, tensors of any dtype. All others hold numbers.
+_NUMBERS = {
+    *_DOUBLE, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+}  # fmt: skip
+_LONGEST = 10_000  # entries of one list, and characters of one text
+
+Tensors = Sequence[Tensor | None]
+
+
+def fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
+    """Whether evidence fits inputs in double precision, of which some are differentiated.
+
+    Only the variation that the doctor drew may have other values where it is differentiated.
+    """
+    return all(_facts(seen, asked, tuple(wanted)))
+
+
+def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Iterator[bool]:
+    """Yield what must be true, the coarse facts before the finer ones that rely on them."""
+    yield _is_short(seen)
+    yield seen.wanted == wanted and len(seen.parameters) == len(asked)
+    yield _are_inputs(seen.inputs, asked, wanted)
+    # What is known outside alone is established there.
+    yield not (seen.expected or seen.held_fixed or seen.surrogate)
+    yield seen.reference_outputs is None and seen.reference_grads is None
+    yield _forward_fits(seen)
+    yield _raw_fits(seen)
+    yield _vjps_fit(seen)
+    yield seen.slopes is None or _slopes_fit(seen, seen.slopes)
+    yield not seen.jacobian or _jacobian_fits(seen)
+    yield seen.rows is None or _rows_fit(seen, seen.rows)
+    yield all(len(variant.wanted) == len(variant.got) for variant in seen.variants)
+    edited = [one.edited for one in seen.on_ctx if one.edited is not None]
+    yield all(map(_twin_fits, (*seen.comparisons, *edited)))
+    yield all(0 <= one.position < len(asked) for one in seen.wasted_gradients)
+    yield all(_extreme_fits(one, seen) for one in seen.extremes)
+    yield seen.float32_steps is None or _float32_steps_fit(seen.float32_steps)
+
+
+def _is_short(value: Any) -> bool:
+    """Whether no list and no text in evidence, whose types are known, is out of all proportion."""
+    if isinstance(value, str | tuple | dict) and len(value) > _LONGEST:
+        return False
+    if isinstance(value, tuple):
+        return all(map(_is_short, value))
+    if isinstance(value, dict):
+        return all(map(_is_short, (*value.keys(), *value.values())))
+    parts = vars(value).values() if hasattr(value, "__dataclass_fields__") else ()
+    return all(map(_is_short, parts))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two inputs are of one type and value, and two tensors of one dtype."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and same_bytes(one, other)
+    return type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other)
+
+
+def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, ...]) -> bool:
+    return len(actual) == len(asked) and all(
+        _is_like(one, right) if place in wanted else same(one, right)
+        for place, (one, right) in enumerate(zip(actual, asked, strict=True))
+    )
+
+
+def _is_like(one: Any, right: Tensor) -> bool:
+    """Whether a tensor has the shape and dtype of another, and numbers where that has numbers."""
+    if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
+        return False
+    return bool(torch.isfinite(one).all()) or not bool(torch.isfinite(right).all())
+
+
+def _forward_fits(seen: Evidence) -> bool:
+    f, inputs = seen.forward, range(len(seen.inputs))
+    outputs = range(len(f.outputs))
+    arguments = (*f.changed, *f.dirty, *f.written, *f.versions_moved, *(i for _, i in f.views))
+    results = (*f.marked_non_differentiable, *seen.own_views, *(o for o, _ in f.views))
+    return (
+        len(f.requires_grad) == len(outputs) <= len(f.kinds)
+        and all(place in inputs for place in arguments)
+        and all(place in outputs for place in results)
+        and _are_numbers(f.outputs)
+    )
+
+
+def _raw_fits(seen: Evidence) -> bool:
+    raw = seen.raw
+    if raw is None:
+        return True
+    floats = len(seen.forward.outputs)
+    return (
+        raw.count == len(raw.grads) == len(raw.kinds)
+        and all(0 <= place < floats for place in raw.changed_grad_outputs)
+        and all(place >= 0 for place in raw.changed_saved)
+    )
+
+
+def _vjps_fit(seen: Evidence) -> bool:
+    """Whether the gradients that were asked for are there, all or the first, which failed."""
+    floats = _floats(seen)
+    if not seen.vjps:
+        return seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats)
+    first = seen.vjps.get(RANDOM)
+    asked = {name for name, _ in cotangents(floats, floats)}
+    return (
+        first is not None
+        and seen.vjps.keys() == ({RANDOM} if first.failure else asked)
+        and all(_vjp_fits(pull, seen, floats) for pull in seen.vjps.values())
+        and (seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats))
+    )
+
+
+def _vjp_fits(pull: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
+    if not _agree(pull.grad_outputs, floats):
+        return False
+    if pull.failure:
+        return not pull.grads
+    return _agree(pull.grads, [seen.inputs[place] for place in seen.wanted])
+
+
+def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
+    """Whether there is a tensor of the same shape and dtype for each, or none."""
+    return len(actual) == len(likes) and all(
+        one is None or (one.shape == like.shape and one.dtype == like.dtype)
+        for one, like in zip(actual, likes, strict=True)
+    )
+
+
+def _slopes_fit(seen: Evidence, slopes: DirectionalDerivatives) -> bool:
+    if len(slopes.vectors) != len(seen.wanted) or slopes.matrix.ndim != 2:
+        return False
+    rows, directions = slopes.matrix.shape
+    sizes = [(_real(seen.inputs[place]), directions) for place in seen.wanted]
+    return (
+        rows == sum(map(_real, _floats(seen)))
+        and [tuple(vector.shape) for vector in slopes.vectors] == sizes
+        and _is_block(slopes.matrix, slopes.error, slopes.smooth, slopes.smooth.shape)
+        and slopes.smooth.shape in ((directions,), (rows, directions), (rows,))
+        and all(vector.dtype == torch.float64 for vector in slopes.vectors)
+    )
+
+
+def _jacobian_fits(seen: Evidence) -> bool:
+    return len(seen.jacobian) == len(seen.wanted) and all(
+        _columns_fit(columns, seen, _real(seen.inputs[place]))
+        for columns, place in zip(seen.jacobian, seen.wanted, strict=True)
+    )
+
+
+def _columns_fit(columns: JacobianColumns, seen: Evidence, size: int) -> bool:
+    count = len(columns.index) if columns.index.ndim == 1 else -1
+    return (
+        _is_index(columns.index, size)
+        and tuple(columns.matrix.shape) == (sum(map(_real, _floats(seen))), count)
+        and _is_block(columns.matrix, columns.error, columns.smooth, (count,))
+    )
+
+
+def _rows_fit(seen: Evidence, rows: JacobianRows) -> bool:
+    sizes = [(len(rows.index), _real(seen.inputs[place])) for place in seen.wanted]
+    return (
+        bool(seen.jacobian)
+        and _is_index(rows.index, sum(map(_real, _floats(seen))))
+        and [tuple(matrix.shape) for matrix in rows.matrices] == sizes
+        and all(matrix.dtype == torch.float64 for matrix in rows.matrices)
+    )
+
+
+def _is_block(matrix: Tensor, error: Tensor, smooth: Tensor, shape: Sequence[int]) -> bool:
+    return (
+        matrix.dtype == error.dtype == torch.float64
+        and matrix.shape == error.shape
+        and smooth.dtype == torch.bool
+        and tuple(smooth.shape) == tuple(shape)
+    )
+
+
+def _is_index(index: Tensor, size: int) -> bool:
+    """Whether a tensor holds positions among so many elements."""
+    return (
+        index.ndim == 1
+        and index.dtype == torch.int64
+        and bool(((index >= 0) & (index < size)).all())
+    )
+
+
+def _twin_fits(comparison: Comparison) -> bool:
+    if comparison.failure:
+        return len(comparison.actual) in (0, len(comparison.names))
+    values = (*comparison.actual, *comparison.expected)
+    return (
+        len(comparison.names) == len(comparison.actual) == len(comparison.expected)
+        and _are_numbers(values)
+        and not any(value is not None and value.dtype == torch.bool for value in values)
+    )
+
+
+def _extreme_fits(call: Extreme, seen: Evidence) -> bool:
+    masked = call.masked is not None
+    if masked and call.masked not in seen.wanted:
+        return False
+    values = (call.single, call.double, call.error, call.noise)
+    return (
+        not call.right
+        and len(call.inputs) == len(seen.inputs)
+        and all(map(_is_argument, call.inputs, seen.inputs))
+        and len(call.double) == len(call.names)
+        and len(call.single) == (0 if masked else len(call.names))
+        and all(len(found) in (0, len(call.names)) for found in (call.error, call.noise))
+        and all(map(_are_numbers, (*values, call.grad_outputs)))
+        and all(_of_one_shape(call.double, found) for found in values if found)
+    )
+
+
+def _is_argument(one: Any, example: Any) -> bool:
+    if is_float(example):
+        return isinstance(one, Tensor) and one.shape == example.shape and one.dtype == example.dtype
+    return same(one, example)
+
+
+def _float32_steps_fit(float32_steps: Float32Steps) -> bool:
+    calls = (float32_steps.here, float32_steps.near, float32_steps.far)
+    return all(
+        len(call) == len(float32_steps.names)
+        and _of_one_shape(float32_steps.here, call)
+        and all(value is None or value.dtype == torch.float64 for value in call)
+        for call in calls
+    )
+
+
+def _of_one_shape(ones: Tensors, others: Tensors) -> bool:
+    pairs = zip(ones, others, strict=True)
+    return all(a is None or b is None or a.shape == b.shape for a, b in pairs)
+
+
+def _are_numbers(tensors: Iterable[Tensor | None]) -> bool:
+    return all(tensor is None or tensor.dtype in _NUMBERS for tensor in tensors)
+
+
+def _floats(seen: Evidence) -> list[Tensor]:
+    return [output for output in seen.forward.outputs if is_float(output)]
+
+
+def _real(tensor: Tensor) -> int:
+    return as_real(tensor).numel()

@@ -1,0 +1,92 @@
+"""What a diagnosis is: findings, the cause first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autograd_doctor.errors import WrongGradientError
+from autograd_doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from autograd_doctor._report.jacobians import Jacobians
+    from autograd_doctor.steps import Steps
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The doctor's answer for one Function.
+
+    ``subject`` is the Function's name, ``findings`` are sorted with the cause first, ``examined``
+    lists what was checked in words, ``unexamined`` what could not be. Printed, it is a plain-text
+    report; in a notebook, HTML; by rich in a terminal, the same text in color. ``jacobians`` holds
+    what the HTML draws where values are wrong: forward's Jacobian beside backward's.
+    ``print(diagnosis.steps)`` tells the same example in the five steps of
+    :func:`~autograd_doctor.five_steps`, from what was seen.
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+    examined: tuple[str, ...] = ()
+    unexamined: tuple[str, ...] = ()
+    jacobians: Jacobians | None = None
+    steps: Steps | None = None
+
+    @property
+    def ok(self) -> bool | None:
+        """``True`` if the gradients were examined and no finding has severity ``"error"``.
+
+        ``False`` if a finding has; ``None`` if none has, but gradients could not be examined.
+        """
+        if any(finding.severity == "error" for finding in self.findings):
+            return False
+        return None if self.unexamined else True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diagnosis as JSON-compatible data."""
+        return {
+            "subject": self.subject,
+            "ok": self.ok,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "examined": list(self.examined),
+            "unexamined": list(self.unexamined),
+        }
+
+    def passes(self, *, warnings: bool = False) -> bool:
+        """Whether this is :attr:`ok` and, where ``warnings`` count as well, has no warning."""
+        warned = any(finding.severity == "warning" for finding in self.findings)
+        return self.ok is True and not (warnings and warned)
+
+    def raise_if_wrong(self, *, warnings: bool = False) -> None:
+        """Raise :class:`WrongGradientError` with the report, unless this :meth:`passes`."""
+        __tracebackhide__ = True  # pytest shows the caller's line
+        if self.passes(warnings=warnings):
+            return
+        wrong = WrongGradientError(self)
+        if self.ok is None:
+            wrong.add_note("Nothing wrong was found, but the gradients were not all examined.")
+        elif self.ok:
+            wrong.add_note("With warnings=True, a warning fails as an error does.")
+        raise wrong
+
+    def __str__(self) -> str:
+        from autograd_doctor._report.report import as_text
+
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from autograd_doctor._report.report import as_html
+
+        return as_html(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        from autograd_doctor._report.report import as_rich
+
+        colored = options.is_terminal and not console.no_color
+        yield as_rich(self, options.max_width) if colored else Text(str(self))

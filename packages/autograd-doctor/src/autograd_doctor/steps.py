@@ -1,0 +1,531 @@
+"""The five steps of a manual check: forward, contract, magnitudes, one element, gradcheck."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from autograd_doctor._execution.session import subject_of
+from autograd_doctor._numerics.tensors import as_tuple
+from autograd_doctor._safe_repr import said
+from autograd_doctor._words import quoted
+
+# --------------------------------------------------------------------------------------------------
+# What a step saw: one small record, and the five of them as a page of text.
+# --------------------------------------------------------------------------------------------------
+
+TITLES = ("forward", "contract", "magnitudes", "one element", "gradcheck")
+WIDTH = 88
+_INDENT = 18  # "  3 magnitudes  ✗ "
+_MARK = {True: "✓", False: "✗", None: "–"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step's answer: ``seen`` says what was seen, ``means`` what that means.
+
+    ``ok`` is ``None`` where there was nothing to compare; ``seen`` then says why. ``stops`` marks a
+    step after which no other can be taken: something raised.
+    """
+
+    title: str
+    ok: bool | None
+    seen: str
+    means: str = ""
+    stops: bool = False
+
+    @property
+    def number(self) -> int:
+        """The step's place in the order of work, from 1."""
+        return TITLES.index(self.title) + 1
+
+    @property
+    def mark(self) -> str:
+        """✓, ✗, or – where there was nothing to compare."""
+        return _MARK[self.ok]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def lines(self, *, explained: bool = True) -> Iterator[str]:
+        """Yield the step as lines of text, wrapped; unless ``explained``, without its meaning."""
+        head = f"  {self.number} {self.title:<12}{self.mark} "
+        told = [*self.seen.replace("; ", ";\n").splitlines(), self.means if explained else ""]
+        for text in told:
+            yield from _wrapped(text, head)
+            head = ""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The five steps of one Function, in order; iterating yields each :class:`Step`."""
+
+    subject: str
+    steps: tuple[Step, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no step broke."""
+        return self.first_broken is None
+
+    @property
+    def first_broken(self) -> Step | None:
+        """The first step that broke: the later ones follow from it, more often than not."""
+        return next((step for step in self.steps if step.ok is False), None)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line."""
+        broken = self.first_broken
+        if broken is None:
+            return f"✓ {self.subject} · no step fails"
+        return f"✗ {self.subject} · step {broken.number} fails: {broken.title}"
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __str__(self) -> str:
+        broken = self.first_broken
+        lines = [self.headline]
+        for step in self.steps:
+            lines += step.lines(explained=step is broken)
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _wrapped(text: str, head: str) -> list[str]:
+    """Wrap a text behind a head, all its lines below the first one's beginning."""
+    indent = " " * _INDENT
+    lines = wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return [head + line[_INDENT:] if head and k == 0 else line for k, line in enumerate(lines)]
+
+
+# --------------------------------------------------------------------------------------------------
+# One call, ready for the steps: copies in float64, a random cotangent, gradients both ways.
+# --------------------------------------------------------------------------------------------------
+
+EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 1e-10 of either
+
+
+class Call:
+    """``fn`` and copies of its inputs: floats in float64, those to be differentiated as leaves.
+
+    As for ``diagnose``, these are all floating tensors or, where some require grad, those alone.
+    ``L = Σ g·y`` over all floating outputs, with a ``g`` that is random and always the same.
+    """
+
+    def __init__(self, fn: Any, inputs: Any) -> None:
+        given = as_tuple(inputs)
+        subject = subject_of(fn, len(given))
+        self.name, self.names = subject.name, subject.parameters
+        self.function, self.call = subject.function, subject.call
+        asking = [i for i, v in enumerate(given) if isinstance(v, Tensor) and v.requires_grad]
+        self.wanted = asking or [i for i, value in enumerate(given) if is_real(value)]
+        self.args = [_copy(value, i in self.wanted) for i, value in enumerate(given)]
+
+    def outputs(self, args: Sequence[Any] | None = None) -> tuple[Tensor, ...]:
+        """Call ``fn``; in-place Functions may write into what they get."""
+        passed = [a.clone() if isinstance(a, Tensor) else a for a in args or self.args]
+        return tuple(out for out in as_tuple(self.call(*passed)) if isinstance(out, Tensor))
+
+    def cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return a random g for each output, zeros where that cannot carry a gradient."""
+        rng = torch.Generator().manual_seed(0)
+        shapes = [
+            (out, torch.randn(out.shape, generator=rng, dtype=torch.float64)) for out in outputs
+        ]
+        return [g.to(out.device) if is_real(out) else torch.zeros_like(out) for out, g in shapes]
+
+    def loss(self, args: Sequence[Any]) -> float:
+        """Return L without a graph."""
+        with torch.no_grad():
+            outputs = self.outputs(args)
+        pairs = zip(outputs, self.cotangents(outputs), strict=True)
+        return sum(float((out * g).sum()) for out, g in pairs if is_real(out))
+
+    def gradients(self) -> list[Tensor]:
+        """Return ∂L/∂x as backward has it, for each input that is asked for; zeros for None."""
+        outputs = [out for out in self.outputs() if is_real(out) and out.requires_grad]
+        leaves = [self.args[i] for i in self.wanted]
+        if not outputs:
+            return [torch.zeros_like(leaf) for leaf in leaves]
+        found = torch.autograd.grad(outputs, leaves, self.cotangents(outputs), allow_unused=True)
+        pairs = zip(found, leaves, strict=True)
+        return [torch.zeros_like(leaf) if g is None else g for g, leaf in pairs]
+
+    def spread(self, grads: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return one value for each argument: its gradient, None where none was asked for."""
+        found = dict(zip(self.wanted, grads, strict=True))
+        return [found.get(i) for i in range(len(self.args))]
+
+    def around(self, position: int, index: int, eps: float) -> tuple[float, float]:
+        """Return L with one input element moved up by ``eps``, and down."""
+        above, below = (self._moved(position, index, by) for by in (eps, -eps))
+        return self.loss(above), self.loss(below)
+
+    def _moved(self, position: int, index: int, eps: float) -> list[Any]:
+        args = list(self.args)
+        args[position] = args[position].detach().clone(memory_format=torch.contiguous_format)
+        args[position].view(-1)[index] += eps
+        return args
+
+    def differences(self, eps: float = EPS) -> list[Tensor]:
+        """Return ∂L/∂x by central differences, two calls of forward for each element."""
+        found = [
+            (torch.tensor([*self._slopes(i, eps)], dtype=torch.float64), self.args[i])
+            for i in self.wanted
+        ]
+        return [slopes.to(leaf).reshape(leaf.shape) for slopes, leaf in found]
+
+    def _slopes(self, position: int, eps: float) -> Iterator[float]:
+        for index in range(self.args[position].numel()):
+            above, below = self.around(position, index, eps)
+            yield (above - below) / (2 * eps)
+
+
+def is_real(value: object) -> bool:
+    """Whether a value is a tensor of real numbers."""
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _copy(value: Any, wanted: bool) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if value.is_complex():
+        raise TypeError(
+            "the five steps support only real tensors; diagnose supports complex ones too"
+        )
+    copy = value.detach().clone()
+    return copy.double().requires_grad_(wanted) if value.is_floating_point() else copy
+
+
+# --------------------------------------------------------------------------------------------------
+# From what a step saw to its answer: pure functions of numbers, the same for all who saw them.
+# --------------------------------------------------------------------------------------------------
+
+RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5: far above their error
+DIFFERENCES = "finite differences"
+SAME = 1e-7  # between two ways to compute the same values in float64
+
+REPAIR_FORWARD = (
+    "Repair `forward` first: a gradient can be right only for the function that `forward` computes."
+)
+KEEP_THE_CONTRACT = (
+    "Return one value for each argument of `forward`: None, or a tensor of its shape and dtype. "
+    "Autograd silently sums or casts some wrong gradients, but other callers "
+    "of `backward` get them unchanged."
+)
+READ_THE_RATIO = (
+    "Change the input. If the ratio stays the same, a constant is missing or doubled: 2, N, 1/N, a "
+    "scale. If the ratio changes, a term or a whole region is wrong."
+)
+BY_HAND = (
+    "Insert these numbers into your formula, term by term, and find the term that does not fit."
+)
+READ_THE_ENTRIES = (
+    "Compare the two matrices that gradcheck prints, and find where they differ: row j is input "
+    "element j, and column i is output element i."
+)
+
+
+def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
+    """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
+    if right is None:
+        return Step("forward", None, "no reference given, so `forward` is assumed to be correct")
+    if len(outputs) != len(right):
+        counts = f"{_counted(len(outputs), 'output')}, but the reference has {len(right)}"
+        return Step("forward", False, counts, REPAIR_FORWARD)
+    for k, (mine, reference) in enumerate(zip(outputs, right, strict=True)):
+        name = "output" if len(outputs) == 1 else f"output {k}"
+        if differs := _difference(name, mine, reference):
+            return Step("forward", False, differs, REPAIR_FORWARD)
+    count = sum(out.numel() for out in outputs)
+    match = "matches" if count == 1 else "match"
+    return Step("forward", True, f"{_counted(count, 'element')} {match} the reference")
+
+
+def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
+    if mine.shape != reference.shape:
+        return (
+            f"{name} has shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
+        )
+    size = float(reference.abs().max()) if reference.numel() else 0.0
+    close = {"rtol": SAME, "atol": 1e-9 * size if math.isfinite(size) else 0.0, "equal_nan": True}
+    off = ~torch.isclose(mine.to(reference.dtype), reference, **close)  # type: ignore[arg-type]
+    if not bool(off.any()):
+        return ""
+    where = off.nonzero()[0].tolist()
+    actual, expected = mine[tuple(where)], reference[tuple(where)]
+    place = f"{name}{where or ''} is {_number(actual)}, should be {_number(expected)}"
+    count = int(off.sum())
+    differ = "differs" if count == 1 else "differ"
+    return f"{count} of {_counted(off.numel(), 'element')} {differ} from the reference; {place}"
+
+
+def told_contract(
+    names: Sequence[str],
+    inputs: Sequence[object],
+    returned: Sequence[object],
+    wanted: Sequence[int],
+) -> Step:
+    """Say whether what backward returned fits the arguments: count, shapes, dtypes, finite."""
+    count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
+    further = [value for value in returned[len(inputs) :] if value is not None]
+    if len(returned) < len(inputs) or further:
+        return Step("contract", False, f"`backward` returns {count}", KEEP_THE_CONTRACT)
+    none = [names[i] for i in wanted if returned[i] is None]
+    for i in wanted:
+        if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
+            return Step("contract", False, amiss, KEEP_THE_CONTRACT)
+    without = "it" if len(none) == 1 else "them"
+    claim = f"which claims that the output does not depend on {without}"
+    rest = f"; None for {', '.join(quoted(none))}, {claim}" if none else ""
+    return Step("contract", True, f"{count}, with matching shapes and dtypes, all finite{rest}")
+
+
+def _misfit(name: str, value: object, grad: object) -> str:
+    """Say in what a gradient does not fit its argument, ``""`` where it does."""
+    assert isinstance(value, Tensor)
+    if not isinstance(grad, Tensor):
+        return f"the gradient of `{name}` is of type {type(grad).__name__}"
+    if grad.shape != value.shape:
+        return (
+            f"the gradient of `{name}` has shape {tuple(grad.shape)}, but `{name}` has shape "
+            f"{tuple(value.shape)}"
+        )
+    if grad.dtype != value.dtype:
+        actual, expected = (str(t.dtype).removeprefix("torch.") for t in (grad, value))
+        return f"the gradient of `{name}` has dtype {actual}, but `{name}` has dtype {expected}"
+    if grad.device != value.device:
+        return f"the gradient of `{name}` is on {grad.device}, but `{name}` is on {value.device}"
+    lost = int((~torch.isfinite(grad)).sum())
+    if not lost:
+        return ""
+    count = f"{lost} of {_counted(grad.numel(), 'element')}"
+    return f"{count} of the gradient of `{name}` {'is' if lost == 1 else 'are'} not finite"
+
+
+def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
+    """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
+    line = next(iter(text.splitlines()), "no message")
+    return Step(title, False, f"`{stage}` raises {kind}: {line}", stops=True)
+
+
+def told_never_called() -> Step:
+    """Say that the graph does not hold the Function; nothing further is taken."""
+    return Step(
+        "contract", False, "no output requires grad, so autograd never calls `backward`", stops=True
+    )
+
+
+def told_untaken(title: str, stopped: Step) -> Step:
+    """Say that a step was not taken, because an earlier one stopped the walk."""
+    return Step(title, None, f"skipped, because step {stopped.number} failed")
+
+
+def told_magnitudes(
+    whats: Sequence[str],
+    grads: Sequence[Tensor | None],
+    truths: Sequence[Tensor],
+    truth: str = DIFFERENCES,
+) -> Step:
+    """Compare the norm of each gradient with the norm of the true one, where that is known.
+
+    ``whats`` says what each is, as in "gradient norm of x"; ``truth`` says where the true
+    one comes from.
+    """
+    told, fine = [], True
+    for what, grad, right in zip(whats, grads, truths, strict=True):
+        known = ~torch.isnan(right)
+        actual = 0.0 if grad is None else float(torch.linalg.vector_norm(grad[known]))
+        expected = float(torch.linalg.vector_norm(right[known]))
+        same = _agree(actual, expected)
+        fine, how = fine and same, f"backward {_number(actual)}, {truth} {_number(expected)}"
+        ratio = f", ratio {actual / expected:.4g}" if expected else ""
+        told.append(f"{what}: {how}{ratio}")
+    return Step("magnitudes", fine, "; ".join(told), "" if fine else READ_THE_RATIO)
+
+
+def told_element(
+    place: str, at: float, quotient: float, actual: float, how: str = "", truth: str = DIFFERENCES
+) -> Step:
+    """Say what one element's difference quotient is, and what backward has there.
+
+    ``how`` is the computation that led to the quotient, where it was made here and now.
+    """
+    fine = _agree(actual, quotient)
+    slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
+    seen = f"{place} = {_number(at)}: {slope}, backward {_number(actual)}"
+    return Step("one element", fine, seen, "" if fine else BY_HAND)
+
+
+def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
+    """Return the tensor and the flat index at which gradient and truth differ most.
+
+    Where they agree, which rounding must not decide, the largest gradient stands for all. Raises
+    ``ValueError`` if no element's truth is known.
+    """
+    worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
+    for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
+        known = ~torch.isnan(right.reshape(-1))
+        if not bool(known.any()):
+            continue
+        actual = (torch.zeros_like(right) if grad is None else grad).reshape(-1)
+        off = (actual - right.reshape(-1)).abs().nan_to_num(math.inf)
+        off[~known | _agreeing(actual, right.reshape(-1))] = 0.0
+        size = right.reshape(-1).abs().masked_fill(~known, -1.0)
+        worst = max(worst, _top(off, slot), key=lambda seen: seen[0])
+        largest = max(largest, _top(size, slot), key=lambda seen: seen[0])
+    if largest[0] < 0:
+        raise ValueError("no element's derivative is known")
+    return worst[1] if worst[0] else largest[1]
+
+
+def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
+    """Return the largest value and where it is first met."""
+    at = int(values.argmax())
+    return float(values[at]), (slot, at)
+
+
+def told_gradcheck(message: str) -> Step:
+    """Say what gradcheck says: ``message`` is the first line of its error, or empty."""
+    if not message:
+        return Step("gradcheck", True, "passes")
+    return Step("gradcheck", False, message.rstrip(",:. "), READ_THE_ENTRIES)
+
+
+def _agree(one: complex, other: complex) -> bool:
+    return bool(_agreeing(*(torch.tensor(v, dtype=torch.complex128) for v in (one, other))))
+
+
+def _agreeing(ones: Tensor, others: Tensor) -> Tensor:
+    """Tell for each pair whether they are finite and the same for differences by steps of 1e-5."""
+    near = (ones - others).abs() <= RELATIVE * torch.maximum(ones.abs(), others.abs()) + 1e-7
+    return near & torch.isfinite(ones) & torch.isfinite(others)
+
+
+def _number(value: object) -> str:
+    number = value.item() if isinstance(value, Tensor) else value
+    return f"{number + 0.0:.4g}" if isinstance(number, float | complex) else f"{number}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+# --------------------------------------------------------------------------------------------------
+# The five steps: each looks at one thing, on float64 copies, and says what it saw.
+# --------------------------------------------------------------------------------------------------
+
+
+def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Step:
+    """Step 1: are the outputs those of ``reference``, a callable with the same arguments?"""
+    call = Call(fn, inputs)
+    with torch.no_grad():
+        outputs = call.outputs()
+        right = Call(reference, inputs).outputs() if reference else None
+    return told_forward(outputs, right)
+
+
+def run_backward(fn: Any, inputs: Any) -> Step:
+    """Step 2: does backward run, and return what its contract asks for?
+
+    A Function's ``backward`` is called directly on the graph's node, as the engine calls it, before
+    the engine sums, casts or fills in anything. Of another callable only the engine's result shows.
+    """
+    call = Call(fn, inputs)
+    outputs = call.outputs()
+    node: Any = next((out.grad_fn for out in outputs if out.grad_fn is not None), None)
+    if node is None:
+        return told_never_called()
+    if call.function is None or not hasattr(node, "saved_tensors"):
+        returned = call.spread(call.gradients())
+    else:
+        with torch.no_grad():
+            grads = node.apply(*call.cotangents(outputs))
+        returned = list(grads) if isinstance(grads, tuple) else [grads]
+    return told_contract(call.names, call.args, returned, call.wanted)
+
+
+def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
+    """Step 3: does each gradient have the norm that central differences give?
+
+    The gradient is that of ``L = Σ g·y`` with a random ``g``. 2n calls of forward for n elements.
+    """
+    call = Call(fn, inputs)
+    whats = [f"gradient norm of {call.names[i]}" for i in call.wanted]
+    return told_magnitudes(whats, call.gradients(), call.differences(eps))
+
+
+def check_element(
+    fn: Any, inputs: Any, place: tuple[int, int] | None = None, eps: float = EPS
+) -> Step:
+    """Step 4: one element, every number of it.
+
+    ``L = Σ g·y`` with a random ``g``, at ``x + eps`` and ``x − eps``, their quotient, and what
+    backward has there. ``place`` is ``(argument, flat index)``; without it, where the two are
+    furthest apart, or where the gradient is largest if they agree everywhere.
+    """
+    call = Call(fn, inputs)
+    grads = call.gradients()
+    slot, index = place or furthest(grads, call.differences(eps))
+    argument = slot if place else call.wanted[slot]
+    above, below = call.around(argument, index, eps)
+    quotient = (above - below) / (2 * eps)
+    value = call.args[argument].detach()
+    where = [int(k) for k in torch.unravel_index(torch.tensor(index), value.shape)]
+    how = f"({above:.9g} − {below:.9g}) / {2 * eps:.0e}".replace("e-0", "e-")
+    actual = float(grads[call.wanted.index(argument)].reshape(-1)[index])
+    name = f"{call.names[argument]}{where or ''}"
+    return told_element(name, float(value.reshape(-1)[index]), quotient, actual, how)
+
+
+def run_gradcheck(fn: Any, inputs: Any) -> Step:
+    """Step 5: what does :func:`torch.autograd.gradcheck` say, with its own tolerances?"""
+    call = Call(fn, inputs)
+    try:
+        gradcheck(lambda *args: call.outputs(args), call.args)
+    except RuntimeError as error:
+        return told_gradcheck(str(error).splitlines()[0])
+    return told_gradcheck("")
+
+
+def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
+    """Take all five steps in order; printed, only the first that breaks is explained.
+
+    ``fn`` is a ``torch.autograd.Function`` or a callable built on some, ``inputs`` the arguments of
+    one call, ``reference`` a callable with the same arguments and the right values. A step that
+    raises is broken, and those that would raise the same are not taken.
+
+    Raises ``TypeError`` for complex inputs.
+    """
+    taken = [
+        lambda: compare_forward(fn, inputs, reference),
+        lambda: run_backward(fn, inputs),
+        lambda: compare_magnitudes(fn, inputs),
+        lambda: check_element(fn, inputs),
+        lambda: run_gradcheck(fn, inputs),
+    ]
+    steps: list[Step] = []
+    for title, take in zip(TITLES, taken, strict=True):
+        stopped = next((step for step in steps if step.stops), None)
+        steps.append(told_untaken(title, stopped) if stopped else _attempt(title, take))
+    return Steps(Call(fn, inputs).name, tuple(steps))
+
+
+def _attempt(title: str, take: Callable[[], Step]) -> Step:
+    try:
+        return take()
+    except Exception as error:  # whatever the user's code raises is what there is to tell
+        stage = "forward" if title == "forward" else "backward"
+        return told_raised(title, stage, type(error).__name__, said(error))
