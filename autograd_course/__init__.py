@@ -20,15 +20,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autograd_doctor import Diagnosis, DoctorError, Finding, WrongGradientError, diagnose
+    from autograd_doctor import (
+        CannotDiagnoseError,
+        Diagnosis,
+        Finding,
+        WrongGradientError,
+        assert_gradients,
+        diagnose,
+    )
+
+    from autograd_course.doctor import DoctorError
     from autograd_course.explaining import explain
     from autograd_course.grader import grade, hint, progress
-    from autograd_doctor.testing import assert_gradients
     from autograd_course.visualize import gradient_flow
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CannotDiagnoseError",
     "Diagnosis",
     "DoctorError",
     "Finding",
@@ -42,26 +51,21 @@ __all__ = [
     "progress",
 ]
 
-_HOME = {
-    "Diagnosis": "autograd_doctor",
-    "DoctorError": "autograd_doctor",
-    "Finding": "autograd_doctor",
-    "WrongGradientError": "autograd_doctor",
-    "assert_gradients": "autograd_doctor.testing",
-    "diagnose": "autograd_doctor",
+_NOT_THE_DOCTORS = {
+    "DoctorError": "autograd_course.doctor",
     "explain": "autograd_course.explaining",
     "grade": "autograd_course.grader",
+    "gradient_flow": "autograd_course.visualize",
     "hint": "autograd_course.grader",
     "progress": "autograd_course.grader",
-    "gradient_flow": "autograd_course.visualize",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'autograd_course' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_NOT_THE_DOCTORS.get(name, "autograd_doctor")), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

@@ -99,8 +99,8 @@ def accelerator() -> Check:
 def doctor() -> Check:
     """Examine a Function that is right."""
     import torch
-
     from autograd_doctor import diagnose
+
     from autograd_course.functions import Square
 
     answers = diagnose(Square, (torch.linspace(-1, 1, 3),)).ok

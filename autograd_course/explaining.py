@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 
+from autograd_doctor import RULES, Explanation
+from autograd_doctor import explain as explain_rule
+
 from autograd_course import messages
-from autograd_doctor import pages
-from autograd_doctor._rules import RULES
-from autograd_course.shell.onesentence import OneSentenceError
+from autograd_course.errors import OneSentenceError
 from autograd_course.shell.syllabus import id_typed, named
 
 LONGEST_NAME = 4  # words; what is longer is the text of an error
@@ -16,19 +16,6 @@ LONGEST_NAME = 4  # words; what is longer is the text of an error
 
 class NothingToExplainError(OneSentenceError, LookupError):
     """No page fits; the message is one sentence that names the closest rules and messages."""
-
-
-@dataclass(frozen=True, repr=False)
-class Explanation:
-    """A page as Markdown, which a notebook lays out and ``print`` shows as it is."""
-
-    markdown: str
-
-    def __repr__(self) -> str:
-        return self.markdown
-
-    def _repr_markdown_(self) -> str:
-        return self.markdown
 
 
 def explain(what: str | BaseException = "") -> Explanation:
@@ -54,9 +41,9 @@ def explain(what: str | BaseException = "") -> Explanation:
         )
     asked = what.strip()
     if not asked:
-        return Explanation(f"{pages.contents()}\n\n{messages.contents()}")
+        return Explanation(f"{explain_rule().markdown}\n\n{messages.contents()}")
     if rule := named(asked, RULES):
-        return Explanation(pages.page(rule))
+        return explain_rule(rule)
     if message := named(asked, messages.MESSAGES):
         return Explanation(messages.page(message))
     if match := messages.find(asked):

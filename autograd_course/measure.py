@@ -1,4 +1,12 @@
-"""Memory measures under the name that the lessons use; see :mod:`autograd_doctor.memory`."""
+"""The names of :mod:`autograd_doctor.memory` that the lessons import from here."""
 
-from autograd_doctor.memory import *  # noqa: F403
-from autograd_doctor.memory import __all__  # noqa: F401
+from autograd_doctor.memory import (
+    Kept,
+    Largest,
+    kept_bytes,
+    kept_tensors,
+    peak_bytes,
+    stored_bytes,
+)
+
+__all__ = ["Kept", "Largest", "kept_bytes", "kept_tensors", "peak_bytes", "stored_bytes"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_doctor.memory.dispatch import Watching
+from autograd_doctor.memory import DispatchMode
 
 # The gradient of torch.clamp at exactly its bounds.
 CLAMP_AT_BOUNDS = 0.0 if Version(torch.__version__) >= Version("2.14") else 1.0
@@ -37,7 +37,7 @@ def leaf(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
-class CountOperations(Watching):
+class CountOperations(DispatchMode):
     total = 0
 
     def __torch_dispatch__(

@@ -20,7 +20,7 @@ from autograd_course.classroom.judging.vetting import vetted
 from autograd_course.classroom.protocol import Frame
 from autograd_doctor.api import look
 from autograd_doctor.evidence import Evidence
-from autograd_doctor.wire import pack, unpack
+from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
 

@@ -23,7 +23,7 @@ from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_doctor.api import look
 from autograd_doctor.evidence import RANDOM
-from autograd_doctor.wire import pack, unpack
+from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise

@@ -25,7 +25,7 @@ from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.zygote.birth import born
 from autograd_doctor._execution.time_limit import VARIABLE
-from autograd_doctor.wire import pack
+from autograd_course.classroom.protocol.wire import pack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.verdict import Verdict

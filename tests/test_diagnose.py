@@ -21,7 +21,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import Function
 
-from autograd_course import DoctorError, diagnose
+from autograd_course import CannotDiagnoseError, diagnose
 from autograd_doctor import WrongGradientError
 from autograd_doctor import _judge as judge
 from autograd_doctor._execution.isolation import preserve_global_state
@@ -29,7 +29,7 @@ from autograd_doctor._execution.session import subject_of
 from autograd_doctor._probes.core import probe
 from autograd_doctor._reference import establish
 from autograd_doctor.api import _with_surroundings, look
-from autograd_doctor.wire import from_bytes, to_bytes
+from autograd_course.classroom.protocol.wire import from_bytes, to_bytes
 from autograd_course.functions import (
     ClippedReLU,
     GradientReversal,
@@ -347,7 +347,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_what_cannot_be_examined_is_refused_in_one_sentence(fn, inputs, options, says) -> None:
-    with pytest.raises(DoctorError, match=says):
+    with pytest.raises(CannotDiagnoseError, match=says):
         diagnose(fn, inputs, **options)
 
 
@@ -401,7 +401,7 @@ def test_what_is_odd_is_examined_all_the_same(fn, inputs, says) -> None:
 def test_a_fault_of_the_doctor_itself_is_no_verdict(monkeypatch) -> None:
     monkeypatch.setattr("autograd_doctor._pipeline.judge", lambda *_: 1 / 0)
 
-    with pytest.raises(DoctorError, match="diagnose itself failed: ZeroDivisionError"):
+    with pytest.raises(CannotDiagnoseError, match="diagnose itself failed: ZeroDivisionError"):
         diagnose(Square, (X,))
 
 
@@ -440,7 +440,7 @@ def test_what_is_seen_of_a_large_input_is_some_times_its_size() -> None:
 
 def test_what_would_not_find_room_is_refused_before_it_is_tried() -> None:
     with pytest.raises(
-        DoctorError, match=r"hold 1,099,511,627,776 numbers: diagnose needs .* smaller example"
+        CannotDiagnoseError, match=r"hold 1,099,511,627,776 numbers: diagnose needs .* smaller example"
     ):
         diagnose(Square, torch.ones(1).expand(2**40))
 
@@ -467,7 +467,7 @@ def in_mode(mode: Any) -> Any:
     ],
 )
 def test_where_tensors_have_no_numbers_nothing_is_judged(run: Any, inside: str) -> None:
-    with pytest.raises(DoctorError, match=f"call diagnose outside .*{inside}"):
+    with pytest.raises(CannotDiagnoseError, match=f"call diagnose outside .*{inside}"):
         run()
 
 

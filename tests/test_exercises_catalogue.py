@@ -13,7 +13,7 @@ from autograd_course.grader import CATALOGUE, Exercise
 from autograd_course.grader.exercise import FunctionExercise, Sampled
 from autograd_course.grader.exercises import LESSONS
 from autograd_course.grader.sampling import CLEARANCE, around
-from autograd_doctor.memory.leaves import differentiable
+from autograd_doctor.memory import differentiable
 
 SAMPLED = {e.id: e for e in CATALOGUE.values() if isinstance(e, Sampled)}
 FUNCTIONS = {e.id: e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autograd_course.check.specs import DTYPES, inputs_from
 from autograd_doctor import api as diagnosing
-from autograd_doctor.wire import from_bytes, pack, to_bytes, unpack
+from autograd_course.classroom.protocol.wire import from_bytes, pack, to_bytes, unpack
 from autograd_course.functions import Square
 from tests.fuzz import examples
 from tools.errors import AuthoringError

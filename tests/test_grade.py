@@ -24,7 +24,7 @@ from sampling import first_rows
 from torch.autograd import Function
 from traitlets.config import Config
 
-from autograd_doctor import RULES, DoctorError
+from autograd_doctor import RULES, CannotDiagnoseError
 from autograd_doctor._execution.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.judging import function
@@ -338,7 +338,7 @@ def test_an_id_may_be_typed_in_other_ways(typed: str) -> None:
 # The grader's own failures are never the learner's
 
 
-@pytest.mark.parametrize("error", [DoctorError("no input"), ZeroDivisionError("oops\nat 0x1")])
+@pytest.mark.parametrize("error", [CannotDiagnoseError("no input"), ZeroDivisionError("oops\nat 0x1")])
 def test_a_fault_of_the_grader_is_not_a_wrong_answer(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,7 +358,7 @@ def test_an_answer_that_raises_is_told_also_where_the_doctor_refuses_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuses(*args: Any, **options: Any) -> Any:
-        raise DoctorError("cannot examine this")
+        raise CannotDiagnoseError("cannot examine this")
 
     monkeypatch.setattr(function, "diagnose", refuses)
     result = grade("square", forward(raises))

@@ -15,7 +15,7 @@ from cases.making import CPLX, X, draw, saving
 from PIL import Image
 
 from autograd_course import diagnose
-from autograd_doctor._report.jacobians import SHADES, png
+from autograd_doctor.jacobians import SHADES, png
 from autograd_course.functions import Square
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course import diagnose
-from autograd_doctor._report import jacobians as heatmap
+from autograd_doctor import jacobians as heatmap
 from autograd_course.visualize.jacobian.capture import MOST, capture
 from autograd_course.visualize.jacobian.condense import MOST as MOST_CELLS
 from autograd_course.visualize.jacobian.structure import looks

@@ -15,7 +15,7 @@ from autograd_course import diagnose
 from autograd_doctor._execution.session import subject_of
 from autograd_doctor._probes.core import probe
 from autograd_doctor._probes.second_order import second_order
-from autograd_doctor.wire import from_bytes, to_bytes
+from autograd_course.classroom.protocol.wire import from_bytes, to_bytes
 
 detached_sine = saving(torch.sin, lambda x, g: x.detach().cos() * g)
 

@@ -15,7 +15,7 @@ from answers import RIGHT
 from answers.making import spoiled
 from torch.autograd import Function
 
-from autograd_doctor import DoctorError, diagnose
+from autograd_doctor import CannotDiagnoseError, diagnose
 from autograd_doctor._execution.isolation import MOST, Bounded, show_output_once
 from autograd_course.grader import grade
 from autograd_course.grader.result import PRINTED
@@ -116,7 +116,7 @@ def test_diagnose_shows_it_also_where_it_cannot_judge(capsys: pytest.CaptureFixt
         print("called")
         return x * float("nan")
 
-    with pytest.raises(DoctorError, match="returned nan"):
+    with pytest.raises(CannotDiagnoseError, match="returned nan"):
         diagnose(undefined, torch.ones(2))
     assert capsys.readouterr().out == "called\n"
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from autograd_course import Finding, diagnose
 from autograd_doctor import RULES
 from autograd_doctor._rules.values import once_said
-from autograd_doctor._words import elements, listed, nth, paragraph
+from autograd_doctor.formatting import elements, listed, nth, paragraph
 from autograd_course.functions import LeakyReLUInPlace
 
 

@@ -13,7 +13,7 @@ from autograd_course import diagnose
 from autograd_course.check.documents import as_page
 from autograd_doctor import (
     Diagnosis,
-    DoctorError,
+    CannotDiagnoseError,
     Step,
     Steps,
     check_element,
@@ -192,7 +192,7 @@ def test_an_argument_has_the_name_that_forward_gives_it(fn: Any) -> None:
 
 
 def test_what_cannot_be_called_is_refused_in_a_sentence() -> None:
-    with pytest.raises(DoctorError, match="Function subclass or a callable, got int 3"):
+    with pytest.raises(CannotDiagnoseError, match="Function subclass or a callable, got int 3"):
         five_steps(3, (X,))
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autograd_course import DoctorError, WrongGradientError, assert_gradients
+from autograd_course import CannotDiagnoseError, WrongGradientError, assert_gradients
 from autograd_course.functions import Square
 
 X = torch.tensor([1.0, -2.0, 3.0])
@@ -58,7 +58,7 @@ def test_a_warning_fails_where_it_is_asked_to() -> None:
 
 
 def test_what_cannot_be_examined_is_no_failure() -> None:
-    with pytest.raises(DoctorError, match="no input is a floating"):
+    with pytest.raises(CannotDiagnoseError, match="no input is a floating"):
         assert_gradients(Square, 3)
 
 
@@ -122,7 +122,7 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
     assert "E       autograd_course.WrongGradientError: ✗ Half · wrong\n" in shown
     assert "constant-factor: The gradient of `x` is 1/2 times the true gradient." in shown
     assert (
-        "E       autograd_course.DoctorError: no input is a floating-point or complex tensor"
+        "E       autograd_course.CannotDiagnoseError: no input is a floating-point or complex tensor"
         in shown
     )
     assert not [name for name in INTERNALS if name in shown], shown

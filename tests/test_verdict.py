@@ -11,7 +11,7 @@ from cases.first_order import SwishFixed
 from cases.making import POSITIVE, X, draw, raw, saving
 from torch import Tensor
 
-from autograd_course import DoctorError, diagnose
+from autograd_course import CannotDiagnoseError, diagnose
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._pipeline import clearest, keep_confirmed
 from autograd_doctor.finding import Finding
@@ -174,7 +174,7 @@ def never_ends(x: Tensor) -> Tensor:
     ids=["forward", "backward"],
 )
 def test_a_pass_that_never_ends_is_a_clear_error(endless) -> None:
-    with pytest.raises(DoctorError, match=r"within 0\.2 s \(it was in never_ends: .*loop"):
+    with pytest.raises(CannotDiagnoseError, match=r"within 0\.2 s \(it was in never_ends: .*loop"):
         diagnose(endless, (X,), time_limit=0.2)
 
 
@@ -193,7 +193,7 @@ def test_a_pass_that_never_ends_is_interrupted_in_a_thread_as_well() -> None:
     def examine() -> None:
         try:
             diagnose(saving(never_ends, lambda x, g: g), (X,), time_limit=0.2)
-        except DoctorError as error:
+        except CannotDiagnoseError as error:
             told.append(str(error))
 
     thread = threading.Thread(target=examine)
@@ -206,7 +206,7 @@ def test_a_pass_that_never_ends_is_interrupted_in_a_thread_as_well() -> None:
 def test_too_little_memory_is_no_verdict() -> None:
     hungry = saving(lambda x: x.new_empty(2**50) * x.sum(), lambda x, g: g)
 
-    with pytest.raises(DoctorError, match=r"diagnose ran out of memory .* pass smaller inputs"):
+    with pytest.raises(CannotDiagnoseError, match=r"diagnose ran out of memory .* pass smaller inputs"):
         diagnose(hungry, (X,))
 
 

@@ -8,14 +8,13 @@ from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
 
-from autograd_doctor.pages import book as rules_book
-from autograd_course.messages import book as messages_book
 from tools.cheat_sheet import cheat_sheet
 from tools.exercises import exercise_cells
 from tools.formatting import formatted
 from tools.lessons import read_lesson, table, with_table
 from tools.nbgrader import check_metadata
 from tools.notebooks import unexecuted
+from tools.page_books import messages_book, rules_book
 from tools.percent import Source, parse, read, render
 from tools.settings import Settings, read_settings
 from tools.setup_cell import refreshed

@@ -106,15 +106,16 @@ def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
     """Return the diagnosis, or print why there is none and end the command."""
     with importing():
+        from autograd_doctor import CannotDiagnoseError
+
         from autograd_course.check.errors import NotUnderstoodError
         from autograd_course.check.running import checked
-        from autograd_doctor import DoctorError
 
     try:
         return checked(target, inputs, **options)
     except NotUnderstoodError as error:
         end(str(error), Exit.NOT_UNDERSTOOD)
-    except DoctorError as error:
+    except CannotDiagnoseError as error:
         end(str(error), Exit.NOT_EXAMINED)
 
 

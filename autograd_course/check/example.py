@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from autograd_doctor._execution.calls import takes_ctx
 from torch.autograd import Function
 
 from autograd_course.check.errors import NotUnderstoodError, raised
 from autograd_course.check.specs import inputs_from
 from autograd_course.check.targets import is_target, load
-from autograd_doctor._execution.calls import takes_ctx
 
 Sampler = Callable[[torch.Generator], Any]
 

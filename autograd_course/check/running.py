@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from autograd_doctor import RULES, Diagnosis, diagnose
 
 from autograd_course.check.errors import NotUnderstoodError, meant
 from autograd_course.check.example import example
 from autograd_course.check.targets import load
-from autograd_doctor import RULES, Diagnosis, diagnose
 
 
 def checked(
@@ -28,7 +28,7 @@ def checked(
 ) -> Diagnosis:
     """Load a target and diagnose it. The other options are passed on to ``diagnose``.
 
-    Raises :class:`NotUnderstoodError` if something cannot be loaded, and ``DoctorError`` if the
+    Raises :class:`NotUnderstoodError` if something cannot be loaded, and ``CannotDiagnoseError`` if the
     target cannot be examined.
     """
     _require_rules(intentional)

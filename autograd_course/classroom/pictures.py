@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from autograd_doctor._report.jacobians import Axis, Jacobians, Matrix
+from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 
 PICTURE = "jacobians"  # its key among the evidence
 _MOST = 16  # rows and columns: a corner shows what is wrong, and a gradebook holds thousands

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-
 from autograd_doctor import Finding
+
 from autograd_course.grader.verdict import Verdict
 
 Sampler = Callable[[torch.Generator], tuple[Any, ...]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autograd_doctor._report.card import as_html, as_text
+from autograd_doctor.card import as_html, as_text
+
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import UnknownExerciseError, find
 from autograd_course.grader.store import update

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from autograd_doctor import CannotDiagnoseError
+from autograd_doctor.extension import TimeUp, preserve_global_state
 
-from autograd_doctor import DoctorError
-from autograd_doctor._execution.isolation import Bounded, preserve_global_state
-from autograd_doctor._execution.time_limit import VARIABLE, TimeUp
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -20,8 +19,8 @@ from autograd_course.grader.exercise import (
     RoutineExercise,
 )
 from autograd_course.grader.judging import function, naming, routine
-from autograd_course.grader.judging.limits import seconds_for
-from autograd_course.grader.judging.printing import Printed
+from autograd_course.grader.judging.limits import VARIABLE, seconds_for
+from autograd_course.grader.judging.printing import Bounded, Printed
 from autograd_course.grader.raised import place
 from autograd_course.grader.verdict import Verdict, failed, wrong
 
@@ -40,7 +39,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
             return _unless_missing(exercise, _judged(exercise, answer, seed, printed))
     except TimeUp as stop:
         return replace(_out_of_time(stop, exercise, answer), printed=printed.latest)
-    except DoctorError as error:
+    except CannotDiagnoseError as error:
         return failed(f"`diagnose` could not examine this answer: {first_line(error)}")
     except Exception as error:
         return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")

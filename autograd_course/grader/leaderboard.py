@@ -9,14 +9,14 @@ from html import escape
 from typing import Any
 
 import torch
+from autograd_doctor.memory import peak_bytes
 from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import scaled_dot_product_attention
 
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.state import Measurement, State
 from autograd_course.grader.store import update
-from autograd_doctor.memory import peak_bytes
 
 BUILT_IN = "PyTorch's own"
 _CELL = "text-align: right; padding: 1px 16px 1px 0; background: none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from autograd_doctor import RULES
+
 from autograd_course.grader.exercises import LESSONS
 
 # What pyproject.toml says of where the course is published; a test compares the two.

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from autograd_doctor._report.card import as_html, as_text
+from autograd_doctor.card import as_html, as_text
+
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
 from autograd_course.grader.review import review

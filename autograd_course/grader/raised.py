@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.external import BuildError
 
 

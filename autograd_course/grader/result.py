@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from html import escape
 
 from autograd_doctor import Finding
-from autograd_doctor._report.card import Heading, as_html, as_text
-from autograd_doctor._report.report import details
-from autograd_doctor._words import sentence
+from autograd_doctor.card import Heading, as_html, as_text, finding_details
+from autograd_doctor.formatting import sentence
+
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
 
@@ -127,7 +127,7 @@ class Result:
         """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""
         if self.finding:
             yield from (
-                row for row in details(self.finding) if row[0] not in ("lesson", "if meant")
+                row for row in finding_details(self.finding) if row[0] not in ("lesson", "if meant")
             )
 
     def __repr__(self) -> str:

@@ -7,6 +7,6 @@ reproduces the message. The code below "Repair" runs without an error or a warni
 """
 
 from autograd_course.messages.finding import Match, find
-from autograd_course.messages.pages import MESSAGES, book, contents, page
+from autograd_course.messages.pages import MESSAGES, contents, page
 
-__all__ = ["MESSAGES", "Match", "book", "contents", "find", "page"]
+__all__ = ["MESSAGES", "Match", "contents", "find", "page"]

@@ -1,4 +1,4 @@
-"""Read the pages on error messages and return one page, a table or the whole book as Markdown."""
+"""Read the pages on error messages and return one page or the tables as Markdown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
-from autograd_doctor._rules import RULES
-from autograd_doctor.pages import GIVEN, lowered
+from autograd_doctor import RULES
+
 from autograd_course.messages.message import Message, MessageError, from_page
 
 FAMILIES = (
@@ -81,19 +81,12 @@ def summary(message: Message) -> str:
 
 def contents() -> str:
     """Return one table of messages for each family."""
-    return "\n\n".join(_table(family, "`{0}`") for family in FAMILIES)
+    return "\n\n".join(_table(family) for family in FAMILIES)
 
 
-def book() -> str:
-    """Return all pages as one Markdown document that begins with the tables."""
-    tables = "\n\n".join(_table(family, "[`{0}`](#{0})") for family in FAMILIES)
-    pages = "\n\n".join(lowered(page(name)).rstrip() for name in MESSAGES)
-    return f"{_PREFACE}\n{tables}\n\n{pages}\n"
-
-
-def _table(family: str, link: str) -> str:
+def _table(family: str) -> str:
     rows = [
-        f"| {m.patterns[0].replace('|', chr(92) + '|')} | {link.format(m.name)} | {m.lesson} |"
+        f"| {m.patterns[0].replace('|', chr(92) + '|')} | `{m.name}` | {m.lesson} |"
         for m in MESSAGES.values()
         if m.family == family
     ]
@@ -101,30 +94,3 @@ def _table(family: str, link: str) -> str:
     head = f"| {says} | Page | Lesson |\n| --- | --- | --- |"
     title = f"**{family[0].upper()}{family[1:]}**"
     return "\n".join([title, "", head, *rows])
-
-
-_PREFACE = f"""\
-# The index of error messages
-
-This page explains the error messages that you may see when a custom Function goes wrong, and how
-to fix the code. In the messages, `…` stands for text that varies.
-
-You can also look up a message from a shell. Paste the message or the whole traceback:
-
-```
-autograd-course explain "returned an incorrect number of gradients (expected 3, got 1)"
-pytest 2>&1 | autograd-course explain -
-```
-
-In a notebook, call `explain(error)` after `from autograd_course import explain`.
-
-On each page, the last block of code before "Repair" triggers the message. The pages in the last
-group have no message, because PyTorch does not notice these mistakes. Use `diagnose` to find them.
-
-To run the code on this page, first run these lines:
-
-```python
-{GIVEN}```
-
-<!-- `make notebooks` writes this page from autograd_course/messages. Do not edit it. -->
-"""

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from autograd_doctor._report.card import as_rich, as_text
+from autograd_doctor.card import as_rich, as_text
+
 from autograd_course.grader.result import Result
 from autograd_course.grader.verdict import Status
 

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.judging.limits import seconds_for
 from autograd_course.practice.graded import Graded

@@ -9,7 +9,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor.extension import TimeUp, time_limit
+
 from autograd_course.grader import CATALOGUE, Result, grade
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.grade import result_of

@@ -8,7 +8,7 @@ import time
 from html.parser import HTMLParser
 from typing import Any
 
-from autograd_course import Diagnosis, DoctorError, diagnose
+from autograd_course import Diagnosis, CannotDiagnoseError, diagnose
 from autograd_course.check.documents import as_json, as_page
 from autograd_doctor._execution.calls import prepare
 from tests.fuzz.world import changed, snapshot
@@ -24,7 +24,7 @@ def examined(fn: Any, inputs: Any, **options: Any) -> Diagnosis | str:
     before, begun = snapshot(inputs), time.process_time()
     try:
         found: Diagnosis | str = diagnose(fn, inputs, **options)
-    except DoctorError as error:
+    except CannotDiagnoseError as error:
         found = str(error)
     assert time.process_time() - begun < MOST_SECONDS
     assert not (names := changed(before, snapshot(inputs))), names

@@ -36,7 +36,7 @@ PATCHING = {
         _MISMATCH, "replaces autograd_doctor._probes.core.backward_pass while it runs",
     ),
     "what packs the answer": Hostile(
-        half("import safetensors.torch, autograd_doctor.wire as w\n"
+        half("import safetensors.torch, autograd_course.classroom.protocol.wire as w\n"
              "safetensors.torch.save = w.pack = lambda *a: b''"),
         _MISMATCH, "replaces safetensors.torch.save",
     ),

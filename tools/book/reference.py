@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from autograd_doctor import pages as rule_pages
-from autograd_doctor._rules import RULES
+from autograd_doctor import RULES
+
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
 from tools.book.contents import Part, hidden
 from tools.book.links import Places, relinked
+from tools.page_books import rule_page
 
 RULES_PAGE, MESSAGES_PAGE = "docs/rules.md", "docs/error_messages.md"
 SPLIT = MappingProxyType(
@@ -21,7 +22,7 @@ SPLIT = MappingProxyType(
         MESSAGES_PAGE: {name: f"docs/error_messages/{name}.md" for name in MESSAGES},
     }
 )
-_TEXT = {RULES_PAGE: rule_pages.page, MESSAGES_PAGE: message_page}
+_TEXT = {RULES_PAGE: rule_page, MESSAGES_PAGE: message_page}
 
 
 def reference(root: Path, places: Places) -> Mapping[str, str]:

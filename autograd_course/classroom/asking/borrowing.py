@@ -6,16 +6,15 @@ runs in the end is the course's code all the same, from the course's files.
 
 from __future__ import annotations
 
-from autograd_course.folders import COURSE, OURS
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from torch import nn
 
+from autograd_course.folders import COURSE, OURS
 from autograd_course.grader.judging.passes import Raised
 
 _OURS = tuple(f"{package}/" for package in OURS)

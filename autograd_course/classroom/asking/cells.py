@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.grader.raised import line_in
 
 _MODULE = "submission"  # what classes of the cells say of where they are from

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from autograd_doctor import CannotDiagnoseError
+from autograd_doctor.extension import TimeUp, time_limit
+
 from autograd_course.classroom.asking import functions, routines
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.asking.unusual import unusual
 from autograd_course.classroom.protocol import Frame
-from autograd_doctor import DoctorError
-from autograd_doctor._execution.time_limit import TimeUp, time_limit
-from autograd_doctor._safe_repr import first_line
-from autograd_doctor.wire import unpack
+from autograd_course.classroom.protocol.wire import unpack
+from autograd_course.errors import first_line
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging import function, routine
@@ -60,7 +61,7 @@ class Desk:
             where = place(stop, self.answer)
             why = {"stopped": where}
             return Frame(why) if where else self._unfit(inputs, why)
-        except DoctorError as error:
+        except CannotDiagnoseError as error:
             return self._unfit(inputs, {"unexamined": first_line(error)})
         except Exception as error:
             return self._unfit(inputs, {"failed": f"{type(error).__name__}: {first_line(error)}"})

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autograd_doctor.extension import collect_evidence
+
 from autograd_course.classroom.asking.borrowing import own_work
 from autograd_course.classroom.asking.unusual import too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
-from autograd_doctor.api import look
-from autograd_doctor.wire import pack
+from autograd_course.classroom.protocol.wire import pack
 from autograd_course.grader.judging.function import Present
 from autograd_course.grader.judging.passes import Raised
 
@@ -48,7 +49,7 @@ def _method(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
 def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
     if many := too_many(present.answer, inputs):
         return Frame({"unfit": many})
-    seen = look(
+    seen = collect_evidence(
         present.answer,
         inputs,
         double_backward=present.exercise.double_backward,

@@ -8,12 +8,12 @@ from dataclasses import replace
 from types import EllipsisType
 from typing import Any
 
+from autograd_doctor.extension import TimeUp, time_limit
+
 from autograd_course.classroom.asking import cells
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
-from autograd_doctor._execution.calls import prepare
-from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -22,6 +22,7 @@ from autograd_course.grader.exercise import (
 )
 from autograd_course.grader.exercises import find
 from autograd_course.grader.judge import quiet_world
+from autograd_course.grader.judging.limits import prepare
 from autograd_course.grader.judging.routine import routine_problem
 from autograd_course.grader.judging.submission import submission_problem
 from autograd_course.grader.verdict import Verdict

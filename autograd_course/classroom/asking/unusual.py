@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from autograd_course.classroom.protocol.frames import LONGEST_PAYLOAD
-from autograd_doctor._execution.calls import USERS
-from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_course.grader.calls import as_tuple, is_float
 from autograd_course.grader.judging.passes import differentiable
 
 MOST = 100  # values that a call may return; exercises ask for a few
@@ -30,6 +29,10 @@ _NUMBERS = {
 }  # fmt: skip
 _SAVES = "forward saves"
 _DTYPES = (None, torch.float64, torch.float32, torch.bfloat16)  # None: as the inputs are
+
+
+# By an answer: sys.exit() too, but not an interrupt.
+_RAISED = (Exception, SystemExit, GeneratorExit)
 
 
 def kind(value: Any) -> str:
@@ -55,7 +58,7 @@ def kind(value: Any) -> str:
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
     """Return a sentence on results so many that to examine them takes forever, if they are."""
-    with contextlib.suppress(*USERS):
+    with contextlib.suppress(*_RAISED):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):
                 return found
@@ -65,7 +68,7 @@ def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
 def unusual(answer: type[Function], inputs: Sequence[Any]) -> str:
     """Return a sentence on what an answer returns or saves that cannot be examined, if it does."""
     for dtype in _DTYPES:
-        with contextlib.suppress(*USERS):
+        with contextlib.suppress(*_RAISED):
             for what, values in _made(answer, [_of(value, dtype) for value in inputs]):
                 if found := _many(what, values):
                     return found

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from autograd_course.classroom.asking.unusual import MOST, kind
 from autograd_course.classroom.protocol import Frame
-from autograd_doctor.wire import pack
+from autograd_course.classroom.protocol.wire import pack
 
 _PLAIN = (bool, int, float, str, type(None))
 _DEPTH = 8  # of lists in lists

@@ -5,13 +5,13 @@ Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 
 from __future__ import annotations
 
-from autograd_course.folders import OURS
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from autograd_course.folders import OURS
 from autograd_course.grader.exercise import Exercise
 
 _PROJECT = "autograd-course"

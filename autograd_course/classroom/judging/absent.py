@@ -7,6 +7,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autograd_doctor import RULES, CannotDiagnoseError, Finding
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.extension import (
+    UnfitEvidenceError,
+    conclude,
+    judge_evidence,
+    recheck_gradients,
+    vet_evidence,
+)
 from torch import Tensor
 
 from autograd_course.classroom.judging import seeds
@@ -20,14 +29,7 @@ from autograd_course.classroom.judging.asked import (
     unpacked,
 )
 from autograd_course.classroom.judging.illustrating import illustrated
-from autograd_course.classroom.judging.vetting import UnfitError, disproved, vetted
 from autograd_course.classroom.protocol.evidence import sound
-from autograd_doctor import RULES, Finding
-from autograd_doctor._coverage import nothing_compared
-from autograd_doctor._judge import judge
-from autograd_doctor._pipeline import Findings, conclude, has_error, unjudged
-from autograd_doctor._reference import establish
-from autograd_doctor.evidence import Evidence
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.order import Inputs
 from autograd_course.grader.judging.passes import Raised
@@ -77,20 +79,27 @@ class Absent:
         """Return the doctor's findings, made here on evidence from there."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         done = conclude(_Examiner(self, inputs), first, second)
-        found, seen = done.findings, done.evidence
-        if (why := unjudged(found, seen)) is not None:
-            if any(seen[0].forward.requires_grad):
-                raise UnansweredError("the answer leaves out gradients that were asked for.")
-            raise why
-        if has_error(found):
-            return illustrated(found, done.verdicts, seen)
-        if any(map(self.exercise.is_failed_by, found)):
-            return found  # it fails the answer: what its gradients are is not asked anymore
-        if reason := nothing_compared(seen[0], self.exercise.intentional):
+        example = done.evidence[0]
+        try:
+            done.require_gradient()
+        except CannotDiagnoseError:
+            if any(example.forward.requires_grad):
+                raise UnansweredError(
+                    "the answer leaves out gradients that were asked for."
+                ) from None
+            raise
+        if done.has_error:
+            return illustrated(done)
+        exercise = self.exercise
+        if any(map(exercise.is_failed_by, done.findings)):
+            return done.findings  # it fails the answer: its gradients are not asked for anymore
+        if reason := done.why_not_compared(exercise.intentional):
             raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
-            disproof = disproved(self.exercise, seen[0], first)
-        return found if disproof is None else (disproof, *found)
+            disproof = recheck_gradients(
+                example, exercise.reference, exercise.surrogate, seed=first
+            )
+        return done.findings if disproof is None else (disproof, *done.findings)
 
 
 @dataclass(frozen=True)
@@ -105,15 +114,24 @@ class _Examiner:
         asked, exercise = self.answer.asked, self.answer.exercise
         came = asked.ask({"ask": "look", "seed": seed, "thorough": thorough}, self.inputs)
         with _unfit_told():
-            return vetted(unpacked(came), self.inputs, exercise.reference)
+            return vet_evidence(unpacked(came), self.inputs, exercise.reference)
 
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
-    ) -> list[Findings]:
+    ) -> list[tuple[Finding, ...]]:
         """Return the findings on each evidence, with gradients expected by the exercise."""
         exercise = self.answer.exercise
-        known = (establish(e, exercise.reference, exercise.surrogate, seed) for e in evidence)
-        return [judge(each, exercise.intentional, skip_rules) for each in known]
+        return [
+            judge_evidence(
+                each,
+                reference=exercise.reference,
+                surrogate=exercise.surrogate,
+                intentional=exercise.intentional,
+                skip_rules=skip_rules,
+                seed=seed,
+            )
+            for each in evidence
+        ]
 
 
 @contextlib.contextmanager
@@ -121,7 +139,7 @@ def _unfit_told() -> Iterator[None]:
     """Take what is no answer to the question for no answer."""
     try:
         yield
-    except UnfitError as unfit:
+    except UnfitEvidenceError as unfit:
         raise UnansweredError(f"the answer {unfit}.") from None
 
 

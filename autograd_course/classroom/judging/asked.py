@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from autograd_doctor import CannotDiagnoseError
 from torch import Tensor
 
 from autograd_course.classroom.protocol import Frame, Malformed
+from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.classroom.sandbox.running import Child
-from autograd_doctor import DoctorError
-from autograd_doctor.wire import pack, unpack
 from autograd_course.grader.judging.passes import Raised
 
 _LONGEST = 2000  # characters of a text that is shown
@@ -47,7 +47,7 @@ class Asked:
         if "stopped" in came.said:
             raise StoppedError(text(came.said["stopped"]))
         if "unexamined" in came.said:
-            raise DoctorError(text(came.said["unexamined"]))
+            raise CannotDiagnoseError(text(came.said["unexamined"]))
         if "failed" in came.said:
             raise BrokenError(text(came.said["failed"]))
         return came

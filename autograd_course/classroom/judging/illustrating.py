@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
+from autograd_doctor import Finding
+from autograd_doctor.extension import Conclusion
+
 from autograd_course.classroom.pictures import PICTURE, as_data
-from autograd_doctor._pipeline import Findings
-from autograd_doctor._report.jacobians import choose_jacobians
-from autograd_doctor.evidence import Evidence
 
 
-def illustrated(
-    found: Findings, verdicts: Sequence[Findings], seen: Sequence[Evidence]
-) -> Findings:
+def illustrated(done: Conclusion) -> tuple[Finding, ...]:
     """Return the findings; to the first, where values are wrong, its Jacobians are added."""
     try:
-        pair = choose_jacobians(found, verdicts, seen)
+        pair = done.jacobians()
     except Exception:  # rows of a Jacobian came from the other side: they may be of any shape
-        return found
+        return done.findings
     if pair is None:
-        return found
-    first, *others = found
+        return done.findings
+    first, *others = done.findings
     return (replace(first, evidence={**first.evidence, PICTURE: as_data(pair)}), *others)

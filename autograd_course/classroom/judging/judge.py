@@ -7,6 +7,8 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from autograd_doctor import CannotDiagnoseError
+
 from autograd_course.classroom.asking.standing_in import standing_in
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import seeds
@@ -26,9 +28,7 @@ from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
-from autograd_doctor import DoctorError
-from autograd_doctor._execution.time_limit import VARIABLE, limit_in_seconds
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -38,6 +38,7 @@ from autograd_course.grader.exercise import (
 )
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging import naming
+from autograd_course.grader.judging.limits import VARIABLE, limit_in_seconds
 from autograd_course.grader.judging.order import Order
 from autograd_course.grader.judging.routine_order import RoutineOrder
 from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
@@ -96,7 +97,7 @@ def _verdict(
         return wrong(str(reason))
     except StoppedError as where:
         return _stopped(_seconds(exercise, sandbox.limits), str(where))
-    except DoctorError as error:
+    except CannotDiagnoseError as error:
         return failed(f"the doctor could not examine this answer: {first_line(error)}")
     except (SandboxError, BrokenError) as error:
         return failed(first_line(error))

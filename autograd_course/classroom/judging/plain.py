@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from autograd_doctor import Finding
+
 from autograd_course.grader.verdict import Verdict
 
 _LAYOUT = "\n\t"

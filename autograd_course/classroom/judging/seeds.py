@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from autograd_doctor.wire import pack
+from autograd_course.classroom.protocol.wire import pack
 from autograd_course.grader.exercise import Sampled
 
 _BITS = 48  # NumPy and JSON take a derived seed, and some who draw add to it

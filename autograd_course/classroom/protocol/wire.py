@@ -14,12 +14,9 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from torch import Tensor
-
 from autograd_doctor import evidence as schema
-from autograd_doctor._numerics.finite_differences import as_real
-from autograd_doctor._safe_repr import shown
 from autograd_doctor.evidence import Evidence
+from torch import Tensor
 
 _RECORDS = {
     record.__name__: record
@@ -99,7 +96,7 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return value
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        real = as_real(value.detach()).cpu()
+        real = (torch.view_as_real(value) if value.is_complex() else value).detach().cpu()
         tensors[name] = real.clone(memory_format=torch.contiguous_format)
         return {"tensor": name, "complex": value.is_complex()}
     if is_dataclass(value) and not isinstance(value, type):
@@ -111,7 +108,7 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return {"entries": [[_plain(part, tensors) for part in entry] for entry in value.items()]}
     if isinstance(value, _SCALARS):
         return value
-    return {"other": shown(value, 200)}  # an argument of a type of its own is only shown, not used
+    return {"other": _shown(value)}  # an argument of a type of its own is only shown, not used
 
 
 @functools.cache
@@ -134,3 +131,10 @@ def _built(data: Any, tensors: dict[str, Tensor]) -> Any:
     if "entries" in data:
         return {_built(key, tensors): _built(item, tensors) for key, item in data["entries"]}
     return data["other"]
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:200]
+    except Exception:
+        return f"a {type(value).__name__}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from autograd_course.folders import COURSE
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import ZYGOTE, Start
+from autograd_course.folders import COURSE
 
 MEETING = "/course/control"  # where the control socket lies inside
 # What a child does first; in a root folder that is only changed, say, the kernel refuses it.

@@ -20,7 +20,9 @@ class Trusted:
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
         environment = dict(places.environment())
-        environment["PYTHONPATH"] = ":".join([*(str(package.parent) for package in OURS), *map(str, _sites())])
+        environment["PYTHONPATH"] = ":".join(
+            [*(str(package.parent) for package in OURS), *map(str, _sites())]
+        )
         command = (str(places.interpreter()), "-B", "-s", "-m", ZYGOTE, str(meeting), "plain")
         return Start(command, environment)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+from autograd_doctor import Finding
+from autograd_doctor.extension import OperationRecorder
+from autograd_doctor.memory import storage_keys
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
-from autograd_doctor._execution.captured_state import cells
-from autograd_doctor._execution.operations import Recording, memory
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
@@ -36,7 +37,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
         if not isinstance(value, Tensor) and any(value is argument for argument in inputs):
             continue
         held = list(_held(value))
-        if any(memory([each]) for each in held):
+        if any(storage_keys(each) for each in held):
             message = (
                 f"`ctx.{name}` holds a tensor that PyTorch does not know about. PyTorch does not "
                 "notice if it is changed in place, and does not free it after `backward`."
@@ -97,9 +98,15 @@ def _held(value: Any) -> Iterator[Any]:
         elif isinstance(thing, MethodType):
             queue += (thing.__self__, thing.__func__)
         elif isinstance(thing, FunctionType):
-            queue += (cell.cell_contents for _, cell in cells(thing))
+            queue += _enclosed(thing)
         else:
             queue += getattr(thing, "__dict__", {}).values()
+
+
+def _enclosed(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # the cell is empty
+            yield cell.cell_contents
 
 
 def _is_data(numbers: Any) -> bool:
@@ -178,7 +185,7 @@ def without(*operations: str, use: str) -> Check:
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        with Recording() as recording:
+        with OperationRecorder() as recording:
             _, outputs = applied(function, inputs)
             backward(outputs)
         for name in recording.names:

@@ -6,10 +6,10 @@ import inspect
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.judging.passes import differentiable

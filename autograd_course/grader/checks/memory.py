@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autograd_doctor import Finding
+from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
 from torch.autograd import Function
 
-from autograd_doctor import Finding
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.judging.passes import differentiable
-from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
 
 LISTED = 6  # tensors of one kind; a list of all tiles would say no more
 

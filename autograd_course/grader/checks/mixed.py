@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
-from autograd_doctor._numerics.tensors import is_float
+from autograd_course.grader.calls import is_float
 from autograd_course.grader.checks.calling import applied, farthest, found
 from autograd_course.grader.exercise import Check
 from autograd_course.grader.raised import told

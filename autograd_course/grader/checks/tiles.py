@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
+from autograd_doctor.memory import Largest
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import Check
-from autograd_doctor.memory import Largest
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:

@@ -6,13 +6,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from autograd_doctor import Finding
+from autograd_doctor.extension import describe_error
 from torch.autograd import Function
 
-from autograd_doctor import Finding
-from autograd_doctor._numerics.tensors import as_tuple, is_float
-from autograd_doctor._probes.transforms import reason, silence, unbroken
-from autograd_doctor._rules.rule import raised
+from autograd_course.grader.calls import as_tuple, is_float
 from autograd_course.grader.checks.calling import backward, found
+from autograd_course.grader.compiling import compile_unbroken, silence
 from autograd_course.grader.judging.passes import differentiable
 
 SAMPLES = 40
@@ -73,14 +73,16 @@ def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding
     """Ask that forward and backward can be traced into one graph each."""
     try:
         with silence():
-            backward(list(as_tuple(unbroken(function.apply)(*differentiable(inputs)))))
+            backward(list(as_tuple(compile_unbroken(function.apply)(*differentiable(inputs)))))
     except Exception as error:
-        failure = reason(error)
+        failure = describe_error(error)
         return found(
             "compile-mismatch",
             "The results are right, but `torch.compile` cannot trace the call into a single "
             f"graph: {failure.text}",
-            {} if failure.line.startswith("compiles_whole") else raised(failure),
+            {}
+            if failure.line.startswith("compiles_whole")
+            else {"exception": failure.kind, "text": failure.text, "line": failure.line},
             "While tracing, tensors have no values, and side effects are lost. Select values with "
             "`torch.where` instead of `if`. Avoid shapes that depend on values, such as the number "
             "of elements that a mask selects. Write `backward` as a formula.",

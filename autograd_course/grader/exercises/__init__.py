@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from autograd_course.errors import OneSentenceError
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import (
     lesson_01,
@@ -19,7 +20,6 @@ from autograd_course.grader.exercises import (
     lesson_10,
     lesson_11,
 )
-from autograd_course.shell.onesentence import OneSentenceError
 from autograd_course.shell.syllabus import id_typed, named
 
 MODULES = (

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.checks import backward_is_a_formula, keeps_at_most, no_tensor_on_ctx
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check, Exercise, FunctionExercise, Sampler

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
 from autograd_course.grader.checks import backward_is_a_formula, no_tensor_on_ctx
 from autograd_course.grader.checks.calling import applied, farthest, found
 from autograd_course.grader.exercise import FunctionExercise, Sampler

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor.memory import Largest
 from torch import Tensor
 
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
-from autograd_doctor.memory import Largest
 
 SIZE = 100  # inputs of the function whose Hessian is not to be built
 FEW = 10  # and of the same function, smaller: what two passes cost does not depend on the size

@@ -3,9 +3,9 @@
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch.autograd import Function
 
-from autograd_doctor import Finding
 from autograd_course.grader.checks import peaks_at_most
 from autograd_course.grader.checks.calling import applied, found, storage
 

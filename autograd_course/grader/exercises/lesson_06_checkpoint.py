@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from autograd_doctor.memory import kept_bytes
 from torch import Tensor, nn
 
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.verdict import Verdict, wrong
-from autograd_doctor.memory import kept_bytes
 
 Routine = Callable[[nn.Module, Tensor], Tensor]
 OF_TORCH = "CheckpointFunctionBackward"

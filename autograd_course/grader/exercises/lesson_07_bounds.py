@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor.extension import OperationRecorder
 from torch import Tensor
 
-from autograd_doctor._execution.operations import Recording
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     keeps_at_most,
@@ -104,7 +104,7 @@ grouped_rows = on(
 
 def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
     """Ask that the routine does not call attention by its name."""
-    with Recording() as recording:
+    with OperationRecorder() as recording:
         routine(*rows(1, 2))
     if any(name in BUILT_IN for name in recording.names):
         return wrong(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch.autograd import Function
 
-from autograd_doctor import Finding
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.grader.checks.calling import applied, backward, found
 
 

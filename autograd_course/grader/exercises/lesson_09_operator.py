@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.library import opcheck
 
-from autograd_doctor._probes.transforms import reason, silence, whole
+from autograd_course.errors import first_line
+from autograd_course.grader.compiling import compile_whole, silence
 from autograd_course.grader.exercise import RoutineExercise, Sampler
 from autograd_course.grader.raised import is_unfinished, said, unfinished_part
 from autograd_course.grader.sampling import normal
@@ -153,10 +154,10 @@ def compiles_in_one_graph(answer: Any) -> Verdict | None:
     (right_gradient,) = torch.autograd.grad(right.sum(), x)
     try:
         with silence():
-            came = whole(lambda x: answer(2 * x, width).tanh())(x)
+            came = compile_whole(lambda x: answer(2 * x, width).tanh())(x)
             (gradient,) = torch.autograd.grad(came.sum(), x)
     except Exception as error:
-        return wrong(f"opcheck passes, but fullgraph=True stops: {reason(error).text}")
+        return wrong(f"opcheck passes, but fullgraph=True stops: {first_line(error)}")
     if torch.allclose(came, right) and torch.allclose(gradient, right_gradient):
         return None
     return wrong("compiled it gives other results than in eager mode: what does it depend on?")

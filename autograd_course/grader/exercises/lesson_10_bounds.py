@@ -3,12 +3,12 @@
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
+from autograd_doctor.extension import OperationRecorder
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_doctor import Finding
-from autograd_doctor._execution.operations import Recording
 from autograd_course.grader.checks.calling import applied, backward, found
 
 A_ROUND = 8  # tensors that PyTorch keeps for one round, generously: its product, tanh and sum
@@ -62,7 +62,7 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
 def _rounds(function: type[Function], inputs: tuple[Any, ...]) -> int:
     """Count the tanhs of backward: one for each round that it runs, each of which keeps its own."""
     _, outputs = applied(function, inputs)
-    recording = Recording()
+    recording = OperationRecorder()
     with recording:
         backward(outputs)
     return recording.names.count("tanh")

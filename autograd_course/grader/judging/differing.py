@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_course.grader.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of `forward`. Which step loses, keeps or adds a dim?"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autograd_doctor import Finding, diagnose
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding, diagnose
-from autograd_doctor._execution.calls import prepare
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.limits import prepare
 from autograd_course.grader.judging.methods import method_problem
 from autograd_course.grader.judging.order import Inputs, Order
 from autograd_course.grader.judging.passes import Raised, backward_run, forward_run, passed_back

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autograd_doctor._execution.time_limit import limit_in_seconds, time_limit
+import torch
+from autograd_doctor.extension import time_limit
+
 from autograd_course.grader.exercise import Exercise, Sampled
 from autograd_course.grader.verdict import Verdict
 
+DEFAULT_SECONDS = 5.0
+VARIABLE = "AUTOGRAD_COURSE_TIME_LIMIT"
+
 Samples = Mapping[str, tuple[Any, ...]]
 Step = Callable[[tuple[Any, ...]], Verdict | None]
+
+
+def limit_in_seconds() -> float:
+    """Return the limit: ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds, 5 by default, 0 for none."""
+    try:
+        return max(0.0, float(os.environ.get(VARIABLE, DEFAULT_SECONDS)))
+    except ValueError:
+        return DEFAULT_SECONDS
+
+
+def prepare() -> None:
+    """Let PyTorch import what backward needs, which takes a second, before a time limit starts."""
+    with torch.inference_mode(False), torch.enable_grad():
+        one = torch.ones((), requires_grad=True)
+        torch.autograd.grad(one * 1, one, torch.ones(()))
 
 
 def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> Verdict | None:

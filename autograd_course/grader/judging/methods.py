@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import RULES, Finding
+from autograd_doctor.extension import CapturedState
 from torch.autograd import Function, forward_ad
 
-from autograd_doctor import RULES, Finding
-from autograd_doctor._execution.calls import takes_ctx
-from autograd_doctor._execution.captured_state import CapturedState
-from autograd_doctor._numerics.tensors import is_float
+from autograd_course.grader.calls import is_float, takes_ctx
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.raised import is_unfinished
 from autograd_course.grader.verdict import Verdict, fault, unfinished

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from autograd_doctor import RULES
+
 from autograd_course.grader.exercise import NamingExercise
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 from autograd_course.shell.syllabus import id_typed

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from autograd_doctor import RULES, CannotDiagnoseError, Finding
 from torch import Tensor
 
-from autograd_doctor import RULES, DoctorError, Finding
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.limits import Samples, Step, first_fault, seconds_for
 from autograd_course.grader.judging.passes import (
@@ -107,7 +107,7 @@ class Order:
         """Return the doctor's verdict on code that raised, where a rule names the cause."""
         if raised.status == "not attempted":
             return raised
-        with contextlib.suppress(DoctorError):
+        with contextlib.suppress(CannotDiagnoseError):
             named = self._diagnosed()
             if named and named.finding:
                 return named

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor import Finding
-from autograd_doctor._inputs import wanted
-from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_course.grader.calls import as_tuple, differentiated, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
 from autograd_course.grader.raised import is_unfinished, not_written, told, unfinished_part
@@ -100,7 +99,7 @@ def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
     Which inputs: those that ask for a gradient, or all where none does, as in ``diagnose``.
     """
     given = [value.detach().clone() if is_float(value) else value for value in inputs]
-    leaves = [given[place].requires_grad_() for place in wanted(inputs)]
+    leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
     rng = torch.Generator().manual_seed(0)
     try:
         # A Function that works in place overwrites what it is given: never the leaf itself.

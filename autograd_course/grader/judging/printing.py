@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator
 from typing import Any
 
-from autograd_doctor._execution.isolation import Bounded
+MOST = 2000  # characters that are kept
+
+
+class Bounded(io.StringIO):
+    """A stream that keeps the first characters that are written to it, and counts the others."""
+
+    def __init__(self, most: int = MOST) -> None:
+        super().__init__()
+        self._most, self._left_out = most, 0
+
+    def write(self, text: str) -> int:
+        """Keep what fits."""
+        kept = text[: self._most - self.tell()]
+        super().write(kept)
+        self._left_out += len(text) - len(kept)
+        return len(text)
+
+    @property
+    def text(self) -> str:
+        """What was written, and how much of it is left out."""
+        rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
+        return self.getvalue() + rest
 
 
 class Printed:

@@ -10,9 +10,9 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor._execution.calls import prepare
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.judging.limits import prepare
 from autograd_course.grader.judging.passes import Raised
 from autograd_course.grader.judging.printing import Printed
 from autograd_course.grader.judging.routine_order import Inputs, RoutineOrder, copied

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from autograd_doctor.formatting import distinguish
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from autograd_doctor._numerics.formatting import told_apart
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.judging.differing import difference, recognized
 from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
@@ -85,7 +85,7 @@ def _at(evidence: Mapping[str, Any]) -> str:
     if "index" not in evidence:
         return ""
     index = f"At {evidence['index']} it" if evidence["index"] else "It"
-    actual, expected = told_apart(evidence["actual"], evidence["expected"])
+    actual, expected = distinguish(evidence["actual"], evidence["expected"])
     return f" {index} is {actual}, should be {expected}."
 
 

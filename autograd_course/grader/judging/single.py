@@ -6,11 +6,10 @@ import inspect
 from typing import Any, Protocol
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
 
-from autograd_doctor import Finding
-from autograd_doctor._inputs import wanted
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_course.grader.calls import as_tuple, differentiated
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference
 from autograd_course.grader.judging.passes import Raised, passed_back
@@ -71,7 +70,7 @@ def _in_single(value: Any) -> Any:
 
 def _names(exercise: FunctionExercise, inputs: Inputs) -> list[str]:
     names = list(inspect.signature(exercise.reference).parameters)
-    return [names[place] for place in wanted(inputs)]
+    return [names[place] for place in differentiated(inputs)]
 
 
 def _off(came: Inputs, expected: Inputs, what: str) -> Difference | None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from autograd_doctor._execution.calls import takes_ctx
+from autograd_course.grader.calls import takes_ctx
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from autograd_doctor.memory import DispatchMode, operation_name
 from torch import Tensor
-
-from autograd_doctor.memory.dispatch import Watching, name_of
 
 # Where the two factors begin among the arguments of PyTorch's own operations.
 _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
 
 
-class Products(Watching):
+class Products(DispatchMode):
     """A block in which both factors of every matrix product and convolution are kept."""
 
     def __init__(self) -> None:
@@ -25,7 +24,7 @@ class Products(Watching):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run an operation; keep its factors if it is a product."""
-        first = _FACTORS.get(name_of(func))
+        first = _FACTORS.get(operation_name(func))
         if first is not None:
             left, right = args[first : first + 2]
             self.factors.append((left.clone(), right.clone()))

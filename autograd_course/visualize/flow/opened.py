@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from autograd_doctor.extension import own_source
 from torch import Tensor
 
-from autograd_doctor._source import own_source
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Role, Saved, Source
 from autograd_course.visualize.kit.graph import GraphNode, is_custom, producers

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from autograd_doctor.memory import DispatchMode
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from autograd_doctor.memory.dispatch import Watching
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.kit.graph import GraphNode
 from autograd_course.visualize.kit.summary import Summary
 
 
-class ForwardValues(Watching):
+class ForwardValues(DispatchMode):
     """Notes every differentiable tensor that an operation reads, by the node that made it.
 
     A tensor between two nodes is read by the second one's forward, whoever wrote that; at this

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from autograd_doctor.extension import own_source
 from torch.autograd import Function
 
-from autograd_doctor._source import own_source
 from autograd_course.visualize.functionlab.trace import Phase
 from autograd_course.visualize.kit.inputs import title
 

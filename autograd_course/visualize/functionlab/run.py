@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor._execution.isolation import reseed
 from autograd_course.visualize.functionlab.ctx import held
 from autograd_course.visualize.functionlab.lines import Lines, written
 from autograd_course.visualize.functionlab.listing import Listing
@@ -68,8 +68,7 @@ def run(
 
 def value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
     """Run forward alone and return its value."""
-    with torch.no_grad():
-        reseed(0)
+    with preserve_global_state(0), torch.no_grad():
         result = subject.call(subject.inputs(x, values, graph=False))
     return float(result.item())
 
@@ -96,9 +95,9 @@ def _custom_nodes(y: Tensor) -> list[Any]:
 
 
 def _forward(subject: Subject, inputs: list[Any]) -> Tensor:
-    reseed(0)
     try:
-        y = subject.call(inputs)
+        with preserve_global_state(0):
+            y = subject.call(inputs)
     except Exception as error:
         raise TraceError(f"{subject.name} raised {raised(error)}.") from error
     if not isinstance(y, Tensor) or y.numel() != 1 or y.is_complex():

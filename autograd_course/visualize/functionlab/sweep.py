@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor.extension import preserve_global_state
+
 from autograd_course.visualize.functionlab.differences import sides
 from autograd_course.visualize.functionlab.listing import Listing, listing
 from autograd_course.visualize.functionlab.run import StoppedError, functions_inside, run, value

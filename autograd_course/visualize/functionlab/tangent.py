@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.visualize.functionlab.tangent_figure import Line, drawn
 from autograd_course.visualize.kit.asking import number as number_given
 from autograd_course.visualize.kit.errors import TraceError

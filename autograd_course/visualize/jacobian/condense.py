@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 from torch import Tensor
-
-from autograd_doctor._report.jacobians import Axis, Jacobians, Matrix
 
 MOST = 128  # rows and columns that are shown one by one
 

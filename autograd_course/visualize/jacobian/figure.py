@@ -5,12 +5,12 @@ from textwrap import wrap
 from typing import Any
 
 import numpy as np
+from autograd_doctor import jacobians as heatmap
+from autograd_doctor.jacobians import Matrix
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from autograd_doctor._report import jacobians as heatmap
-from autograd_doctor._report.jacobians import Matrix
 from autograd_course.visualize.jacobian.condense import UNKNOWN, WRONG
 from autograd_course.visualize.jacobian.wording import View
 from autograd_course.visualize.kit.raster import small_png

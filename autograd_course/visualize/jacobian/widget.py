@@ -6,10 +6,10 @@ from textwrap import fill
 from typing import Any
 
 import traitlets
+from autograd_doctor import CannotDiagnoseError, Diagnosis, diagnose
+from autograd_doctor import jacobians as heatmap
+from autograd_doctor.card import WIDTH
 
-from autograd_doctor import Diagnosis, DoctorError, diagnose
-from autograd_doctor._report import jacobians as heatmap
-from autograd_doctor._report.card import WIDTH
 from autograd_course.visualize.jacobian.capture import capture
 from autograd_course.visualize.jacobian.figure import drawn
 from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out
@@ -124,5 +124,5 @@ def _examined(
 ) -> Diagnosis | None:
     try:
         return diagnose(fn, inputs, reference=reference)
-    except DoctorError:  # the maps stand without a name for what they show
+    except CannotDiagnoseError:  # the maps stand without a name for what they show
         return None

@@ -8,13 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from autograd_doctor import Diagnosis, card
+from autograd_doctor import jacobians as heatmap
+from autograd_doctor.formatting import distinguish, number, sentence
+from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 
-from autograd_doctor import Diagnosis
-from autograd_doctor._numerics.formatting import number, told_apart
-from autograd_doctor._report import card
-from autograd_doctor._report import jacobians as heatmap
-from autograd_doctor._report.jacobians import Axis, Jacobians, Matrix
-from autograd_doctor._words import sentence
 from autograd_course.visualize.jacobian.condense import AGREES, UNKNOWN, WRONG, Shown, shown
 from autograd_course.visualize.jacobian.structure import looks
 
@@ -153,7 +151,7 @@ class View:
             matrix[row][column] for matrix in (cells.differences, cells.backward, cells.off)
         )
         if cells.whole and cells.marks[row][column] == WRONG:
-            return *told_apart(_clean(truth, self.floor), back), number(off)
+            return *distinguish(_clean(truth, self.floor), back), number(off)
         return _written(_clean(truth, self.floor)), _written(back), _written(off)
 
     @cached_property

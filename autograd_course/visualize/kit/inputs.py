@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from autograd_doctor.memory import fresh_leaves as copies
 from torch import Tensor
 
-from autograd_doctor._execution.calls import takes_ctx
-from autograd_doctor.memory import leaves
-from autograd_doctor.memory.leaves import differentiable
+from autograd_course.grader.calls import is_float, takes_ctx
 from autograd_course.visualize.kit.errors import TraceError
 
 
@@ -44,17 +43,17 @@ def title(fn: Any) -> str:
 
 
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Copy the arguments as ``measure.leaves.fresh_leaves`` does.
+    """Copy the arguments as ``memory.fresh_leaves`` does.
 
     Raises :class:`TraceError` if no argument can have a gradient.
     """
-    if not any(isinstance(x, Tensor) and differentiable(x) for x in inputs):
+    if not any(is_float(x) for x in inputs):
         given = ", ".join(_kind(x) for x in inputs) or "no arguments"
         raise TraceError(
             f"No input can have a gradient (given: {given}); "
             "pass a floating-point tensor such as torch.tensor(2.0)."
         )
-    return leaves.fresh_leaves(inputs)
+    return copies(inputs)
 
 
 def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> list[str]:

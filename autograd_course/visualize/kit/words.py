@@ -1,13 +1,13 @@
 """What several visualizers put into words."""
 
-from autograd_course.folders import COURSE, OURS
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from autograd_doctor.extension import describe_error
 
-from autograd_doctor._safe_repr import said
+from autograd_course.folders import COURSE, OURS
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # What is shown may be a reference Function: its lines are told like the caller's own.
@@ -37,7 +37,7 @@ def raised(error: BaseException) -> str:
         frame for frame in traceback.extract_tb(error.__traceback__) if _theirs(frame.filename)
     ]
     place = f" at `{frames[-1].line}`" if frames and frames[-1].line else ""
-    text = " ".join(said(error).split()).rstrip(".")
+    text = " ".join(describe_error(error).text.split()).rstrip(".")
     return f"{type(error).__name__}{place}" + (f": {text}" if text else "")
 
 

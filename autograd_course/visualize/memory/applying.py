@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
+from autograd_doctor.memory import storage_keys
 from torch._C import _current_graph_task_id
 from torch._C._autograd import _get_sequence_nr
 from torch.autograd.function import FunctionMeta
-
-from autograd_doctor.memory.storages import keys
 
 
 class Applied:
@@ -47,7 +46,7 @@ class Applied:
     def _noting(self, cls: type, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)
         def noted(*args: Any, **kwargs: Any) -> Any:
-            given = keys((args, kwargs))
+            given = storage_keys((args, kwargs))
             result = forward(*args, **kwargs)
             # Not before: a forward can apply others, and can make nodes under enable_grad.
             self._name, self._inputs, self._when = cls.__name__, given, _now()

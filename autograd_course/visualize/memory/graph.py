@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from autograd_doctor.memory import iter_storages
 from torch import Tensor
 
-from autograd_doctor.memory.storages import keyed
 from autograd_course.visualize.kit.graph import GraphNode, is_custom, is_leaf, operation
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Moment, Owner
 
@@ -51,7 +51,7 @@ class Graph:
         When that happened no hook has seen: they are entered where their node stands in forward.
         """
         for index, node in enumerate(self.nodes):
-            found = list(keyed(vars(node))) if is_custom(node) else []
+            found = list(iter_storages(vars(node))) if is_custom(node) else []
             if found:
                 self._hidden[index] = self._enter(self.owners[index], vars(node), found)
                 self._refs.append(weakref.ref(node, partial(self._dropped, index)))
@@ -62,7 +62,7 @@ class Graph:
         ledger = self.ledger
         moment, kept = _moment_of(ledger, owner), ledger.kept
         last, high = ledger.now, ledger.now.high
-        names = {key: name for name, it in attributes.items() for key, _, _ in keyed(it)}
+        names = {key: name for name, it in attributes.items() for key, _, _ in iter_storages(it)}
         entries = {}
         for key, storage, it in found:
             entries[key] = entry = ledger.hold(
@@ -104,7 +104,7 @@ class Graph:
         """See whether the node that ran last has taken something off its ctx."""
         hidden = self._hidden.get(self._last)
         if hidden:
-            left = {key for key, _, _ in keyed(vars(self.nodes[self._last]))}
+            left = {key for key, _, _ in iter_storages(vars(self.nodes[self._last]))}
             for key in [key for key in hidden if key not in left]:
                 self.ledger.release(hidden.pop(key))
 

@@ -1,6 +1,5 @@
 """Saved-tensor hooks that keep everything as it is, and tell the ledger."""
 
-from autograd_course.folders import OURS
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from autograd_doctor.memory import iter_storages
 from torch import Tensor
 from torch._C import _current_graph_task_id
 from torch._C._autograd import (
@@ -21,7 +21,7 @@ from torch._C._autograd import (
 )
 from torch.autograd.graph import saved_tensors_hooks
 
-from autograd_doctor.memory.storages import keyed
+from autograd_course.folders import OURS
 from autograd_course.visualize.memory.applying import Applied
 from autograd_course.visualize.memory.ledger import Entry, Ledger, Owner
 from autograd_course.visualize.memory.modules import Modules
@@ -97,7 +97,9 @@ class SavedTensors:
         with self.watch.aside():
             packed = hooks.pack_hook(tensor)
         entries = self._hold(packed, tensor, owner, frame, by)
-        lost = [storage for key, storage, _ in keyed(tensor) if key not in self.ledger.known]
+        lost = [
+            storage for key, storage, _ in iter_storages(tensor) if key not in self.ledger.known
+        ]
         if lost and not entries:
             self.ledger.saving(owner, "pass", by, owner.seq).passed += tensor.nbytes
         return Slot(packed, entries, self.ledger.release)
@@ -121,7 +123,7 @@ class SavedTensors:
     def _hold(
         self, packed: Any, tensor: Tensor, owner: Owner, frame: FrameType, by: str = ""
     ) -> list[Entry]:
-        found = [(key, storage.nbytes(), it) for key, storage, it in keyed(packed)]
+        found = [(key, storage.nbytes(), it) for key, storage, it in iter_storages(packed)]
         if not found:
             return []
         moment = self.ledger.saving(owner, "save", by, owner.seq)
@@ -134,7 +136,7 @@ class SavedTensors:
         return entries
 
     def _hold_while_it_lives(self, tensor: Tensor, owner: Owner, frame: FrameType) -> None:
-        for key, storage, _ in keyed(tensor):
+        for key, storage, _ in iter_storages(tensor):
             if key in self.watch.born_in_backward and key not in self._living:
                 (entry,) = self._hold(tensor, tensor, owner, frame)
                 self._living[key] = weakref.ref(storage, partial(self._gone, key, entry))

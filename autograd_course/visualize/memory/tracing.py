@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
+from autograd_doctor.memory import iter_storages, storage_keys
 from torch import Tensor
 
-from autograd_doctor.memory.storages import keyed, keys
 from autograd_course.visualize.kit.asking import require_dense
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, fresh_leaves, input_names, title
@@ -50,7 +50,7 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     arguments = fresh_leaves(inputs)
     known = reach.storages()
     for name, it in zip(input_names(fn, inputs, None), arguments, strict=True):
-        known |= dict.fromkeys(keys(it), name)
+        known |= dict.fromkeys(storage_keys(it), name)
     ledger = Ledger(known, _allocator(arguments))
     run = _Run(ledger, Modules(reach.modules), title(fn))
     with as_it_was(reach) as gradients:
@@ -77,14 +77,14 @@ class _Run:
                 result = call(*arguments)
         except Exception as error:
             raise TraceError(f"{self.name} raised {raised(error)}.") from error
-        tensors = {id(it): it for _, _, it in keyed(result)}
+        tensors = {id(it): it for _, _, it in iter_storages(result)}
         self.outputs = [it for it in tensors.values() if it.requires_grad]
         if not self.outputs:
             raise TraceError(
                 f"{self.name} returned no tensor that depends on its inputs through autograd; "
                 "return the output, and look for detach(), no_grad() or .item() on the way to it."
             )
-        self.saved.outputs = keys(self.outputs)
+        self.saved.outputs = storage_keys(self.outputs)
 
     def backward(self, gradients: Gradients) -> None:
         ledger = self.ledger

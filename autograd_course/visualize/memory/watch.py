@@ -6,15 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from autograd_doctor.memory import LiveStorages, storage_keys
 from torch._C._autograd import _get_sequence_nr
 
-from autograd_doctor.memory.alive import Alive
-from autograd_doctor.memory.storages import keys
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
 
 
-class Watch(Alive):
+class Watch(LiveStorages):
     """Notes of every operation its name, its arguments' and its results' storages.
 
     A node takes its number in the graph before its operation is dispatched, so that the first
@@ -45,7 +44,7 @@ class Watch(Alive):
         result = func(*args, **(kwargs or {}))
         if number not in self.names and not self._aside:
             self.names[number], self.paths[number] = _camel(func), self.modules.path
-            self.reads[number], self.makes[number] = read, keys(result)
+            self.reads[number], self.makes[number] = read, storage_keys(result)
         self.note(result)
         return result
 

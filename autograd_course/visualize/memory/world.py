@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from autograd_doctor.extension import CapturedState
+from autograd_doctor.memory import iter_storages
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from autograd_doctor._execution.captured_state import walk_reachable
-from autograd_doctor.memory.storages import keyed
 from autograd_course.visualize.kit.inputs import captured_names
 
 
@@ -26,7 +26,7 @@ class Reach:
     @classmethod
     def of(cls, fn: Any) -> "Reach":
         """Look into closure, globals and attributes of a callable, without calling anything."""
-        found = list(walk_reachable(("", fn)))
+        found = CapturedState(("", fn)).things
         inner = tuple(thing for _, thing in found if isinstance(thing, nn.Module))
         named = {id(it): (name, it) for name, it in found if isinstance(it, Tensor)}
         for module in inner:
@@ -39,7 +39,7 @@ class Reach:
 
     def storages(self) -> dict[int, str]:
         """Name the storages of all tensors, by key."""
-        return {key: name for name, it in self.tensors.values() for key, _, _ in keyed(it)}
+        return {key: name for name, it in self.tensors.values() for key, _, _ in iter_storages(it)}
 
     def buffers(self) -> list[Tensor]:
         """Return the modules' buffers, which a forward may change."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from textwrap import fill, indent
 from typing import Any
 
-from autograd_doctor._report.card import WIDTH, as_text
+from autograd_doctor.card import WIDTH, as_text
+
 from autograd_course.grader.state import State
 from autograd_course.quizzes import Question, Quiz
 from autograd_course.visualize.quiz.marked import marked, plainly

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 
-from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.curves import Curve, drawn
 from autograd_course.visualize.stelab.estimators import Estimator

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from autograd_doctor.extension import preserve_global_state
 
-from autograd_doctor._execution.isolation import preserve_global_state
-from autograd_doctor._safe_repr import first_line
+from autograd_course.errors import first_line
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.estimators import Estimator
 from autograd_course.visualize.stelab.net import Net, Place

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 
-from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.tiles.trace import Held, Matrix, Place, TileTrace, Visit

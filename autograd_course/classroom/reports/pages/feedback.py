@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autograd_doctor import jacobians as heatmap
 from markupsafe import Markup
 
 from autograd_course.classroom.gradebook import Gradebook, Score
@@ -19,7 +20,6 @@ from autograd_course.classroom.reports.pages import links
 from autograd_course.classroom.reports.pages.code import highlighted, offending
 from autograd_course.classroom.reports.pages.rendering import rendered, shown
 from autograd_course.classroom.reports.pages.telling import Told, told
-from autograd_doctor._report import jacobians as heatmap
 
 _LONGEST = 60  # characters of a file's name that are the student's
 # Accents are dropped, and letters that are not made of others written in ASCII.

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autograd_doctor import Finding
+
 from autograd_course.classroom.gradebook import Score
 from autograd_course.classroom.reports.pages import links
-from autograd_doctor import Finding
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.result import Result
 

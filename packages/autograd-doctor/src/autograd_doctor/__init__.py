@@ -18,19 +18,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autograd_doctor.api import Examinable as Examinable
-    from autograd_doctor.api import Inputs as Inputs
-    from autograd_doctor.api import Level as Level
-    from autograd_doctor.api import Sampler as Sampler
-    from autograd_doctor.api import assert_gradients as assert_gradients
-    from autograd_doctor.api import diagnose as diagnose
-    from autograd_doctor.diagnosis import Diagnosis as Diagnosis
-    from autograd_doctor.errors import AutogradDoctorError as AutogradDoctorError
-    from autograd_doctor.errors import CannotDiagnoseError as CannotDiagnoseError
-    from autograd_doctor.errors import UnknownRuleError as UnknownRuleError
-    from autograd_doctor.errors import WrongGradientError as WrongGradientError
-    from autograd_doctor.finding import Finding as Finding
-    from autograd_doctor.finding import Severity as Severity
-    from autograd_doctor.rules import RULES as RULES
-    from autograd_doctor.rules import Rule as Rule
-    from autograd_doctor.rules import explain as explain
+    from autograd_doctor._pages import Explanation, explain
+    from autograd_doctor._pipeline import Sampler
+    from autograd_doctor._probes import Level
+    from autograd_doctor._rules import RULES, Rule
+    from autograd_doctor.api import Examinable, Inputs, assert_gradients, diagnose
+    from autograd_doctor.diagnosis import Diagnosis
+    from autograd_doctor.errors import (
+        AutogradDoctorError,
+        CannotDiagnoseError,
+        UnknownRuleError,
+        WrongGradientError,
+    )
+    from autograd_doctor.finding import Finding, Severity
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "RULES",
+    "AutogradDoctorError",
+    "CannotDiagnoseError",
+    "Diagnosis",
+    "Examinable",
+    "Explanation",
+    "Finding",
+    "Inputs",
+    "Level",
+    "Rule",
+    "Sampler",
+    "Severity",
+    "UnknownRuleError",
+    "WrongGradientError",
+    "assert_gradients",
+    "diagnose",
+    "explain",
+]
+
+_MODULES = ("api", "diagnosis", "errors", "finding", "_pages", "_pipeline", "_probes", "_rules")
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            found = import_module(f"{__name__}.{module}")
+            if name in vars(found):
+                return vars(found)[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from autograd_doctor._numerics.tensors import is_float, is_symmetric, mirrored
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 
 # By what factors the elements of an example are varied, widest first: a wide variation reaches
 # regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,
@@ -28,7 +28,7 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
     """Return the places to differentiate: the tensors that ask for it, or all floating ones."""
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
-        raise DoctorError(
+        raise CannotDiagnoseError(
             "no input is a floating-point or complex tensor: pass at least one, for example "
             "torch.randn(3, 4)."
         )
@@ -40,7 +40,7 @@ def require_dense(case: Sequence[Any]) -> None:
     """Refuse tensors that hold no numbers, or not in the way that the doctor's copies do."""
     for value in case:
         if isinstance(value, Tensor) and (what := _unfit(value)):
-            raise DoctorError(f"an input is {what}.")
+            raise CannotDiagnoseError(f"an input is {what}.")
 
 
 def _unfit(value: Tensor) -> str:
@@ -67,7 +67,9 @@ def require_initialized(fn: Any) -> None:
     held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
     if any(map(is_lazy, held)):
         name = type(fn).__name__
-        raise DoctorError(f"{name} has uninitialized parameters: call the module once first.")
+        raise CannotDiagnoseError(
+            f"{name} has uninitialized parameters: call the module once first."
+        )
 
 
 def require_room(case: Sequence[Any]) -> None:
@@ -81,7 +83,7 @@ def require_room(case: Sequence[Any]) -> None:
             continue
         needed, free = count * BYTES_FOR_ONE / 1e9, _free_memory(device) / 1e9
         if needed > free:
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"the inputs hold {count:,} numbers: diagnose needs about {needed:.0f} GB for "
                 f"them, and only {free:.0f} GB are free. Pass a smaller example of a few thousand "
                 "numbers."

@@ -12,22 +12,22 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 
 
 def judge(
-    evidence: Evidence, intentional: Collection[str] = (), wasted_gradients: Collection[str] = ()
+    evidence: Evidence, intentional: Collection[str] = (), skip_rules: Collection[str] = ()
 ) -> tuple[Finding, ...]:
     """Return what the rules find, without what is intended or explained by an earlier error.
 
     Errors come before warnings; among equals the order of work decides, so that the cause is first.
-    A rule that is ``unasked`` explains nothing. One that is ``intentional`` explains only what says
+    A rule in ``skip_rules`` is not asked and explains nothing. One that is ``intentional`` explains only what says
     the same by another name, or compares with what is known to differ by design.
     """
-    wasted_gradients = {*wasted_gradients, *unjudgeable(evidence)}
+    skipped = {*skip_rules, *unjudgeable(evidence)}
     found: list[Finding] = []
     errors: set[str] = set()  # names and families of what has gone wrong so far
     explained: set[str] = set()  # names and families of what that explains
     for rule in RULES.values():
         if errors.intersection(rule.after) or explained & {rule.name, rule.family}:
             continue
-        if rule.name in wasted_gradients:
+        if rule.name in skipped:
             continue
         finding = rule(evidence)
         if finding is None:

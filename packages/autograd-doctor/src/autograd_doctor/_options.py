@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from autograd_doctor._probes import PROBES
 from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import shown
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 
 
 def rules_named(intentional: Any) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def rules_named(intentional: Any) -> tuple[str, ...]:
         if name not in RULES:
             close = difflib.get_close_matches(name, RULES, 1)
             meant = f" Did you mean {close[0]!r}?" if close else ""
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"intentional= got {name[:60]!r}, which is not the name of a rule.{meant}"
             )
     return names
@@ -39,9 +39,9 @@ def _items(intentional: Any) -> tuple[Any, ...]:
     raise _no_names(intentional)
 
 
-def _no_names(thing: Any) -> DoctorError:
+def _no_names(thing: Any) -> CannotDiagnoseError:
     example = "intentional=('flipped-sign',)"
-    return DoctorError(
+    return CannotDiagnoseError(
         f"intentional= must hold names of rules, for example {example}, not {_shown(thing)}."
     )
 
@@ -57,28 +57,32 @@ def require_numbers() -> None:
         inside = "torch.device('meta')"
     else:
         return
-    raise DoctorError(f"call diagnose outside {inside}: tensors hold no numbers to check there.")
+    raise CannotDiagnoseError(
+        f"call diagnose outside {inside}: tensors hold no numbers to check there."
+    )
 
 
 def require_callables(**given: Any) -> None:
     """Refuse what is given in the place of a callable."""
     for name, thing in given.items():
         if thing is not None and not callable(thing):
-            raise DoctorError(f"{name}= must be a callable, not {_shown(thing)}.")
+            raise CannotDiagnoseError(f"{name}= must be a callable, not {_shown(thing)}.")
 
 
 def require_settings(level: Any, seed: Any, time_limit: Any, double_backward: Any) -> None:
     """Refuse a level, a seed, a limit or a wish for second derivatives that is none."""
     if not (isinstance(level, str) and level in PROBES):
-        raise DoctorError(f"level= must be {' or '.join(map(repr, PROBES))}, not {_shown(level)}.")
+        raise CannotDiagnoseError(
+            f"level= must be {' or '.join(map(repr, PROBES))}, not {_shown(level)}."
+        )
     if not (isinstance(seed, int) and 0 <= seed < 2**62):
-        raise DoctorError(f"seed= must be an integer from 0 to 2**62, not {_shown(seed)}.")
+        raise CannotDiagnoseError(f"seed= must be an integer from 0 to 2**62, not {_shown(seed)}.")
     if not _is_time(time_limit):
-        raise DoctorError(
+        raise CannotDiagnoseError(
             f"time_limit= must be a number of seconds, or 0 for no limit, not {_shown(time_limit)}."
         )
     if not (double_backward is None or isinstance(double_backward, bool)):
-        raise DoctorError(
+        raise CannotDiagnoseError(
             f"double_backward= must be True, False or None, not {_shown(double_backward)}."
         )
 

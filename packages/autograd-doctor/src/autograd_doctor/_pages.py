@@ -1,53 +1,80 @@
-"""A page for each rule: what it says, wrong and right code, and an experiment that shows the harm.
+"""``explain``: the page of a rule.
 
-The pages are Markdown files beside this module, named for their rule. Their Python blocks run from
-top to bottom in one namespace (:data:`GIVEN`); a ``text`` block holds what the block above prints.
-Under "Wrong" and "Right" the last expression is a diagnosis.
+A page is a Markdown file next to the rules, ``_rules/<rule>.md``. It shows wrong code, an
+experiment in which the mistake does harm, and right code.
 """
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.resources import files
 
-from autograd_doctor._rules import RULES
-from autograd_doctor._rules.rule import Rule
-
-# What a reader has at hand in every block.
-GIVEN = """\
-import torch
-import torch.nn.functional as F
-from torch.autograd import Function
-
-from autograd_course import diagnose
-
-torch.manual_seed(0)
-"""
+from autograd_doctor._rules import RULES, Rule
+from autograd_doctor.errors import UnknownRuleError
 
 
-def page(name: str) -> str:
-    """Return the page of a rule as Markdown: the title, what and how bad it is, then the text."""
-    rule = RULES[name]
-    text = files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
-    return f"# {name}\n\n{summary(rule)}\n\n{text}"
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """A page as Markdown. A notebook displays it formatted; ``print`` shows it as it is."""
+
+    markdown: str
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
 
 
-def summary(rule: Rule) -> str:
-    """Return two lines on a rule: its severity and what it says, the lesson that teaches it."""
-    return f"*{rule.severity}*: {rule.title}.\nTaught in lesson `{rule.lesson}`."
+def explain(rule: str = "") -> Explanation:
+    """Explain a rule of :func:`~autograd_doctor.diagnose` and how to fix code that breaks it.
+
+    Args:
+        rule: The name of a rule, as in ``finding.rule``. Capitals, spaces and underscores make no
+            difference. Without a name, the result is a table of all rules.
+
+    Returns:
+        The page of the rule as Markdown.
+
+    Raises:
+        UnknownRuleError: There is no such rule. The message names the closest ones.
+
+    Example:
+        >>> from autograd_doctor import explain
+        >>> print(explain("wrong_arity").markdown.splitlines()[0])
+        # wrong-arity
+    """
+    if not isinstance(rule, str):
+        raise UnknownRuleError(f"explain takes the name of a rule, not a {type(rule).__name__}.")
+    if not rule.strip():
+        return Explanation(_contents())
+    return Explanation(_page(RULES[_named(rule)]))
 
 
-def contents() -> str:
-    """Return all rules with what they say, in a table for each family."""
-    families = dict.fromkeys(rule.family for rule in RULES.values())
-    return "\n\n".join(_table(family) for family in families)
+def _named(typed: str) -> str:
+    known = {_letters(name): name for name in RULES}
+    if name := known.get(_letters(typed)):
+        return name
+    close = get_close_matches(typed.strip().lower(), RULES, n=3, cutoff=0.4)
+    meant = f"Did you mean {' or '.join(close)}?" if close else "explain() lists all rules."
+    raise UnknownRuleError(f"There is no rule {typed.strip()[:60]!r}. {meant}")
 
 
-def book() -> str:
-    """Return all pages as one document, with the table of contents before them."""
-    linked = re.sub(r"^\| `(.+?)`", r"| [`\1`](#\1)", contents(), flags=re.MULTILINE)
-    pages = "\n\n".join(lowered(page(name)).rstrip() for name in RULES)
-    return f"{_PREFACE}\n{linked}\n\n{pages}\n"
+def _letters(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
+
+
+def _page(rule: Rule) -> str:
+    """Return the page of a rule: its name, severity, title and lesson, then the text."""
+    text = files("autograd_doctor._rules").joinpath(f"{rule.name}.md").read_text(encoding="utf-8")
+    lesson = f"Taught in lesson `{rule.lesson}`."
+    return f"# {rule.name}\n\n*{rule.severity}*: {rule.title}.\n{lesson}\n\n{text}"
+
+
+def _contents() -> str:
+    """Return a table of rules for each family."""
+    return "\n\n".join(_table(family) for family in dict.fromkeys(r.family for r in RULES.values()))
 
 
 def _table(family: str) -> str:
@@ -58,34 +85,3 @@ def _table(family: str) -> str:
     ]
     head = "| Rule | Severity | Meaning | Lesson |\n| --- | --- | --- | --- |"
     return "\n".join([f"**{family.capitalize()}**", "", head, *rows])
-
-
-def lowered(text: str) -> str:
-    """Return Markdown with every heading one level down, code left alone."""
-    inside = False
-    lines = []
-    for line in text.splitlines():
-        inside ^= line.startswith("```")
-        lines.append(f"#{line}" if line.startswith("#") and not inside else line)
-    return "\n".join(lines)
-
-
-_PREFACE = f"""\
-# The rules of diagnose
-
-This page lists everything that `diagnose` can find, in the order of its checks. Each rule has a
-severity:
-
-- An **error** means that a gradient or an output is wrong for some valid use.
-- A **warning** means that the Function is correct today, but breaks or wastes resources in a use
-  that its author has probably not tried.
-- An **info** is good to know.
-
-You can print the page of a rule with `autograd-course explain RULE`. To run the code on this page,
-first run these lines:
-
-```python
-{GIVEN}```
-
-<!-- `make notebooks` writes this page from packages/autograd-doctor/src/autograd_doctor/pages. Do not edit it. -->
-"""

@@ -22,7 +22,7 @@ A diagnosis takes twelve steps.
     extreme values, repeated calls, second derivatives, transforms. Most make the same call in two
     ways and compare the results.
 8.  Steps 3 to 6 are repeated on other inputs: those of the ``sampler``, or a variation of the
-    example (``collect_evidence``).
+    example (``examine_samples``).
 9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
     differences with an estimate of their error. Elements at a kink are not compared.
 10. The rules judge each evidence (``_judge``). They run from the most basic cause to the least, and
@@ -46,6 +46,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from autograd_doctor._coverage import nothing_compared
 from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.inside import functions_inside
 from autograd_doctor._execution.isolation import Stream, generator
@@ -73,9 +74,10 @@ from autograd_doctor._probes.core import probe
 from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Finding
+from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 # --------------------------------------------------------------------------------------------------
 # One forward and one backward pass as the caller would make them.
@@ -94,7 +96,7 @@ def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
         outputs = [out for out in session.run(watched=False).floats if out.requires_grad]
         torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
 
-    with suppress(DoctorError):
+    with suppress(CannotDiagnoseError):
         attempt(both)
 
 
@@ -107,7 +109,7 @@ Sampler = Callable[[torch.Generator], Sequence[Any]]
 SAMPLES = 2  # drawn from a sampler, beside the example
 
 
-def collect_evidence(
+def examine_samples(
     subject: Subject,
     args: Sequence[Any],
     sampler: Sampler | None,
@@ -121,7 +123,7 @@ def collect_evidence(
 
     The example alone is looked at by the ``extra_probes``, and in other dtypes; where they are
     ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
-    :class:`DoctorError`: without a reference there is no truth there.
+    :class:`CannotDiagnoseError`: without a reference there is no truth there.
     """
     example = on_example(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
@@ -220,11 +222,13 @@ def _drawn(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...
     try:
         case = as_tuple(sampler(rng))
     except USERS as error:
-        raise DoctorError(
+        raise CannotDiagnoseError(
             f"the sampler raised {type(error).__name__}: {first_line(error)}"
         ) from error
     if len(case) != count:
-        raise DoctorError(f"the sampler drew {len(case)} inputs, but the example has {count}.")
+        raise CannotDiagnoseError(
+            f"the sampler drew {len(case)} inputs, but the example has {count}."
+        )
     require_dense(case)
     return case
 
@@ -261,7 +265,7 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
     """Refuse inputs on which forward gives nan: without a reference there is no truth there."""
     for seen in evidence:
         if place := _nan_output(seen):
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"forward of {seen.subject} returned nan ({place}): pass inputs inside its "
                 "domain, or pass a reference= that defines the right values there."
             )
@@ -331,6 +335,37 @@ class Conclusion:
     verdicts: Sequence[Findings]
     evidence: Sequence[Evidence]
 
+    @property
+    def has_error(self) -> bool:
+        """Whether a finding is an error."""
+        return has_error(self.findings)
+
+    def require_gradient(self) -> None:
+        """Raise :class:`CannotDiagnoseError` if there was no gradient that rules could judge."""
+        example = self.evidence[0]
+        raw, failed = example.raw, example.forward.failure
+        if self.findings or any(evidence.vjps for evidence in self.evidence):
+            return
+        if failed or (raw and raw.failure):
+            return
+        raise CannotDiagnoseError(
+            f"no output of {example.subject} is differentiable, so there is no gradient to check."
+        )
+
+    def why_not_compared(self, intentional: Collection[str] = ()) -> str:
+        """Return why no gradient of the example was compared, or ``""`` if some were."""
+        return nothing_compared(self.evidence[0], intentional)
+
+    def jacobians(self) -> Jacobians | None:
+        """Return the Jacobians that show the first finding, if it is an error of values."""
+        first = next(iter(self.findings), None)
+        if first is None or RULES[first.rule].family not in VALUE_FAMILIES:
+            return None
+        for findings, evidence in zip(self.verdicts, self.evidence, strict=True):
+            if first.severity == "error" and any(finding is first for finding in findings):
+                return both_jacobians(evidence, first.evidence.get("input", ""))
+        return None
+
 
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
     """Return the clearest findings; of the errors, only those that a second run confirms.
@@ -362,16 +397,6 @@ def _and_their_like(names: Collection[str]) -> set[str]:
     families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")
     return {*names, *(rule.name for rule in errors if rule.family in families)}
-
-
-def unjudged(found: Findings, seen: Sequence[Evidence]) -> DoctorError | None:
-    """Return why nothing found says nothing: no gradient was there to be asked for."""
-    raw, failed = seen[0].raw, seen[0].forward.failure
-    if found or any(evidence.vjps for evidence in seen) or failed or (raw and raw.failure):
-        return None
-    return DoctorError(
-        f"no output of {seen[0].subject} is differentiable, so there is no gradient to check."
-    )
 
 
 def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
@@ -428,7 +453,7 @@ class Case:
 
     def collect(self, seed: int, *, thorough: bool) -> list[Evidence]:
         """Return evidence on the example and on other inputs, with the expected gradients."""
-        evidence = collect_evidence(
+        evidence = examine_samples(
             self.subject,
             self.args,
             self.sampler,
@@ -472,7 +497,7 @@ class Case:
             # What an argument holds cannot be copied along; but what is reached anyway is lent.
             if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
                 continue
-            with suppress(DoctorError):  # its own arguments may lie beyond examining
+            with suppress(CannotDiagnoseError):  # its own arguments may lie beyond examining
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
                 evidence = on_example(

@@ -20,8 +20,7 @@ from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor._numerics.rounding import Values, distance, each, finite
 from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor._safe_repr import first_line
-from autograd_doctor._words import nth
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import (
     RANDOM,
     Cotangent,
@@ -30,6 +29,7 @@ from autograd_doctor.evidence import (
     Extreme,
     JacobianColumns,
 )
+from autograd_doctor.formatting import nth
 
 # --------------------------------------------------------------------------------------------------
 # What a Function is declared to be: a reference, or a surrogate, differentiated by autograd.
@@ -55,7 +55,7 @@ class Declared:
         try:
             self.outputs = [o for o in as_tuple(call(*args)) if isinstance(o, Tensor)]
         except USERS as error:
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"the {role} raised {type(error).__name__} on these inputs: {first_line(error)}"
             ) from error
         self._require_like(evidence.forward.outputs)
@@ -64,13 +64,15 @@ class Declared:
     def _require_like(self, outputs: Sequence[Tensor]) -> None:
         """Refuse outputs that cannot be put beside forward's, number by number."""
         if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"the {self.role} returned a sparse or meta tensor: return a dense one."
             )
         for right, out in zip(self.outputs, outputs, strict=False):
             if right.is_complex() != out.is_complex():
                 kinds = f"{right.dtype}, but forward returned {out.dtype}"
-                raise DoctorError(f"the {self.role} returned {kinds}: return the same kind.")
+                raise CannotDiagnoseError(
+                    f"the {self.role} returned {kinds}: return the same kind."
+                )
 
     def jacobian(self) -> tuple[JacobianColumns, ...]:
         """Differentiate the callable by differences: where is it smooth?"""
@@ -225,7 +227,7 @@ class _Reference:
         inputs[position] = masked
         try:
             declared = Declared(self.call, replace(self.evidence, inputs=tuple(inputs)), self.seed)
-        except DoctorError:
+        except CannotDiagnoseError:
             return False
         return finite(tuple(declared.floats))
 

@@ -19,13 +19,13 @@ def shown(value: Any, most: int = 40) -> str:
         return f"a {type(value).__name__}"
 
 
-def said(error: BaseException) -> str:
+def said(error: BaseException, most: int | None = MOST) -> str:
     """Return what an exception says, cut where it is too long to be read."""
     try:
         text = _SIGNATURES.sub("", _ADDRESS.sub("", str(error))).strip()
     except Exception:
         return ""
-    return text if len(text) <= MOST else f"{text[:MOST]} …"
+    return text if most is None or len(text) <= most else f"{text[:most]} …"
 
 
 def first_line(error: BaseException) -> str:

@@ -1,22 +1,37 @@
-"""Does evidence fit together? Every count, position, shape and dtype that a rule relies on.
+"""Evidence from a process that ran untrusted code: is it what was asked for, are its values right?
 
-The types are checked before (``protocol.conforming``). What is checked here is what the doctor
-guarantees of its own evidence, so that no rule meets anything else.
+What the caller can compute itself is never believed: inputs, cotangents and expected gradients are
+its own. :func:`vet_evidence` checks that evidence consists of the types that it should, and that
+every count, position, shape and dtype in it fits the question, so that no rule meets anything that
+this package would not make. :func:`recheck_gradients` compares the gradients in it with expected
+ones for cotangents that the other side did not choose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
+from autograd_doctor._execution.isolation import generator
+from autograd_doctor._execution.passes import drawn
+from autograd_doctor._inputs import in_double, wanted
 from autograd_doctor._numerics.finite_differences import as_real
-from autograd_doctor._numerics.tensors import is_float, same_bytes
+from autograd_doctor._numerics.mismatch import Mismatch, mismatches, witness
+from autograd_doctor._numerics.tensors import as_tuple, is_float, same_bytes
 from autograd_doctor._probes.core import cotangents
+from autograd_doctor._reference import Declared, establish
+from autograd_doctor.errors import UnfitEvidenceError
 from autograd_doctor.evidence import (
+    ONES,
+    OTHER,
     RANDOM,
+    SUM,
     Comparison,
     DirectionalDerivatives,
     Evidence,
@@ -26,6 +41,129 @@ from autograd_doctor.evidence import (
     JacobianRows,
     VjpResult,
 )
+from autograd_doctor.finding import Finding
+
+_MOST = 3  # pieces of evidence: the example, and what is varied of it
+
+
+def vet_evidence(
+    actual: Any, inputs: Sequence[Any], reference: Callable[..., Any]
+) -> tuple[Evidence, ...]:
+    """Return evidence on these inputs if it is what :func:`collect_evidence` could have returned.
+
+    Args:
+        actual: What the other process sent.
+        inputs: The arguments of the example call that it was asked about.
+        reference: A differentiable callable with the same arguments and outputs.
+
+    Returns:
+        The same evidence, each part of which has the type, shape and dtype that rules rely on.
+
+    Raises:
+        UnfitEvidenceError: It is not evidence, or is not about these inputs.
+    """
+    if not conforms(actual, tuple[Evidence, ...]) or not 1 <= len(actual) <= _MOST:
+        raise UnfitEvidenceError("is no evidence")
+    asked = [in_double(value) for value in inputs]
+    if not _all_same(actual[0].inputs, asked):
+        raise UnfitEvidenceError("is about other inputs than it was asked about")
+    kinds = [out.is_complex() for out in as_tuple(reference(*asked)) if isinstance(out, Tensor)]
+    for seen in actual:
+        if not _fits(seen, asked, wanted(inputs)) or not _comparable(seen, kinds):
+            raise UnfitEvidenceError("does not fit the question")
+    return tuple(actual)
+
+
+def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:
+    return len(actual) == len(asked) and all(map(_same, actual, asked))
+
+
+def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
+    """Whether outputs are complex where the reference's are."""
+    pairs = zip(seen.forward.outputs, kinds, strict=False)
+    return all(out.is_complex() == is_complex for out, is_complex in pairs)
+
+
+# --------------------------------------------------------------------------------------------------
+# Plain data of the types that a dataclass declares, all the way down.
+# --------------------------------------------------------------------------------------------------
+
+Check = Callable[[Any], bool]
+
+
+def conforms(value: Any, hint: Any) -> bool:
+    """Whether a value, and all in it, is what a type hint says."""
+    return _check(hint)(value)
+
+
+@cache  # an answer brings a thousand values, of a few dozen types
+def _check(hint: Hashable) -> Check:
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return lambda _: True
+    if origin in (Union, UnionType):
+        return _one_of(*map(_check, parts))
+    if origin is Literal:
+        return lambda value: type(value) is str and value in parts
+    if origin is tuple:
+        return _tuple(parts)
+    if origin is Mapping:
+        return _mapping(*map(_check, parts))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _record(hint)
+    return _plain(hint)
+
+
+def _one_of(*checks: Check) -> Check:
+    return lambda value: any(check(value) for check in checks)
+
+
+def _tuple(parts: tuple[Any, ...]) -> Check:
+    if len(parts) == 2 and parts[1] is ...:
+        each = _check(parts[0])
+        return lambda value: isinstance(value, tuple) and all(map(each, value))
+    checks = tuple(map(_check, parts))
+    return lambda value: (
+        isinstance(value, tuple)
+        and len(value) == len(checks)
+        and all(check(item) for check, item in zip(checks, value, strict=True))
+    )
+
+
+def _mapping(key: Check, item: Check) -> Check:
+    return lambda value: (
+        isinstance(value, dict) and all(map(key, value)) and all(map(item, value.values()))
+    )
+
+
+def _record(record: type[Any]) -> Check:
+    """Return the check of a dataclass, which may hold others of its own kind."""
+
+    def conforming(value: Any) -> bool:
+        return type(value) is record and all(
+            check(getattr(value, name)) for name, check in _checks(cast(Hashable, record))
+        )
+
+    return conforming
+
+
+@cache
+def _checks(record: Any) -> tuple[tuple[str, Check], ...]:
+    hints = get_type_hints(record)
+    return tuple((field.name, _check(hints[field.name])) for field in fields(record))
+
+
+def _plain(hint: Any) -> Check:
+    """Return the check of a single value; Python counts truth values among the integers."""
+    if hint is bool:
+        return lambda value: isinstance(value, bool)
+    known: Any = {None: NoneType, float: (int, float)}.get(hint, hint)
+    return lambda value: isinstance(value, known) and not isinstance(value, bool)
+
+
+# --------------------------------------------------------------------------------------------------
+# Every count, position, shape and dtype that a rule relies on.
+# --------------------------------------------------------------------------------------------------
 
 _DOUBLE = (torch.float64, torch.complex128)
 # A backward may return, and a forward save, tensors of any dtype. All others hold numbers.
@@ -38,7 +176,7 @@ _LONGEST = 10_000  # entries of one list, and characters of one text
 Tensors = Sequence[Tensor | None]
 
 
-def fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
+def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
     """Whether evidence fits inputs in double precision, of which some are differentiated.
 
     Only the variation that the doctor drew may have other values where it is differentiated.
@@ -80,7 +218,7 @@ def _is_short(value: Any) -> bool:
     return all(map(_is_short, parts))
 
 
-def same(one: Any, other: Any) -> bool:
+def _same(one: Any, other: Any) -> bool:
     """Whether two inputs are of one type and value, and two tensors of one dtype."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and same_bytes(one, other)
@@ -89,7 +227,7 @@ def same(one: Any, other: Any) -> bool:
 
 def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, ...]) -> bool:
     return len(actual) == len(asked) and all(
-        _is_like(one, right) if place in wanted else same(one, right)
+        _is_like(one, right) if place in wanted else _same(one, right)
         for place, (one, right) in enumerate(zip(actual, asked, strict=True))
     )
 
@@ -246,7 +384,7 @@ def _extreme_fits(call: Extreme, seen: Evidence) -> bool:
 def _is_argument(one: Any, example: Any) -> bool:
     if is_float(example):
         return isinstance(one, Tensor) and one.shape == example.shape and one.dtype == example.dtype
-    return same(one, example)
+    return _same(one, example)
 
 
 def _float32_steps_fit(float32_steps: Float32Steps) -> bool:
@@ -274,3 +412,81 @@ def _floats(seen: Evidence) -> list[Tensor]:
 
 def _real(tensor: Tensor) -> int:
     return as_real(tensor).numel()
+
+
+# --------------------------------------------------------------------------------------------------
+# The values, for the caller's own cotangents.
+# --------------------------------------------------------------------------------------------------
+
+_NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of usual size
+
+
+def recheck_gradients(
+    example: Evidence,
+    reference: Callable[..., Any],
+    surrogate: Callable[..., Any] | None = None,
+    *,
+    seed: int,
+) -> Finding | None:
+    """Compare the gradients in evidence with expected ones for cotangents of the caller's own.
+
+    Nothing that the other process says of itself counts here: not where it finds a kink, not which
+    gradients it finds to agree.
+
+    Args:
+        example: Evidence on the example call, from :func:`vet_evidence`.
+        reference: A differentiable callable with the same arguments and outputs.
+        surrogate: A differentiable callable whose gradient is expected instead.
+        seed: The seed with which the evidence was collected.
+
+    Returns:
+        A finding ``gradient-mismatch``, or ``None`` if the gradients are right.
+
+    Raises:
+        UnfitEvidenceError: Gradients that were asked for are missing.
+    """
+    own = replace(
+        _with_own_cotangents(example, reference, seed),
+        jacobian=_smooth(example, reference, surrogate, seed),
+    )
+    own = establish(own, reference, surrogate, seed)
+    for cotangent in filter(lambda each: each.is_compared, own.vjps):
+        for wrong in mismatches(own, cotangent):
+            return _finding(wrong)
+    return None
+
+
+def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed: int) -> Evidence:
+    """Return the evidence with the caller's cotangents.
+
+    Those that a formula must be right for are to be there. A huge one may raise, as where an
+    iteration does not settle; what is said of that is the rules' matter.
+    """
+    outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
+    rng = generator(seed)
+    asked = dict(cotangents(drawn(outputs, rng), drawn(outputs, rng)))
+    vjps = {name: pull for name, pull in example.vjps.items() if not pull.failure}
+    if example.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
+        raise UnfitEvidenceError("leaves out gradients that were asked for")
+    own = {name: replace(pull, grad_outputs=asked[name]) for name, pull in vjps.items()}
+    return replace(example, vjps=own)
+
+
+def _smooth(
+    example: Evidence,
+    reference: Callable[..., Any],
+    surrogate: Callable[..., Any] | None,
+    seed: int,
+) -> tuple[JacobianColumns, ...]:
+    """Return where the reference has kinks, if the other side spoke of any."""
+    if surrogate or not example.jacobian:
+        return ()
+    return Declared(reference, example, seed).jacobian()
+
+
+def _finding(wrong: Mismatch) -> Finding:
+    said = f"the gradient of {wrong.name} is not the one that the formula of forward has."
+    with torch.no_grad():
+        where = {k: v for k, v in witness(wrong).items() if k != "line"}
+    hint = "Work one element of the gradient out by hand and compare."
+    return Finding("gradient-mismatch", "error", said, where, hint, "01_template")

@@ -1,4 +1,4 @@
-"""``diagnose``: examine a Function, and say what is wrong with it by name."""
+"""``diagnose`` and ``assert_gradients``: examine a Function and name what is wrong with it."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ from autograd_doctor._pipeline import (
     Sampler,
     avoided_kinks,
     blind_spots,
-    collect_evidence,
     conclude,
+    examine_samples,
     ordinary_pass,
-    unjudged,
 )
 from autograd_doctor._probes import Level, probes_for
 from autograd_doctor._report.five_steps import steps_of
-from autograd_doctor._report.jacobians import choose_jacobians
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
 
 Examinable = type[Function] | Callable[..., Any]
@@ -106,12 +104,12 @@ def diagnose(
         examined; ``unexamined`` says why. Its ``findings`` name the bugs, the cause first.
 
     Raises:
-        DoctorError: The arguments cannot be examined, or a pass takes longer than ``time_limit`` or
+        CannotDiagnoseError: The arguments cannot be examined, or a pass takes longer than ``time_limit`` or
             needs more memory than there is.
 
     Example:
         >>> import torch
-        >>> from autograd_course import diagnose
+        >>> from autograd_doctor import diagnose
         >>> class Square(torch.autograd.Function):
         ...     @staticmethod
         ...     def forward(ctx, x):
@@ -135,7 +133,7 @@ def diagnose(
     require_initialized(fn)
     require_dense(args)
     require_room(args)
-    with _own_faults_told():
+    with _naming_own_faults():
         prepare()
         subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
@@ -146,9 +144,8 @@ def diagnose(
             show_output_once(lambda: ordinary_pass(subject, args, seed)),
         ):
             done = conclude(case, seed, seed + 1)
+        done.require_gradient()
         findings, evidence = done.findings, done.evidence
-        if (why := unjudged(findings, evidence)) is not None:
-            raise why
         missing = tuple(unexamined(evidence, designed))
         remarks = (*avoided_kinks(evidence[0]), *(() if sampler else blind_spots(evidence[0])))
         return Diagnosis(
@@ -156,12 +153,78 @@ def diagnose(
             findings,
             examined=(*examined(level, evidence, designed, missing), *remarks),
             unexamined=missing,
-            jacobians=choose_jacobians(findings, done.verdicts, evidence),
+            jacobians=done.jacobians(),
             steps=steps_of(evidence[0]),
         )
 
 
-def look(
+def assert_gradients(
+    fn: Examinable,
+    inputs: Inputs,
+    *,
+    warnings: bool = False,
+    reference: Callable[..., Any] | None = None,
+    surrogate: Callable[..., Any] | None = None,
+    intentional: Collection[str] = (),
+    double_backward: bool | None = None,
+    sampler: Sampler | None = None,
+    seed: int = 0,
+    level: Level = "standard",
+    time_limit: float = 30.0,
+) -> Diagnosis:
+    """Fail with the report of :func:`~autograd_doctor.diagnose` if a Function is wrong.
+
+    It also fails if gradients could not be examined. The cost is that of ``diagnose``.
+
+    Args:
+        fn: A Function class, or a callable that calls some.
+        inputs: The arguments of one example call; a single tensor can stand alone.
+        warnings: Whether a warning fails, too.
+        reference: As for ``diagnose``.
+        surrogate: As for ``diagnose``.
+        intentional: As for ``diagnose``.
+        double_backward: As for ``diagnose``.
+        sampler: As for ``diagnose``.
+        seed: As for ``diagnose``.
+        level: As for ``diagnose``.
+        time_limit: As for ``diagnose``.
+
+    Returns:
+        The diagnosis, whose ``ok`` is ``True``.
+
+    Raises:
+        WrongGradientError: Something is wrong, or gradients could not be examined. It is an
+            ``AssertionError``, its message is the report, and its ``diagnosis`` is the diagnosis.
+        CannotDiagnoseError: The arguments cannot be examined.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor import assert_gradients
+        >>> from autograd_course.functions import Square
+        >>> assert_gradients(Square, torch.randn(3, 4, dtype=torch.float64)).ok
+        True
+    """
+    __tracebackhide__ = True  # pytest shows the test's own line, and none of these
+    try:
+        diagnosis = diagnose(
+            fn,
+            inputs,
+            reference=reference,
+            surrogate=surrogate,
+            intentional=intentional,
+            double_backward=double_backward,
+            sampler=sampler,
+            seed=seed,
+            level=level,
+            time_limit=time_limit,
+        )
+    except CannotDiagnoseError as refused:
+        raise refused.with_traceback(None) from refused.__cause__
+    diagnosis.raise_if_wrong(warnings=warnings)
+    return diagnosis
+
+
+def collect_evidence(
     fn: Examinable,
     inputs: Sequence[Any],
     *,
@@ -170,16 +233,29 @@ def look(
     seed: int = 0,
     time_limit: float = 30.0,
 ) -> list[Evidence]:
-    """Run a Function as :func:`diagnose` does; return what was seen, without truth or verdict.
+    """Run a Function as :func:`diagnose` does, and return what happened without judging it.
 
-    Unless ``thorough``, nothing beyond gradients and their values is looked at.
+    Args:
+        fn: As for :func:`diagnose`.
+        inputs: The arguments of one example call.
+        double_backward: As for :func:`diagnose`.
+        thorough: ``False`` examines gradients and their values only.
+        seed: As for :func:`diagnose`.
+        time_limit: As for :func:`diagnose`.
+
+    Returns:
+        Evidence on the example first, then on variations of it. The expected gradients are missing:
+        only a reference or finite differences establish them, when the evidence is judged.
+
+    Raises:
+        CannotDiagnoseError: As for :func:`diagnose`.
     """
-    with _own_faults_told():
+    with _naming_own_faults():
         prepare()
         subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
         extra_probes = probes_for("standard", double_backward) if thorough else None
         with preserve_global_state(seed), subject.around.lent(), passes_within(time_limit):
-            return collect_evidence(subject, inputs, None, seed, extra_probes, any_output=True)
+            return examine_samples(subject, inputs, None, seed, extra_probes, any_output=True)
 
 
 def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
@@ -192,12 +268,12 @@ def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> S
 
 
 @contextmanager
-def _own_faults_told() -> Iterator[None]:
+def _naming_own_faults() -> Iterator[None]:
     """Turn whatever goes wrong in the doctor itself into one sentence; it is never a verdict."""
     try:
         yield
-    except DoctorError:
+    except CannotDiagnoseError:
         raise
     except Exception as error:
-        told = f"{type(error).__name__}: {first_line(error)}"
-        raise DoctorError(f"diagnose itself failed: {told}") from error
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise CannotDiagnoseError(f"diagnose itself failed: {what}") from error

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from autograd_doctor.finding import Finding
+from autograd_doctor.formatting import distinguish, element, number, sentence
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -118,3 +121,74 @@ def _value(label: str, text: str) -> str:
 def _marked(text: str) -> str:
     """Return a sentence as HTML, with what it puts in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+# --------------------------------------------------------------------------------------------------
+# The rows of a finding.
+# --------------------------------------------------------------------------------------------------
+
+# How to declare what is wrong by design; a learner in an exercise does not see it.
+BY_DESIGN = {
+    "extra-gradient": "for a straight-through estimator, pass `surrogate=f`, where `f` is the "
+    "differentiable function whose gradient `backward` returns",
+    "flipped-sign": "for a gradient reversal, pass `intentional='flipped-sign'`",
+    "nonlinear-in-grad-output": "for a clipped or guided `backward`, pass "
+    "`intentional='nonlinear-in-grad-output'`",
+    "undeclared-surrogate": "for a straight-through estimator, pass `surrogate=f`, where `f` is "
+    "the differentiable function whose gradient `backward` returns",
+}
+HELD_FIXED = (
+    "for elements that get no gradient by design, such as the padding of an embedding, pass "
+    "`reference=f`, where `f` is a differentiable function that treats them as constants"
+)
+SCALED = (
+    "for a gradient that you reverse or scale by design, pass the function that has this gradient, "
+    "for example `surrogate=lambda x, strength: -strength * x`"
+)
+DATA = "if `{}` is data, call `requires_grad_()` only on the inputs that you want to differentiate"
+
+
+def finding_rows(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield one finding as labeled rows: the rule and what it says, then the details."""
+    severity = "" if finding.severity == "error" else f"{finding.severity}, "
+    yield Heading(severity + finding.rule), sentence(finding.message)
+    yield from finding_details(finding)
+
+
+def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield the labeled parts below a finding's message: example, line of code, hint, lesson."""
+    evidence = finding.evidence
+    if "expected" in evidence and "actual" in evidence and "index" in evidence:
+        yield "example", _example(evidence)
+    elif evidence.get("witness"):
+        yield "example", str(evidence["witness"])
+    if evidence.get("line"):
+        yield "at", str(evidence["line"])
+    if evidence.get("call"):
+        yield "call", str(evidence["call"])
+    if finding.hint:
+        yield "hint", finding.hint
+    if finding.rule in BY_DESIGN:
+        yield "if meant", BY_DESIGN[finding.rule]
+    elif evidence.get("acts_on_the_gradient_alone"):
+        yield "if meant", SCALED
+    elif evidence.get("without_gradient"):
+        yield "if meant", DATA.format(*evidence["without_gradient"])
+    elif evidence.get("held_fixed"):
+        yield "if meant", HELD_FIXED
+    if finding.lesson:
+        yield "lesson", finding.lesson
+
+
+def _example(evidence: Mapping[str, Any]) -> str:
+    """Return the example as one phrase: where, with what numbers, what came and what should."""
+    where = element(evidence["input"], evidence["index"])
+    what = ""
+    if "at" in evidence:
+        where, what = f"{where} = {number(evidence['at'])}", "gradient "
+    if evidence.get("given"):
+        where += "".join(f", {name} = {number(value)}" for name, value in evidence["given"].items())
+    if "grad_output" in evidence:
+        where += f", grad_output = {number(evidence['grad_output'])}"
+    actual, expected = distinguish(evidence["actual"], evidence["expected"])
+    return f"{where}: {what}{actual}, should be {expected}"

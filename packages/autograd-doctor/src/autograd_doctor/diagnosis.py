@@ -11,7 +11,7 @@ from autograd_doctor.finding import Finding
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from autograd_doctor._report.jacobians import Jacobians
+    from autograd_doctor.jacobians import Jacobians
     from autograd_doctor.steps import Steps
 
 

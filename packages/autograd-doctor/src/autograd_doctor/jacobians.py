@@ -1,4 +1,4 @@
-"""The Jacobian of forward next to that of backward: chosen, compared and drawn."""
+"""The Jacobian of forward next to that of backward: computed, compared and drawn."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ import math
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
+from autograd_doctor._execution.calls import attempt, passes_within
+from autograd_doctor._execution.captured_state import CapturedState
+from autograd_doctor._execution.isolation import generator, preserve_global_state
+from autograd_doctor._execution.operations import custom_nodes
+from autograd_doctor._execution.session import Run, Session, Subject, subject_of
+from autograd_doctor._inputs import in_double, require_dense, wanted
 from autograd_doctor._numerics.closeness import resolution, size
-from autograd_doctor._numerics.finite_differences import as_real
-from autograd_doctor._numerics.formatting import element, number, unraveled
+from autograd_doctor._numerics.finite_differences import MOST_COLUMNS, as_real, flat, jacobian
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._pipeline import VALUE_FAMILIES, Findings
-from autograd_doctor._rules import RULES
-from autograd_doctor.evidence import Evidence, JacobianColumns, JacobianRows
+from autograd_doctor._probes.values import one_row
+from autograd_doctor.errors import CannotDiagnoseError
+from autograd_doctor.evidence import Evidence, Failure, JacobianColumns, JacobianRows
+from autograd_doctor.formatting import element, number, unraveled
 
 # --------------------------------------------------------------------------------------------------
 # The Jacobian twice, by differences of forward and as backward has it: data to be drawn.
@@ -153,6 +161,196 @@ def disagreement(backward: Tensor, differences: Tensor, error: Tensor) -> Tensor
 
 def _plain(matrix: Tensor) -> Matrix:
     return tuple(map(tuple, matrix.tolist()))
+
+
+# --------------------------------------------------------------------------------------------------
+# Both Jacobians of a callable, entry by entry.
+# --------------------------------------------------------------------------------------------------
+
+MOST_ELEMENTS = 512  # of an input or an output: each costs a pass
+_SECONDS = 30.0  # that one pass may take
+_SEED = 0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ComputedJacobians:
+    """A pair for each output and input, and whether a custom Function is in the graph."""
+
+    pairs: tuple[Jacobians, ...]
+    custom: bool
+
+
+def compute_jacobians(
+    fn: type[Function] | Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    output: int | None = None,
+    reference: Callable[..., Any] | None = None,
+) -> ComputedJacobians:
+    """Compute both Jacobians of each output with respect to each input that is differentiated.
+
+    Row ``i`` of ``backward`` is what a backward pass returns for a ``grad_output`` that is 1 at
+    element ``i`` and 0 elsewhere. Column ``j`` of ``differences`` is a central difference of
+    forward, or, with a ``reference``, its derivative by autograd. Everything runs on float64
+    copies, and the caller's tensors and global state are left as they were.
+
+    Args:
+        fn: A Function class, or a callable that calls some.
+        inputs: The arguments of one call. An input that is differentiated and a floating-point
+            output may have up to 512 elements.
+        output: The position of one output among those that are floating-point; by default all.
+        reference: A differentiable callable with the same arguments and outputs.
+
+    Returns:
+        The pairs in the order of outputs within inputs. This takes one backward pass for each
+        element of the outputs and a few forward passes for each element of the inputs.
+
+    Raises:
+        CannotDiagnoseError: An input or output is too large or empty, or a pass raises.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.jacobians import compute_jacobians
+        >>> (pair,) = compute_jacobians(torch.square, [torch.tensor([1.0, 3.0])]).pairs
+        >>> pair.backward
+        ((2.0, 0.0), (0.0, 6.0))
+    """
+    session = _session(fn, inputs)
+    with preserve_global_state(_SEED), session.subject.around.lent(), passes_within(_SECONDS):
+        run = _first_run(session)
+        known = None if reference is None else _run(_session(reference, inputs))
+        pairs = tuple(_pairs(session, run, known, _chosen(run, output)))
+        return ComputedJacobians(pairs, custom=any(custom_nodes(run.floats)))
+
+
+def _session(fn: Any, inputs: Sequence[Any]) -> Session:
+    require_dense(inputs)
+    subject = subject_of(fn, len(inputs))
+    around = CapturedState((subject.name, subject.function or subject.call))
+    subject = replace(subject, around=around, passed=around.passed(inputs))
+    places, values = wanted(inputs), [in_double(value) for value in inputs]
+    for place in places:
+        _require_size(as_real(values[place]).numel(), subject.parameters[place])
+    return Session(subject, values, places, _SEED)
+
+
+def _first_run(session: Session) -> Run:
+    """Run forward, with what it reaches in float64 if that works, else as it is."""
+    try:
+        return _run(session)
+    except CannotDiagnoseError:
+        if not session.subject.around.held:
+            raise
+        session.subject.around.precise = False
+        return _run(session)
+
+
+def _run(session: Session) -> Run:
+    run = _done(session.run, session.subject, "forward")
+    if not run.floats:
+        raise CannotDiagnoseError(
+            f"{session.subject.name} returns no floating-point tensor, so there is no Jacobian; "
+            "return the tensor that is differentiated."
+        )
+    for k, out in enumerate(run.floats):
+        _require_size(as_real(out).numel(), f"output {k} of {session.subject.name}")
+    return run
+
+
+def _require_size(count: int, what: str) -> None:
+    if count > MOST_ELEMENTS:
+        raise CannotDiagnoseError(
+            f"{what} has {count:,} elements, and each costs a pass. Pass a smaller example with at "
+            f"most {MOST_ELEMENTS}: the pattern is the same."
+        )
+    if not count:
+        raise CannotDiagnoseError(
+            f"{what} is empty, so its Jacobian is too; pass an example with elements."
+        )
+
+
+def _chosen(run: Run, of: int | None) -> Sequence[int]:
+    places = range(len(run.floats))
+    if of is None:
+        return places
+    if isinstance(of, bool) or not isinstance(of, int) or of not in places:
+        raise CannotDiagnoseError(
+            f"there is no output {of!r}: {len(places)} can carry a gradient, counted from 0."
+        )
+    return [of]
+
+
+def _pairs(
+    session: Session, run: Run, known: Run | None, outputs: Sequence[int]
+) -> Iterator[Jacobians]:
+    answers = _rows(run, session.subject)
+    expected = None if known is None else _rows(known, session.subject)
+    starts = [0]
+    for out in run.floats:
+        starts.append(starts[-1] + as_real(out).numel())
+    for slot, place in enumerate(session.wanted):
+        value, backward = session.inputs[place], answers[slot]
+        if expected is None:
+            differences, error = _by_differences(session, place)
+        elif expected[slot].shape == backward.shape:
+            differences, error = expected[slot], torch.zeros_like(backward)
+        else:
+            raise CannotDiagnoseError(
+                "the reference returns other shapes than the function it is for."
+            )
+        columns = axis(session.subject.parameters[place], value, torch.arange(backward.shape[1]))
+        for k in outputs:
+            here, name = slice(starts[k], starts[k + 1]), f"output {k}"
+            rows = axis(
+                name if len(run.floats) > 1 else "output",
+                run.floats[k],
+                torch.arange(here.stop - here.start),
+            )
+            off = disagreement(backward[here], differences[here], error[here])
+            whole = (len(rows.places), len(columns.places))
+            yield jacobians(rows, columns, whole, differences[here], backward[here], off)
+
+
+def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
+    """Return backward's answers to one-hot cotangents: for each leaf a row for each output."""
+    count = sum(as_real(out).numel() for out in run.floats)
+    found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")
+    return tuple(torch.stack(rows).cpu() for rows in zip(*found, strict=True))
+
+
+def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
+    """Return the Jacobian of all outputs by one input, NaN at kinks, and its estimated error."""
+    whole, found = session.inputs[place], []
+    count = as_real(whole).numel()
+    for start in range(0, count, MOST_COLUMNS):
+        part = slice(start, min(start + MOST_COLUMNS, count))
+
+        def values(given: Sequence[Any], part: slice = part) -> Tensor:
+            args = [v.clone() if isinstance(v, Tensor) else v for v in session.inputs]
+            as_real(args[place]).view(-1)[part] = given[0]
+            with torch.no_grad():
+                return flat([out for out in session.call(args, watched=False) if is_float(out)])
+
+        def columns(part: slice = part, values: Any = values) -> Any:
+            piece = as_real(whole).reshape(-1)[part]
+            (piece_columns,) = jacobian(values, [piece], [0], generator(_SEED))
+            return piece_columns
+
+        found.append(_done(columns, session.subject, "forward"))
+    smooth = torch.cat([columns.smooth for columns in found])
+    matrix = torch.cat([columns.matrix.cpu() for columns in found], 1)
+    error = torch.cat([columns.error.cpu() for columns in found], 1)
+    return torch.where(smooth, matrix, torch.nan), error
+
+
+def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
+    """Return what a call of the user's code returns; where it raises, say so."""
+    result = attempt(call)
+    if isinstance(result, Failure):
+        first = (result.text.splitlines() or [""])[0].rstrip(".")
+        raise CannotDiagnoseError(f"the {what} of {subject.name} raised {result.kind}: {first}.")
+    return result
 
 
 # --------------------------------------------------------------------------------------------------
@@ -290,21 +488,3 @@ def _legend(pair: Jacobians) -> str:
         f" {meaning}</span>"
         for color, meaning in meanings
     )
-
-
-# --------------------------------------------------------------------------------------------------
-# Which picture shows what is wrong.
-# --------------------------------------------------------------------------------------------------
-
-
-def choose_jacobians(
-    found: Findings, verdicts: Sequence[Findings], seen: Sequence[Evidence]
-) -> Jacobians | None:
-    """Return the Jacobians that show the first finding, if that is an error of values."""
-    first = next(iter(found), None)
-    if first is None or RULES[first.rule].family not in VALUE_FAMILIES:
-        return None
-    for findings, evidence in zip(verdicts, seen, strict=True):
-        if first.severity == "error" and any(finding is first for finding in findings):
-            return both_jacobians(evidence, first.evidence.get("input", ""))
-    return None

@@ -15,7 +15,7 @@ from torch.autograd import gradcheck
 from autograd_doctor._execution.session import subject_of
 from autograd_doctor._numerics.tensors import as_tuple
 from autograd_doctor._safe_repr import said
-from autograd_doctor._words import quoted
+from autograd_doctor.formatting import quoted
 
 # --------------------------------------------------------------------------------------------------
 # What a step saw: one small record, and the five of them as a page of text.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, TypeVar
 
 import torch
@@ -17,10 +19,12 @@ from torch.autograd import Function
 from autograd_doctor._execution.time_limit import TimeUp, many_limits, time_limit, untimed
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._safe_repr import first_line, said
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Failure
 
 T = TypeVar("T")
+
+LONGEST = 200  # characters of why dynamo stopped
 
 _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -62,7 +66,7 @@ def prepare_meta() -> None:
 def attempt(call: Callable[[], T]) -> T | Failure:
     """Return what the call returns, or the :class:`Failure` where the user's code raises.
 
-    What says nothing about the code, too little time or memory, is a :class:`DoctorError`.
+    What says nothing about the code, too little time or memory, is a :class:`CannotDiagnoseError`.
     """
     own_limit = False
     try:
@@ -71,13 +75,34 @@ def attempt(call: Callable[[], T]) -> T | Failure:
     except TimeUp as stop:
         if not own_limit:
             raise
-        raise DoctorError(_out_of_time(stop)) from None
+        raise CannotDiagnoseError(_out_of_time(stop)) from None
     except USERS as error:
         if _out_of_memory(error):
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"diagnose ran out of memory ({first_line(error)}): pass smaller inputs."
             ) from error
-        return Failure(type(error).__name__, said(error), users_line(error))
+        return describe_error(error)
+
+
+def describe_error(error: BaseException) -> Failure:
+    """Return an exception as data: its type, its text, and the user's line that it came from.
+
+    The text is safe to show: an exception whose ``__str__`` raises has none, memory addresses are
+    left out, and so is what makes a text too long to read.
+    """
+    if type(error).__module__.startswith("torch._dynamo"):
+        return describe_compile_error(error)
+    return Failure(type(error).__name__, said(error), users_line(error))
+
+
+def describe_compile_error(error: BaseException) -> Failure:
+    """Return in one line why dynamo stopped, and the user's line that it had come to."""
+    lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
+    why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
+    text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
+    traced = getattr(error, "real_stack", None)  # what was being traced never ran
+    line = users_last(traced) if traced else users_line(error)
+    return Failure(type(error).__name__, shorten(text, LONGEST, placeholder=" …"), line)
 
 
 def _out_of_time(stop: BaseException) -> str:

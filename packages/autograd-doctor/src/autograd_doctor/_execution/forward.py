@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt, fresh
-from autograd_doctor._execution.operations import Recording, custom_nodes, memory
+from autograd_doctor._execution.operations import OperationRecorder, custom_nodes, memory
 from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._numerics.tensors import changed
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Failure, Forward
 
 
@@ -27,12 +27,12 @@ def forward_pass(session: Session) -> Forward:
         return Forward(failure=returned, read_saved=log.read_saved_in_forward)
     tensors = Run(leaves, args, returned).tensors
     if any(t.layout is not torch.strided for t in tensors):
-        raise DoctorError(
+        raise CannotDiagnoseError(
             "forward returned a sparse tensor, which diagnose does not support: return "
             "y.to_dense()."
         )
     if any(t.is_meta for t in tensors):
-        raise DoctorError(
+        raise CannotDiagnoseError(
             "forward returned a tensor on the meta device: return it on the device of the inputs."
         )
     dirty = _positions(log.dirty, args)
@@ -56,7 +56,7 @@ def forward_pass(session: Session) -> Forward:
 def _written(session: Session) -> tuple[int, ...]:
     """Run forward once more and return the arguments that an operation of it writes to."""
     _, args = fresh(session.inputs, session.wanted)
-    with Recording() as recording:
+    with OperationRecorder() as recording:
         attempt(lambda: session.call(args))
     touched = frozenset[torch.UntypedStorage]().union(*(o.writes for o in recording.operations))
     return tuple(i for i, a in enumerate(args) if isinstance(a, Tensor) and memory([a]) & touched)

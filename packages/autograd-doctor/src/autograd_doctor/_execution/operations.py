@@ -12,8 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from autograd_doctor._numerics.tensors import is_wrapped
-from autograd_doctor.memory.dispatch import Watching, name_of
-from autograd_doctor.memory.storages import tensors
+from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
 # --------------------------------------------------------------------------------------------------
 # The nodes of the graph that forward left behind.
@@ -55,7 +54,7 @@ class Operation:
     writes: Memory
 
 
-class Recording(Watching):
+class OperationRecorder(DispatchMode):
     """A block in which every operation on tensors is noted.
 
     Free of charge are views (``transpose``, ``detach``) and new tensors for which no other's values
@@ -78,7 +77,7 @@ class Recording(Watching):
         if not made and not writes:
             self._read_by_python |= reads
         elif writes and reads and not _only_makes(func):
-            self.operations.append(Operation(name_of(func), reads, writes))
+            self.operations.append(Operation(operation_name(func), reads, writes))
         return result
 
     @property
@@ -96,7 +95,7 @@ class Recording(Watching):
         return found
 
 
-class OneDevice(Watching):
+class OneDevice(DispatchMode):
     """A block in which no tensor is filled from one on another device.
 
     Between real devices PyTorch copies without a word, and the mistake shows elsewhere.
@@ -111,8 +110,8 @@ class OneDevice(Watching):
         """Run an operation, unless it fills a tensor from another device."""
         kwargs = kwargs or {}
         values = [v for p, v in enumerate(args) if not (p == 1 and _picks_places(func))]
-        given = {t.device.type for t in tensors([*values, *kwargs.values()]) if t.dim()}
-        for filled in tensors(list(changed_by(func, args, kwargs))):
+        given = {t.device.type for t in iter_tensors([*values, *kwargs.values()]) if t.dim()}
+        for filled in iter_tensors(list(changed_by(func, args, kwargs))):
             if len(given) > 1 and filled.dim():
                 others = ", ".join(sorted(given - {filled.device.type}))
                 raise RuntimeError(f"one on device {filled.device.type} is filled from {others}")
@@ -126,7 +125,7 @@ def memory(values: Iterable[Any]) -> Memory:
     """
     return frozenset(
         tensor.untyped_storage()
-        for tensor in tensors(list(values))
+        for tensor in iter_tensors(list(values))
         if not is_lazy(tensor) and tensor.layout is torch.strided and not is_wrapped(tensor)
     )
 
@@ -141,12 +140,12 @@ def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
 
 def _picks_places(func: Any) -> bool:
     """Whether an operation's second argument holds indices, which may lie on the CPU anyway."""
-    return "index_put" in name_of(func)
+    return "index_put" in operation_name(func)
 
 
 def _only_makes(func: Any) -> bool:
     """Whether an operation takes a tensor for its shape, dtype and device alone."""
-    name = name_of(func)
+    name = operation_name(func)
     return name.endswith("_like") or name.startswith("new_")
 
 
@@ -182,7 +181,7 @@ class DevicesNamed(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class Strangers(Watching):
+class Strangers(DispatchMode):
     """A block in which tensors are noted that are not made from the ``given`` ones."""
 
     def __init__(self, given: Iterable[Any]) -> None:
@@ -198,7 +197,7 @@ class Strangers(Watching):
         result = func(*args, **kwargs)
         if self.found:
             return result
-        read = list(tensors([args, kwargs]))
+        read = list(iter_tensors([args, kwargs]))
         if read and kwargs.get("device") is None:
             self.meet(read)
             self._known |= memory([result])
@@ -206,6 +205,6 @@ class Strangers(Watching):
 
     def meet(self, values: Iterable[Any]) -> None:
         """Note the strangers among values."""
-        for tensor in tensors(list(values)):
+        for tensor in iter_tensors(list(values)):
             own = memory([tensor])
             self.found |= not own or not own <= self._known

@@ -17,7 +17,7 @@ from autograd_doctor._execution.captured_state import CapturedState, TensorState
 from autograd_doctor._execution.isolation import reseed
 from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor._source import own_source
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 
 # --------------------------------------------------------------------------------------------------
 # What is examined: a Function subclass, or a callable built on some.
@@ -58,16 +58,16 @@ class Subject:
 
 
 def subject_of(fn: Any, count: int) -> Subject:
-    """Return the subject for ``fn`` with ``count`` arguments; ``DoctorError`` if it is neither."""
+    """Return the subject for ``fn`` with ``count`` arguments; ``CannotDiagnoseError`` if it is neither."""
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
-            raise DoctorError(
+            raise CannotDiagnoseError(
                 f"{fn.__name__} has no forward yet: write it, then call diagnose again."
             )
         names = _parameters(fn.forward, int(takes_ctx(fn)), count)
         return Subject(fn.__name__, fn.apply, _numbered(names, count), fn, tuple(names[count:]))
     if isinstance(fn, type) or not callable(fn):
-        raise DoctorError(
+        raise CannotDiagnoseError(
             f"diagnose needs a torch.autograd.Function subclass or a callable, got {_describe(fn)}."
         )
     owner = getattr(fn, "__self__", None)

@@ -7,7 +7,6 @@ the clock alone would blame code that hardly ran. Code that waits is interrupted
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import threading
 import time
@@ -15,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-DEFAULT_SECONDS = 5.0
-VARIABLE = "AUTOGRAD_COURSE_TIME_LIMIT"
 # .limited: this thread is inside a limit already; .listening: it has the signal handler set.
 _running = threading.local()
 _AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
@@ -26,14 +23,6 @@ _NEARLY = 0.8  # of the limit: some of the time goes to the rest of the machine 
 
 class TimeUp(BaseException):
     """The time limit was reached. ``except Exception`` lets it pass, as it is none."""
-
-
-def limit_in_seconds() -> float:
-    """Return the limit: ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds, 5 by default, 0 for none."""
-    try:
-        return max(0.0, float(os.environ.get(VARIABLE, DEFAULT_SECONDS)))
-    except ValueError:
-        return DEFAULT_SECONDS
 
 
 @contextmanager

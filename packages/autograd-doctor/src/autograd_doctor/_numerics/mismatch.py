@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import resolution, size, within
-from autograd_doctor._numerics.formatting import plain, unraveled
 from autograd_doctor._numerics.tensors import shared
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
+from autograd_doctor.formatting import plain, unraveled
 
 COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
 LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained

@@ -25,8 +25,8 @@ from autograd_doctor._probes.comparison import (
     jittered,
     plain_call,
 )
-from autograd_doctor._words import listed
 from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
+from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
 # The same values in another memory layout: gradients and outputs must not notice.

@@ -13,13 +13,13 @@ from torch.autograd import Function
 
 from autograd_doctor._execution.calls import attempt, fresh, takes_ctx
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.operations import Recording, custom_nodes, memory
+from autograd_doctor._execution.operations import OperationRecorder, custom_nodes, memory
 from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
 from autograd_doctor._execution.saved_tensors import SavedTensorSwapper, derived_twice
 from autograd_doctor._execution.session import Move, Run, Session, stay
 from autograd_doctor._numerics.closeness import cancellation, identical, same, size
 from autograd_doctor._numerics.tensors import as_tuple, is_float
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import (
     PLAIN_AUTOGRAD,
     RANDOM,
@@ -100,7 +100,9 @@ def asked(
     """
     try:
         comparisons = _lasting(session, evidence, question, draws)
-    except DoctorError:  # made the other way, a call does not come to an end: it tells nothing
+    except (
+        CannotDiagnoseError
+    ):  # made the other way, a call does not come to an end: it tells nothing
         comparisons = ()
     return replace(evidence, comparisons=(*evidence.comparisons, *comparisons))
 
@@ -334,7 +336,7 @@ def _second_pass(session: Session, gs: Cotangents) -> Pass:
 def _cost(session: Session, gs: Cotangents) -> Cost:
     """Run forward and backward; count the memory that lives in between, and the operations."""
     leaves, args = fresh(session.inputs, session.wanted)
-    swapper, recording = SavedTensorSwapper(), Recording()
+    swapper, recording = SavedTensorSwapper(), OperationRecorder()
     with recording, swapper.hooks():
         run = Run(leaves, args, session.call(args))
     cotangents = copies(gs)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
-from autograd_doctor._execution.operations import Recording, custom_nodes
+from autograd_doctor._execution.operations import OperationRecorder, custom_nodes
 from autograd_doctor._execution.passes import copies, gradients, handed_over
 from autograd_doctor._execution.saved_tensors import (
     Call,
@@ -218,7 +218,7 @@ def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> 
     if node is None:
         return None
     given = list(handed_over(run.returned, gs))
-    recording = Recording()
+    recording = OperationRecorder()
     with torch.no_grad(), recording:
         got = attempt(lambda: node.apply(*given))
     if isinstance(got, Failure):

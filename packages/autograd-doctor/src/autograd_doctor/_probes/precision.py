@@ -17,7 +17,6 @@ from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.passes import both_ways, drawn
 from autograd_doctor._execution.session import Move, Session, stay
 from autograd_doctor._numerics.closeness import size
-from autograd_doctor._numerics.formatting import element, number
 from autograd_doctor._numerics.rounding import (
     EPS,
     EXCESSIVE,
@@ -32,8 +31,9 @@ from autograd_doctor._numerics.rounding import (
 )
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._probes.comparison import output_names
-from autograd_doctor.errors import DoctorError
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence, Extreme, Float32Steps
+from autograd_doctor.formatting import element, number
 
 # --------------------------------------------------------------------------------------------------
 # One call in float32 and in float64 on the same numbers: only the arithmetic differs.
@@ -103,7 +103,9 @@ class Precisions:
         try:
             with passes_within(PATIENCE):
                 done = both_ways(session, cotangents, move, inputs=inputs)
-        except DoctorError:  # on such numbers a solver may take long, or for ever: no verdict
+        except (
+            CannotDiagnoseError
+        ):  # on such numbers a solver may take long, or for ever: no verdict
             return None
         return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
@@ -441,7 +443,7 @@ def _values(session: Session, by: float) -> Values | None:
     try:
         with passes_within(PATIENCE):
             done = both_ways(session, cotangents, inputs=inputs)
-    except DoctorError:  # a solver that takes long: no verdict
+    except CannotDiagnoseError:  # a solver that takes long: no verdict
         return None
     if done.failure:
         return None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from textwrap import shorten
 from types import FunctionType
 from typing import Any
 
@@ -17,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from autograd_doctor._execution.calls import attempt, fresh, users_last, users_line
+from autograd_doctor._execution.calls import attempt, fresh
 from autograd_doctor._execution.isolation import Stream, generator, reseed
 from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
 from autograd_doctor._execution.session import Arrange, Move, Run, Session
@@ -34,8 +32,8 @@ from autograd_doctor._probes.comparison import (
     definitions,
     output_names,
 )
-from autograd_doctor._words import listed
 from autograd_doctor.evidence import Comparison, Evidence, Failure
+from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
 # Hold forward mode against backward mode: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩, without any differences.
@@ -407,7 +405,7 @@ def _traced(session: Session, plain: Plain) -> Pass:
             run = Run(leaves, args, returned)
             grads = gradients(run, copies(plain.grad_outputs))
     except Exception as error:
-        return Pass(failure=reason(error), stage="tracing")
+        return Pass(failure=describe_compile_error(error), stage="tracing")
     outputs = tuple(out.detach().clone() for out in run.floats)
     return Pass(outputs, tuple(g if g is None else g.detach() for g in grads))
 
@@ -415,21 +413,6 @@ def _traced(session: Session, plain: Plain) -> Pass:
 def whole(call: Call) -> Call:
     """Return the call, compiled into one graph; where it cannot be, its first use raises."""
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
-
-
-def unbroken(call: Call) -> Call:
-    """Return the call, compiled by default options; a break of the graph raises at its first use.
-
-    ``fullgraph=True`` is more lenient: it traces a size that depends on values; within a Function,
-    so does PyTorch 2.11 and not 2.13.
-    """
-    by_default = torch.compile(_own(call), backend="aot_eager", dynamic=False)
-
-    def caller(*args: Any) -> Any:
-        with torch._dynamo.error_on_graph_break(True):
-            return by_default(*args)
-
-    return caller
 
 
 def _own(call: Call) -> Call:
@@ -471,16 +454,6 @@ def _available() -> bool:
     except Exception:
         return False
     return True
-
-
-def reason(error: Exception) -> Failure:
-    """Return in one line why dynamo stopped, and the user's line that it had come to."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
-    text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
-    traced = getattr(error, "real_stack", None)  # what was being traced never ran
-    line = users_last(traced) if traced else users_line(error)
-    return Failure(type(error).__name__, shorten(text, LONGEST, placeholder=" …"), line)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import torch
 
+from autograd_doctor import card
 from autograd_doctor._numerics.finite_differences import as_real
-from autograd_doctor._numerics.formatting import element, unraveled
 from autograd_doctor._numerics.projection import along_directions, flat_cotangent
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._report import card
 from autograd_doctor.evidence import RANDOM, Evidence, Failure
+from autograd_doctor.formatting import element, unraveled
 from autograd_doctor.steps import (
     DIFFERENCES,
     TITLES,

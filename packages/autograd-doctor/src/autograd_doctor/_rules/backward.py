@@ -18,8 +18,8 @@ from autograd_doctor._rules.rule import (
     shape,
     what_was_raised,
 )
-from autograd_doctor._words import plural, quoted
 from autograd_doctor.evidence import DirectBackward, Evidence, Failure, Variant
+from autograd_doctor.formatting import plural, quoted
 
 # --------------------------------------------------------------------------------------------------
 # Rules of the contract: what backward does besides returning gradients.

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from autograd_doctor._rules.rule import Match, comparisons, furthest, rule
-from autograd_doctor._words import listed, plural, quoted
 from autograd_doctor.evidence import PLAIN_AUTOGRAD, Comparison, Evidence
+from autograd_doctor.formatting import listed, plural, quoted
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the caller's dtype

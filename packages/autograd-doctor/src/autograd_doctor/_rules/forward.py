@@ -10,11 +10,10 @@ from torch import Tensor
 
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import as_real
-from autograd_doctor._numerics.formatting import plain
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._rules.rule import Match, call, raised, rule, what_was_raised
-from autograd_doctor._words import elements, plural, quoted
 from autograd_doctor.evidence import Evidence
+from autograd_doctor.formatting import elements, plain, plural, quoted
 
 # --------------------------------------------------------------------------------------------------
 # Rules of the contract: what forward does with its inputs, its ctx and its outputs.

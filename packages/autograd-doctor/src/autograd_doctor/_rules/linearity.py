@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import cancellation, resolution, same, size
-from autograd_doctor._numerics.formatting import element, number, plain, unraveled
 from autograd_doctor._numerics.mismatch import mismatches, return_line
 from autograd_doctor._rules.rule import Match, rule
 from autograd_doctor.evidence import (
@@ -26,6 +25,7 @@ from autograd_doctor.evidence import (
     Evidence,
     VjpResult,
 )
+from autograd_doctor.formatting import element, number, plain, unraveled
 
 ROUNDING = (
     1e-6  # of a gradient: a backward that computes in float32 rounds by less, and stays linear

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import SLACK, size
-from autograd_doctor._numerics.formatting import element, number, plain, unraveled
 from autograd_doctor._numerics.mismatch import return_line
 from autograd_doctor._numerics.rounding import EXCESSIVE, Values, excess, representable
 from autograd_doctor._rules.rule import Match, rule
 from autograd_doctor.evidence import RANDOM, Evidence, Extreme, Float32Steps
+from autograd_doctor.formatting import element, number, plain, unraveled
 
 # --------------------------------------------------------------------------------------------------
 # Rules of range: what becomes of large numbers, and of masks of -inf.

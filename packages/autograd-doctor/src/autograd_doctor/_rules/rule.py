@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import identical, resolution, size, within
-from autograd_doctor._numerics.formatting import element, number, plain, unraveled
 from autograd_doctor._safe_repr import shown
-from autograd_doctor._words import nth
 from autograd_doctor.evidence import RANDOM, Comparison, Cotangent, Evidence, Failure
 from autograd_doctor.finding import Finding, Severity
+from autograd_doctor.formatting import element, nth, number, plain, unraveled
 
 # --------------------------------------------------------------------------------------------------
 # The rule catalogue: names, severities, and the pure functions that decide.

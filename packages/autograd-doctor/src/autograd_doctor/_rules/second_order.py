@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from autograd_doctor._numerics.formatting import number
 from autograd_doctor._rules.rule import Match, raised, rule, what_was_raised
 from autograd_doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
 from autograd_doctor.finding import Severity
+from autograd_doctor.formatting import number
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"

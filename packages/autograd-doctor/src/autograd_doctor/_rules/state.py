@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autograd_doctor._numerics.closeness import same
-from autograd_doctor._numerics.formatting import element, number, unraveled
 from autograd_doctor._rules.rule import (
     Match,
     Place,
@@ -19,8 +18,8 @@ from autograd_doctor._rules.rule import (
     rule,
     what_was_raised,
 )
-from autograd_doctor._words import listed, quoted, sentence
 from autograd_doctor.evidence import RANDOM, Comparison, Evidence, OnCtx
+from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
 # --------------------------------------------------------------------------------------------------
 # Rules of state: what one call, or one backward, leaves behind for another.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autograd_doctor._numerics.formatting import element, number, plain
 from autograd_doctor._rules.rule import (
     Match,
     comparisons,
@@ -15,8 +14,8 @@ from autograd_doctor._rules.rule import (
     raised,
     rule,
 )
-from autograd_doctor._words import quoted
 from autograd_doctor.evidence import Comparison, Evidence, Failure
+from autograd_doctor.formatting import element, number, plain, quoted
 
 # --------------------------------------------------------------------------------------------------
 # Rules of transforms: forward mode, vmap, torch.compile, torch.func.

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from autograd_doctor._numerics.closeness import identical, within
 from autograd_doctor._numerics.finite_differences import as_real
-from autograd_doctor._numerics.formatting import element, number, plain, unraveled
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._rules.regions import edge, labeled, region
@@ -30,8 +29,16 @@ from autograd_doctor._rules.rule import (
     rule,
 )
 from autograd_doctor._rules.terms import constant_factor, missing_dependency
-from autograd_doctor._words import elements, listed, paragraph
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
+from autograd_doctor.formatting import (
+    element,
+    elements,
+    listed,
+    number,
+    paragraph,
+    plain,
+    unraveled,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Hypotheses that use the Jacobian itself: applied untransposed or unconjugated, or in part.

@@ -1,0 +1,78 @@
+"""For tools that are built on this package: graders, widgets, sandboxes.
+
+A diagnosis has two halves. One runs the user's code and returns :class:`~.evidence.Evidence`, which
+is plain data. The other judges evidence and runs nothing. A tool can keep them apart, in two
+processes for example, if it implements :class:`Examiner` and calls :func:`conclude`.
+
+Everything here is typed and stays compatible within a minor version. So do the public modules
+``evidence`` (the data), ``memory`` (measures), ``jacobians`` (both Jacobians and their picture),
+``card`` and ``formatting`` (how reports look and read). Nothing else in this package does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from autograd_doctor._execution.calls import describe_error
+from autograd_doctor._execution.captured_state import CapturedState
+from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor._execution.operations import OperationRecorder
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._judge import judge
+from autograd_doctor._pipeline import Conclusion, Examiner, conclude
+from autograd_doctor._reference import establish
+from autograd_doctor._source import own_source
+from autograd_doctor._vetting import recheck_gradients, vet_evidence
+from autograd_doctor.api import collect_evidence
+from autograd_doctor.errors import UnfitEvidenceError
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.finding import Finding
+
+__all__ = [
+    "CapturedState",
+    "Conclusion",
+    "Examiner",
+    "OperationRecorder",
+    "TimeUp",
+    "UnfitEvidenceError",
+    "collect_evidence",
+    "conclude",
+    "describe_error",
+    "judge_evidence",
+    "own_source",
+    "preserve_global_state",
+    "recheck_gradients",
+    "time_limit",
+    "vet_evidence",
+]
+
+
+def judge_evidence(
+    evidence: Evidence,
+    *,
+    reference: Callable[..., Any] | None = None,
+    surrogate: Callable[..., Any] | None = None,
+    intentional: Collection[str] = (),
+    skip_rules: Collection[str] = (),
+    seed: int = 0,
+) -> tuple[Finding, ...]:
+    """Judge evidence: add the expected gradients and ask every rule.
+
+    Args:
+        evidence: What :func:`collect_evidence` returned for one call.
+        reference: As for :func:`~autograd_doctor.diagnose`.
+        surrogate: As for :func:`~autograd_doctor.diagnose`.
+        intentional: As for :func:`~autograd_doctor.diagnose`.
+        skip_rules: Names of rules that are not asked.
+        seed: The seed with which the evidence was collected.
+
+    Returns:
+        The findings, the cause first. They are not confirmed by a second run; see
+        :func:`conclude`.
+
+    Raises:
+        CannotDiagnoseError: The reference or surrogate raises on these inputs, or its outputs
+            cannot be compared.
+    """
+    return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)

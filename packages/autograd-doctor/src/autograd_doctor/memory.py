@@ -1,0 +1,508 @@
+"""Memory: what is kept for backward, the most in use at once, the largest tensor, a model's own."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch._C._dynamo.eval_frame import (
+    _FrameAction,
+    _FrameExecStrategy,
+    set_code_exec_strategy,
+)
+from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "DispatchMode",
+    "Kept",
+    "Largest",
+    "LiveStorages",
+    "iter_storages",
+    "iter_tensors",
+    "kept_bytes",
+    "kept_tensors",
+    "operation_name",
+    "peak_bytes",
+    "storage_keys",
+    "stored_bytes",
+]
+
+# --------------------------------------------------------------------------------------------------
+# The storages behind tensors of any layout, and what a tree of values holds.
+# --------------------------------------------------------------------------------------------------
+
+
+def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
+    """Return the storages of a tensor: one, or those of its parts where it is sparse."""
+    if tensor.layout is torch.strided:
+        parts = [tensor]
+    elif tensor.layout is torch.sparse_coo:
+        parts = [tensor._indices(), tensor._values()]
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    else:
+        parts = [tensor]
+    try:
+        return [part.untyped_storage() for part in parts]
+    except (RuntimeError, NotImplementedError):  # no memory of its own: meta-like, opaque
+        return []
+
+
+def iter_tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[Tensor]:
+    """Yield all tensors in a value: lists, tuples, sets and dicts are opened.
+
+    ``inside`` are the ids of those that are open, of which one may hold itself.
+    """
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple | set | frozenset | dict) and id(value) not in inside:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from iter_tensors(item, inside | {id(value)})
+
+
+def iter_storages(value: Any) -> Iterator[tuple[int, torch.UntypedStorage, Tensor]]:
+    """Yield key, storage and tensor for all tensors in a value.
+
+    A key names a storage as long as that lives.
+    """
+    for tensor in iter_tensors(value):
+        for storage in storages(tensor):
+            yield storage._cdata, storage, tensor
+
+
+def storage_keys(value: Any) -> set[int]:
+    """Return the keys of all storages in a value."""
+    return {key for key, _, _ in iter_storages(value)}
+
+
+# --------------------------------------------------------------------------------------------------
+# The base of all modes that watch operations as they run.
+# --------------------------------------------------------------------------------------------------
+
+_NEVER_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+
+
+class DispatchMode(TorchDispatchMode):
+    """A mode for eager code, whose subclass is made in no time, and which leaves no trace.
+
+    PyTorch wraps a mode's ``__torch_dispatch__`` so that torch.compile keeps out of it, and imports
+    ``torch._dynamo`` at the first call to do so: two seconds before a widget's first picture. Here
+    the method itself is marked instead.
+    """
+
+    supports_higher_order_operators = True  # torch.cond is one operation, whichever it runs
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # type: ignore[no-untyped-call]
+        looking_on = cls.__dict__.get("__torch_dispatch__")
+        if looking_on is not None:
+            set_code_exec_strategy(looking_on.__code__, _NEVER_COMPILED)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as entered:
+            entered.enter_context(_compiled_later())
+            super().__enter__()  # type: ignore[no-untyped-call]
+            self._entered = entered.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        self._entered.close()
+
+
+def operation_name(operation: Any) -> str:
+    """Return the name of what a mode is given: an ATen operation's, without its overload's."""
+    name: str = getattr(operation, "overloadpacket", operation).__name__
+    return name
+
+
+@contextmanager
+def _compiled_later() -> Iterator[None]:
+    """Run eagerly what torch.compile has made or shall make, and leave it as it was found.
+
+    Of a function that it meets under any mode, PyTorch notes that it shall never be compiled, with
+    FlopCounterMode too; ``torch.cond``, which compiles itself, then raises until the process ends.
+    """
+    if "torch._dynamo" in sys.modules:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+        return
+    yield
+    if "torch._dynamo" in sys.modules:  # imported meanwhile: nothing was compiled before
+        torch._dynamo.reset()
+
+
+# --------------------------------------------------------------------------------------------------
+# Which storages a call makes, and which of them are still alive.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Made:
+    """A storage that a call has made: its size, and the look of the tensor that came with it."""
+
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class LiveStorages(DispatchMode):
+    """Follows every storage that operations make, from its first tensor to the end of its last.
+
+    ``bytes`` are alive now, ``high`` is the most there were. A storage is older, and does not
+    count, if an operation reads it before one has made it: inputs, parameters, buffers. What a
+    kernel needs for itself and gives back before it returns is not seen. ``known`` are keys of
+    storages that are older in any case.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, known: Container[int] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.known = known
+        self.bytes = self.high = 0
+        self.made: dict[int, Made] = {}  # by the storage's key, as long as it lives
+        self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._older: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        self.read((args, kwargs))
+        result = func(*args, **(kwargs or {}))
+        self.note(result)
+        return result
+
+    def read(self, values: Any) -> set[int]:
+        """Take storages that are met for the first time as older; return the keys of all."""
+        found = {key: storage for key, storage, _ in iter_storages(values)}
+        for key, storage in found.items():
+            if key not in self.made and key not in self._older:
+                self._older[key] = weakref.ref(storage, partial(self._forget, key))
+        return set(found)
+
+    def note(self, values: Any) -> None:
+        """Count the storages among an operation's results that were not there before."""
+        for key, storage, tensor in iter_storages(values):
+            if key in self.made or key in self._older or key in self.known:
+                continue
+            made = Made(storage.nbytes(), tuple(tensor.shape), tensor.dtype)
+            self.made[key] = made
+            self._watched[key] = weakref.ref(storage, partial(self._gone, key))
+            self.born(key, made.bytes)
+
+    def born(self, key: int, size: int) -> None:
+        """Count a storage that an operation has made."""
+        self.bytes += size
+        self.high = max(self.high, self.bytes)
+
+    def died(self, key: int, size: int) -> None:
+        """Count one as gone."""
+        self.bytes -= size
+
+    def _gone(self, key: int, _: Any) -> None:
+        del self._watched[key]
+        self.died(key, self.made.pop(key).bytes)
+
+    def _forget(self, key: int, _: Any) -> None:
+        self._older.pop(key, None)
+
+
+# --------------------------------------------------------------------------------------------------
+# One call that is measured: its arguments, its results, and what it leaves as it was.
+# --------------------------------------------------------------------------------------------------
+
+
+def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
+    """Copy the arguments: tensors that can have a gradient become new leaves that ask for one.
+
+    Where the caller's own tensors say which of them need a gradient, that choice is kept. A tensor
+    that is given twice is copied once: its gradient collects from both uses.
+    """
+    eligible = [x for x in inputs if isinstance(x, Tensor) and differentiable(x)]
+    chosen = {id(x) for x in eligible if x.requires_grad} or {id(x) for x in eligible}
+    copies = {
+        id(x): x.detach().clone().requires_grad_(id(x) in chosen)
+        for x in inputs
+        if isinstance(x, Tensor)
+    }
+    return [copies.get(id(x), x) for x in inputs]
+
+
+def differentiable(tensor: Tensor) -> bool:
+    """Whether a tensor's dtype allows a gradient."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def called(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
+    """Return the tensors with a graph in ``fn(*inputs)``; a Function class is called by ``.apply``.
+
+    Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
+    """
+    if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
+        fn = fn.apply
+    if not callable(fn):
+        raise TypeError(
+            f"what is measured is a call, not {type(fn).__name__}: give the function and its "
+            "inputs, as in kept_bytes(block, x) rather than kept_bytes(block(x))"
+        )
+    outputs = [tensor for tensor in iter_tensors(fn(*inputs)) if tensor.requires_grad]
+    if not outputs:
+        raise ValueError(
+            "the call returned no tensor that requires a gradient: nothing is kept for a backward "
+            "pass; look for detach(), no_grad() or .item() on the way"
+        )
+    return list({id(output): output for output in outputs}.values())
+
+
+@contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Run a block under grad mode; give PyTorch's random states back afterwards."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=list(devices)), torch.enable_grad():
+        yield
+
+
+@contextmanager
+def gradients_lent(roots: Iterable[Tensor]) -> Iterator[None]:
+    """Empty the ``.grad`` of all leaves behind some tensors for a block, and put it back."""
+    before = [(leaf, leaf.grad) for leaf in leaves_behind(roots)]
+    for leaf, _ in before:
+        leaf.grad = None
+    try:
+        yield
+    finally:
+        for leaf, gradient in before:
+            leaf.grad = gradient
+
+
+def leaves_behind(roots: Iterable[Tensor]) -> list[Tensor]:
+    """Return the leaves that a backward pass from ``roots`` accumulates gradients in."""
+    nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
+    leaves, seen = [root for root in roots if root.is_leaf and root.requires_grad], set[Node]()
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        nodes += [behind for behind, _ in node.next_functions if behind is not None]
+    return leaves
+
+
+# --------------------------------------------------------------------------------------------------
+# What autograd keeps between forward and backward, in bytes.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A storage that is kept; ``shape`` and ``dtype`` are those of a tensor on it.
+
+    ``anyway``: it was there before the call, as inputs and parameters are.
+    """
+
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    anyway: bool
+
+
+def kept_bytes(fn: Any, *inputs: Any, anyway: bool = False) -> int:
+    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass, each storage once.
+
+    ``fn`` is a Function class, a module or any callable. It is called with copies of ``inputs``,
+    which ask for gradients as the originals do, or all of them where none does. Then the results
+    are dropped and only the graph is held: what is still alive of the memory that the call has
+    made, that the graph keeps alive – saved tensors, what lies on a ``ctx``, what a checkpoint
+    needs. An output counts if backward needs it. Memory that was there before (inputs, parameters)
+    costs nothing; with ``anyway=True`` it counts as well, if it is saved.
+
+    Bytes are those of whole storages: a saved slice keeps all that it was cut from. Sizes are what
+    tensors ask for, before an allocator rounds them up. Memory that no operation makes, such as a
+    copy of the random state (some 5 KB), is not seen. The call is real, so that a module's buffers
+    are updated; PyTorch's random state is put back.
+
+    Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
+    """
+    return sum(kept.bytes for kept in kept_tensors(fn, *inputs) if anyway or not kept.anyway)
+
+
+def kept_tensors(fn: Any, *inputs: Any) -> tuple[Kept, ...]:
+    """Return what ``kept_bytes(fn, *inputs, anyway=True)`` counts, the largest first."""
+    alive, saved = LiveStorages(), dict[int, Tensor]()
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.update((key, tensor.detach()) for key, _, _ in iter_storages(tensor))
+        return tensor
+
+    leaves = fresh_leaves(inputs)
+    with random_states_kept(), saved_tensors_hooks(pack, lambda tensor: tensor), alive:
+        anchor = _Anchor.apply(*called(fn, leaves))  # type: ignore[no-untyped-call]
+    kept = [*_made_before(alive, saved), *_still_alive(alive, saved)]
+    del anchor
+    return tuple(sorted(kept, key=lambda item: -item.bytes))
+
+
+def _made_before(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
+    older = {key: tensor for key, tensor in saved.items() if key not in alive.made}
+    sizes = {
+        key: storage.nbytes() for it in older.values() for key, storage, _ in iter_storages(it)
+    }
+    return [Kept(sizes[key], tuple(it.shape), it.dtype, True) for key, it in older.items()]
+
+
+def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
+    looks = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in saved.items()}
+    saved.clear()  # from here on, nothing but the graph holds what was saved
+    return [
+        Kept(made.bytes, *looks.get(key, (made.shape, made.dtype)), False)
+        for key, made in alive.made.items()
+        if made.bytes
+    ]
+
+
+class _Anchor(torch.autograd.Function):
+    """Holds a graph by its end, and no tensor of it.
+
+    A Python reference to ``grad_fn`` would not do: of a custom Function it does not keep the nodes
+    behind it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *outputs: Tensor) -> Tensor:
+        return outputs[0].new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        raise RuntimeError("an anchor only holds")
+
+
+# --------------------------------------------------------------------------------------------------
+# The most memory that a call and its backward pass need at once, in bytes.
+# --------------------------------------------------------------------------------------------------
+
+
+def peak_bytes(fn: Any, *inputs: Any, backward: bool = True) -> int:
+    """Return the most bytes that ``fn(*inputs)`` and its backward pass have in use at once.
+
+    Counted is all memory that the two passes make: intermediate results, outputs, what is kept, the
+    gradients that arrive (ones) and those that stay in ``.grad``. Inputs and parameters are there
+    before and do not count. ``backward=False`` runs forward alone, still recording a graph.
+
+    On the CPU each storage counts from the operation that makes it to the end of its last tensor;
+    the scratch memory of a single kernel is not seen, nor are process-wide caches. On CUDA the
+    allocator is asked, which sees kernels' workspaces too, for the bytes that were requested, not
+    rounded up; the call is made once before, so that what libraries set up at first use is not
+    counted.
+
+    ``fn``, the copying of ``inputs``, what is raised and what is put back are as for
+    :func:`kept_bytes`; gradients of parameters are put back too.
+    """
+    devices = {it.device for it in inputs if isinstance(it, Tensor) and it.is_cuda}
+    if len(devices) == 1:
+        (device,) = devices
+        _passes(fn, inputs, backward)
+        return _requested(device, lambda: _passes(fn, inputs, backward))
+    alive = LiveStorages()
+    _passes(fn, inputs, backward, alive)
+    return alive.high
+
+
+def _passes(fn: Any, inputs: Sequence[Any], backward: bool, watch: Any = None) -> None:
+    """Run forward and backward, the copies of the inputs made outside of what is watched."""
+    leaves = fresh_leaves(inputs)
+    with random_states_kept():
+        with watch or torch.enable_grad():
+            outputs = called(fn, leaves)
+        if backward:
+            with gradients_lent(outputs), watch or torch.enable_grad():
+                torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
+
+
+def _requested(device: torch.device, run: Callable[[], None]) -> int:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_stats(device)["requested_bytes.all.current"]
+    run()
+    torch.cuda.synchronize(device)
+    return int(torch.cuda.memory_stats(device)["requested_bytes.all.peak"] - before)
+
+
+# --------------------------------------------------------------------------------------------------
+# The largest tensor that is ever made.
+# --------------------------------------------------------------------------------------------------
+
+
+class Largest(DispatchMode):
+    """A block in which operations are counted, and the largest tensor they return is remembered.
+
+    ``elements`` are the most that any tensor has. ``bytes`` are those of the largest storage behind
+    one, so that a view counts as much as the memory it looks at; ``shape`` and ``operation`` tell
+    which tensor that was, and what made it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = self.elements = self.bytes = 0
+        self.shape: tuple[int, ...] = ()
+        self.operation = ""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operation and measure what it returns."""
+        result = func(*args, **(kwargs or {}))
+        self.operations += 1
+        for tensor in iter_tensors(result):
+            self.elements = max(self.elements, tensor.numel())
+            if (size := tensor.untyped_storage().nbytes()) > self.bytes:
+                self.bytes, self.shape = size, tuple(tensor.shape)
+                self.operation = operation_name(func)
+        return result
+
+
+# --------------------------------------------------------------------------------------------------
+# How many bytes a model's parameters and buffers take, quantized ones included.
+# --------------------------------------------------------------------------------------------------
+
+
+def stored_bytes(module: nn.Module) -> int:
+    """Return the bytes of all tensors in ``module.state_dict()``, each storage once.
+
+    A tensor subclass that wraps others, as torchao's quantized weights do, counts as what it wraps.
+    Counted is what lies in memory: a format of four bits that keeps each value in a byte is a byte.
+    """
+    parts = [part for tensor in module.state_dict().values() for part in _unwrapped(tensor)]
+    return sum({key: storage.nbytes() for key, storage, _ in iter_storages(parts)}.values())
+
+
+def _unwrapped(tensor: object) -> Iterator[Tensor]:
+    """Yield the plain tensors that a tensor is made of."""
+    if not isinstance(tensor, Tensor):  # a module's extra state may be anything
+        return
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield tensor
+        return
+    for name in flatten()[0]:
+        yield from _unwrapped(getattr(tensor, name))
