@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from autograd_doctor.cli import check, check_epilog, show_markdown
 from rich.console import Console
 
-from autograd_course.check.command import EPILOG, check
 from autograd_course.classroom import command as classroom
 from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
 from autograd_course.practice import command as practice
@@ -146,21 +146,12 @@ def explain(
 
     asked = sys.stdin.read() if what == ["-"] else " ".join(what or ())
     try:
-        _show(str(explanation(asked)))
+        show_markdown(str(explanation(asked)))
     except NothingToExplainError as unknown:
         raise typer.BadParameter(str(unknown), param_hint="WHAT") from None
 
 
-def _show(markdown: str) -> None:
-    """Print Markdown. It is formatted in a terminal and unchanged in a pipe."""
-    if not _out.is_terminal:
-        return _out.print(markdown)
-    from rich.markdown import Markdown
-
-    return Console().print(Markdown(markdown))
-
-
-app.command(epilog=EPILOG)(check)
+app.command(epilog=check_epilog("autograd-course"))(check)
 app.add_typer(classroom.app, name="classroom")
 
 

@@ -1,18 +1,22 @@
-"""One run of ``check``: load the target and diagnose it."""
+"""One run of ``check``: load the target, diagnose it, and write the report."""
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from collections.abc import Callable, Collection
+from html import escape
 from typing import Any
 
 import numpy as np
 import torch
-from autograd_doctor import RULES, Diagnosis, diagnose
 
-from autograd_course.check.errors import NotUnderstoodError, meant
-from autograd_course.check.example import example
-from autograd_course.check.targets import load
+from autograd_doctor import RULES, Diagnosis, diagnose
+from autograd_doctor._example_call import example
+from autograd_doctor._report import five_steps
+from autograd_doctor._report.report import as_html
+from autograd_doctor._targets import NotUnderstoodError, load, meant
 
 
 def checked(
@@ -28,8 +32,8 @@ def checked(
 ) -> Diagnosis:
     """Load a target and diagnose it. The other options are passed on to ``diagnose``.
 
-    Raises :class:`NotUnderstoodError` if something cannot be loaded, and ``CannotDiagnoseError`` if the
-    target cannot be examined.
+    Raises :class:`NotUnderstoodError` if something cannot be loaded, and
+    ``CannotDiagnoseError`` if the target cannot be examined.
     """
     _require_rules(intentional)
     _seed(seed)
@@ -65,3 +69,45 @@ def _callable(option: str, target: str | None) -> Callable[..., Any] | None:
         kind = type(found).__name__
         raise NotUnderstoodError(f"{option} needs a callable, but {target} is of type {kind}.")
     return found
+
+
+# --------------------------------------------------------------------------------------------------
+# A diagnosis as a JSON document or an HTML page.
+# --------------------------------------------------------------------------------------------------
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+</head>
+<body style="margin: 2em; font-family: system-ui, sans-serif">
+{body}
+</body>
+</html>
+"""
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """Return the diagnosis as JSON. Infinities and nan become strings, because JSON lacks them."""
+    return json.dumps(_plain(diagnosis.to_dict()), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_page(diagnosis: Diagnosis) -> str:
+    """Return the report and the five steps as an HTML page without scripts.
+
+    The page follows the reader's light or dark mode.
+    """
+    title = escape(f"{diagnosis.subject}: gradients")
+    steps = five_steps.as_html(diagnosis.steps) if diagnosis.steps else ""
+    return _PAGE.format(title=title, body=as_html(diagnosis) + steps)

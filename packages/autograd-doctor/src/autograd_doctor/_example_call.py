@@ -1,4 +1,6 @@
-"""Inputs described as text on a command line, as in ``f64[3,4] i64[5]<4 0.5``.
+"""The example call of ``check``: described as text, made by the user's code, or sampled.
+
+A text describes each argument, as in ``f64[3,4] i64[5]<4 0.5``.
 
 Spaces separate the arguments. Each argument is a tensor or a literal.
 
@@ -23,15 +25,74 @@ The types are f16, f32, f64, bf16, c64, c128, i32, i64, bool, and PyTorch's name
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd import Function
 
-from autograd_course.check.draws import Draw
-from autograd_course.check.errors import NotUnderstoodError, meant
+from autograd_doctor._execution.calls import takes_ctx
+from autograd_doctor._targets import NotUnderstoodError, is_target, load, meant, raised
+
+# --------------------------------------------------------------------------------------------------
+# Random tensors with a given dtype, shape and range.
+# --------------------------------------------------------------------------------------------------
+
+DIGITS = (0, 10)  # the default range of integers: 0 to 9
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The description of a random tensor, above ``low`` and below ``high`` if these are given.
+
+    If ``const`` is true, the tensor is not differentiated.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    const: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the tensor can carry a gradient."""
+        return self.dtype.is_floating_point or self.dtype.is_complex
+
+    def __call__(self, rng: torch.Generator) -> Tensor:
+        """Draw in the widest dtype and round, so that every dtype gets the same numbers."""
+        if self.dtype is torch.bool:
+            return torch.randint(2, self.shape, generator=rng).bool()
+        if self.dtype.is_complex:
+            return torch.randn(self.shape, generator=rng, dtype=torch.complex128).to(self.dtype)
+        drawn = self._floats(rng) if self.is_float else self._integers(rng)
+        return drawn.to(self.dtype)
+
+    def _integers(self, rng: torch.Generator) -> Tensor:
+        low = DIGITS[0] if self.low is None else int(self.low)
+        high = DIGITS[1] if self.high is None else int(self.high)
+        return torch.randint(low, high, self.shape, generator=rng)
+
+    def _floats(self, rng: torch.Generator) -> Tensor:
+        if self.low is not None and self.high is not None:
+            # Stay away from both ends: rounding and finite differences must not reach them.
+            part = 0.01 + 0.98 * torch.rand(self.shape, generator=rng, dtype=torch.float64)
+            return self.low + (self.high - self.low) * part
+        z = torch.randn(self.shape, generator=rng, dtype=torch.float64)
+        if self.low is not None:
+            return self.low + z.exp()
+        return z if self.high is None else self.high - z.exp()
+
+
+# --------------------------------------------------------------------------------------------------
+# A text that describes the arguments.
+# --------------------------------------------------------------------------------------------------
 
 DTYPES = {
     "f16": torch.float16,
@@ -159,3 +220,69 @@ def _literal(text: str) -> Any:
 
 def _refused(text: str, problem: str) -> NotUnderstoodError:
     return NotUnderstoodError(f"`{text}`: {problem}")
+
+
+# --------------------------------------------------------------------------------------------------
+# The arguments of the example call.
+# --------------------------------------------------------------------------------------------------
+
+Sampler = Callable[[torch.Generator], Any]
+
+
+def example(
+    target: str, fn: Any, text: str | None, sampler: Sampler | None, seed: int
+) -> tuple[Any, ...]:
+    """Return the arguments from ``--inputs``, or the first ones that the sampler draws.
+
+    Raises :class:`NotUnderstoodError` if there are too few arguments, because this is not the
+    Function's fault.
+    """
+    if text is not None:
+        made = _made(text, seed)
+    elif sampler is not None:
+        rng = torch.Generator().manual_seed(seed)
+        made = _called("the sampler", partial(sampler, rng))
+    else:
+        needed = ", ".join(left_out(fn, 0)) or "arguments"
+        raise NotUnderstoodError(
+            f"{target} needs {needed}. Describe each argument, as in --inputs 'f64[3,4] 0.5', or "
+            "name a callable that returns them, as in --inputs file.py:make_inputs."
+        )
+    arguments = tuple(made) if isinstance(made, tuple | list) else (made,)
+    if missing := left_out(fn, len(arguments)):
+        raise NotUnderstoodError(f"{target} also needs {', '.join(missing)}. Add it to --inputs.")
+    return arguments
+
+
+def _made(text: str, seed: int) -> Any:
+    if not is_target(text):
+        return inputs_from(text, seed)
+    found = load(text)
+    return _called(text, found) if callable(found) else found
+
+
+def _called(name: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise raised(f"Calling {name}", error) from error
+
+
+def left_out(fn: Any, given: int) -> list[str]:
+    """Return the required parameters that a call with ``given`` arguments leaves out.
+
+    The list is empty if the signature is unknown or wrong, because the doctor reports that.
+    """
+    called, skipped = fn, 0
+    if isinstance(fn, type):
+        if not issubclass(fn, Function) or inspect.isfunction(vars(fn).get("forward")):
+            return []
+        called, skipped = fn.forward, int(takes_ctx(fn))
+    elif isinstance(fn, torch.nn.Module):
+        called = fn.forward
+    try:
+        parameters = list(inspect.signature(called).parameters.values())[skipped:]
+    except (TypeError, ValueError):
+        return []
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p.name for p in positional[given:] if p.default is p.empty]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +23,7 @@ from autograd_doctor.errors import CannotDiagnoseError
 SPREADS = (4.0, 1.25)
 
 
+_MEMINFO = Path("/proc/meminfo")
 LARGE = 2**20  # numbers that are sure to find room
 BYTES_FOR_ONE = 2500  # of a wrong Function, by benchmarks/large_inputs.py; a right one takes half
 
@@ -94,9 +98,10 @@ def _free_memory(device: torch.device) -> int:
     """Return how many bytes can still be had on a device; of others than a GPU, those of RAM."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    import psutil  # needed for large inputs alone
-
-    return int(psutil.virtual_memory().available)
+    if not _MEMINFO.exists():  # only Linux says it in a file
+        return sys.maxsize
+    found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text())
+    return int(found[1]) * 1024 if found else sys.maxsize
 
 
 def in_double(value: Any) -> Any:

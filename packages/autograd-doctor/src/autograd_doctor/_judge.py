@@ -17,8 +17,8 @@ def judge(
     """Return what the rules find, without what is intended or explained by an earlier error.
 
     Errors come before warnings; among equals the order of work decides, so that the cause is first.
-    A rule in ``skip_rules`` is not asked and explains nothing. One that is ``intentional`` explains only what says
-    the same by another name, or compares with what is known to differ by design.
+    A rule in ``skip_rules`` is not asked and explains nothing. One that is ``intentional`` explains
+    only what says the same by another name, or compares with what is known to differ by design.
     """
     skipped = {*skip_rules, *unjudgeable(evidence)}
     found: list[Finding] = []

@@ -104,8 +104,8 @@ def diagnose(
         examined; ``unexamined`` says why. Its ``findings`` name the bugs, the cause first.
 
     Raises:
-        CannotDiagnoseError: The arguments cannot be examined, or a pass takes longer than ``time_limit`` or
-            needs more memory than there is.
+        CannotDiagnoseError: The arguments cannot be examined, or a pass takes longer than
+            ``time_limit`` or needs more memory than there is.
 
     Example:
         >>> import torch
@@ -200,7 +200,15 @@ def assert_gradients(
     Example:
         >>> import torch
         >>> from autograd_doctor import assert_gradients
-        >>> from autograd_course.functions import Square
+        >>> class Square(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad_output):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 2 * x * grad_output
         >>> assert_gradients(Square, torch.randn(3, 4, dtype=torch.float64)).ok
         True
     """

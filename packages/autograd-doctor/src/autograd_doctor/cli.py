@@ -1,40 +1,129 @@
-"""The command ``check``: its output and its exit codes."""
+"""The command ``autograd-doctor``: ``check`` a Function, ``explain`` a rule.
+
+PyTorch is imported when a command runs, so that ``--help`` and completion are fast.
+"""
 
 from __future__ import annotations
 
+import gc
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
-import typer
-from rich.console import Console
-
-from autograd_course.check.options import (
-    DoubleBackward,
-    Html,
-    Inputs,
-    Intentional,
-    Level,
-    Look,
-    Reference,
-    Sampler,
-    Seed,
-    Strict,
-    Surrogate,
-    Target,
-    TimeLimit,
-)
-from autograd_course.check.stdout import own_stdout
-from autograd_course.shell.arguments import Json
-from autograd_course.shell.exits import Exit, end, epilog
-from autograd_course.shell.importing import importing
+try:
+    import typer
+    from rich.console import Console
+except ImportError as error:
+    raise SystemExit(
+        f"The command needs {error.name}. Run: pip install 'autograd-doctor[cli]'"
+    ) from None
 
 if TYPE_CHECKING:
     from autograd_doctor import Diagnosis
 
-CODES = """\
+
+class Exit(IntEnum):
+    """The exit code of a command. Scripts may rely on these."""
+
+    DONE = 0
+    NOT_SO = 1
+    NOT_UNDERSTOOD = 2
+    NOT_EXAMINED = 3
+
+
+def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
+    """Print why the command ends, and end it."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+def _rules_beginning_with(incomplete: str) -> list[str]:
+    """Return the names of rules that start with the typed text; a page is named for its rule."""
+    pages = (Path(__file__).parent / "_rules").glob("*.md")
+    return sorted(page.stem for page in pages if page.stem.startswith(incomplete))
+
+
+class Level(StrEnum):
+    """How much ``diagnose`` checks."""
+
+    standard = "standard"
+    full = "full"
+
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="The Function to check, or a callable that uses a Function."
+    ),
+]
+Inputs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INPUTS", help="Call the Function with these arguments, for example 'f64[3,4] 0.5'."
+    ),
+]
+Sampler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TARGET",
+        help="Get the arguments from this callable, which takes a torch.Generator.",
+    ),
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TARGET",
+        help="Compare outputs and gradients with those of this differentiable callable.",
+    ),
+]
+Surrogate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TARGET",
+        help="Compare the gradients with the derivative of this differentiable callable.",
+    ),
+]
+Intentional = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RULE",
+        help="Allow the Function to break this rule. You can repeat this option.",
+        autocompletion=_rules_beginning_with,
+    ),
+]
+DoubleBackward = Annotated[
+    bool | None,
+    typer.Option(
+        "--double-backward/--no-double-backward",
+        help="Require correct second derivatives, or skip checking them.",
+    ),
+]
+Look = Annotated[
+    Level,
+    typer.Option(
+        help="Choose how much to check. 'full' adds slow checks and informational findings."
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Use this seed for all random numbers.")]
+TimeLimit = Annotated[
+    float, typer.Option(min=0, help="Time limit for one pass in seconds (0 means no limit).")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
+Html = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write the report to this file as a web page."),
+]
+
+
+_CODES = """\
 Exit codes: 0 no error; 1 an error, or a warning with --strict;
 2 invalid command; 3 the Function could not be examined."""
-EPILOG = f"""\
+_CHECK_EPILOG = """\
 Write TARGET as package.module:name or path/to/file.py:name. The current
 folder is searched first.
 
@@ -58,8 +147,14 @@ Write this name in the same form as TARGET.
 The output of your own code goes to stderr, so stdout contains only the
 report.
 
-{epilog("check softplus.py:Softplus --inputs 'f64[5] 1.0'", CODES)}
+Example: {program} check softplus.py:Softplus --inputs 'f64[5] 1.0'
+
 """
+
+
+def check_epilog(program: str) -> str:
+    """Return the end of the help of ``check``, for the command that it belongs to."""
+    return _CHECK_EPILOG.replace("{program}", program) + _CODES
 
 
 def check(
@@ -74,7 +169,7 @@ def check(
     seed: Seed = 0,
     time_limit: TimeLimit = 30.0,
     strict: Strict = False,
-    json: Json = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     html: Html = None,
 ) -> None:
     """Check your own autograd Function and report its errors."""
@@ -105,11 +200,10 @@ def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
     """Return the diagnosis, or print why there is none and end the command."""
-    with importing():
+    with _without_garbage_collection():
         from autograd_doctor import CannotDiagnoseError
-
-        from autograd_course.check.errors import NotUnderstoodError
-        from autograd_course.check.running import checked
+        from autograd_doctor._check import checked
+        from autograd_doctor._targets import NotUnderstoodError
 
     try:
         return checked(target, inputs, **options)
@@ -120,7 +214,7 @@ def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
 
 
 def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> None:
-    from autograd_course.check.documents import as_json, as_page
+    from autograd_doctor._check import as_json, as_page
 
     if json:
         print(as_json(diagnosis), file=out, flush=True)
@@ -132,3 +226,98 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
         html.write_text(as_page(diagnosis), encoding="utf-8")
     except OSError as error:
         end(f"{html} could not be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)
+
+
+def own_stdout() -> TextIO:
+    """Return standard output, and redirect all later output of other code to standard error.
+
+    The redirection includes native code, child processes and atexit handlers. It cannot be undone,
+    so only a command that owns the whole process may call this function.
+    """
+    out = sys.stdout
+    out.flush()
+    try:
+        shared = out.fileno() == 1
+    except io.UnsupportedOperation:  # a test replaced it
+        shared = False
+    if shared:
+        out = os.fdopen(os.dup(1), "w", encoding=out.encoding, errors="replace")
+        os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return out
+
+
+def explain(
+    rule: Annotated[
+        str,
+        typer.Argument(
+            help="The name of a rule. Without it, the command lists all rules.",
+            autocompletion=_rules_beginning_with,
+        ),
+    ] = "",
+) -> None:
+    """Explain a rule, and show how to fix the code."""
+    with _without_garbage_collection():
+        from autograd_doctor import UnknownRuleError
+        from autograd_doctor import explain as explanation
+
+    try:
+        show_markdown(str(explanation(rule)))
+    except UnknownRuleError as unknown:
+        end(str(unknown), Exit.NOT_UNDERSTOOD)
+
+
+def show_markdown(text: str) -> None:
+    """Print Markdown. It is formatted in a terminal and unchanged in a pipe."""
+    # Nothing is wrapped, colored or read as markup in a pipe, so that URLs stay in one piece.
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    if not console.is_terminal:
+        return console.print(text)
+    from rich.markdown import Markdown
+
+    return Console().print(Markdown(text))
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Import faster: collecting takes a third of the time that importing PyTorch takes."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+app = typer.Typer(
+    help="Find out what is wrong with a custom autograd Function.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"autograd-doctor {version('autograd-doctor')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _doctor(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Find out what is wrong with a custom autograd Function."""
+
+
+app.command(epilog=check_epilog("autograd-doctor"))(check)
+app.command()(explain)
+
+
+if __name__ == "__main__":
+    app()

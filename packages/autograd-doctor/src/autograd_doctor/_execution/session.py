@@ -58,7 +58,10 @@ class Subject:
 
 
 def subject_of(fn: Any, count: int) -> Subject:
-    """Return the subject for ``fn`` with ``count`` arguments; ``CannotDiagnoseError`` if it is neither."""
+    """Return the subject for ``fn`` with ``count`` arguments.
+
+    Raises :class:`CannotDiagnoseError` if it is neither a Function nor a callable.
+    """
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
             raise CannotDiagnoseError(

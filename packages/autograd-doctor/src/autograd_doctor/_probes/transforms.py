@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from autograd_doctor._execution.calls import attempt, fresh
+from autograd_doctor._execution.calls import attempt, describe_compile_error, fresh
 from autograd_doctor._execution.isolation import Stream, generator, reseed
 from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
 from autograd_doctor._execution.session import Arrange, Move, Run, Session

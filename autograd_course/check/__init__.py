@@ -1,1 +1,0 @@
-"""``autograd-course check``: run ``diagnose`` from a shell."""
