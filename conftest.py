@@ -16,7 +16,7 @@ import pytest
 from tools.execution import notebook_environment
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
-from sampling import left_out, sampled
+from quick import left_out, sampled
 from warmkernels import FORKS, WarmKernels
 
 _KERNELS = pytest.StashKey[WarmKernels]()

@@ -21,8 +21,9 @@ from answers import WRONG  # isort: skip
 from answers.making import Wrong  # isort: skip
 from cases import WITNESSES, Case  # isort: skip
 
-from autograd_course import diagnose
 from autograd_doctor import RULES
+
+from autograd_course import diagnose
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -32,7 +33,6 @@ from autograd_course.functions import (
     coupled,
     linear_cross_entropy,
 )
-from autograd_doctor.memory import kept_bytes, peak_bytes
 from benchmarks._common import command_line
 
 MEBI = 2**20

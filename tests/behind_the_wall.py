@@ -8,10 +8,10 @@ from pathlib import Path
 
 from answers import WRONG
 from answers.making import Wrong
+from autograd_doctor import RULES
 
 from autograd_course.classroom import notebooks
 from autograd_course.classroom.extraction import Answer, extract
-from autograd_doctor import RULES
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor.memory import DispatchMode
 from packaging.version import Version
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import saved_tensors_hooks
-
-from autograd_doctor.memory import DispatchMode
 
 # The gradient of torch.clamp at exactly its bounds.
 CLAMP_AT_BOUNDS = 0.0 if Version(torch.__version__) >= Version("2.14") else 1.0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from attentions import Attention, peak, qkv, tiled, whole
+from autograd_doctor.memory import Largest
 from torch import Tensor
 
 from autograd_course.functions.attention import attention, tiled_attention
-from autograd_doctor.memory import Largest
 
 LENGTHS = (1024, 2048, 4096, 8192)  # from 512 on, tiles are 512×512
 

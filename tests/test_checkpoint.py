@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from torch import Tensor, nn
 
 from autograd_course.functions import checkpoint
-from autograd_doctor.memory import kept_bytes, peak_bytes
 from autograd_course.visualize.memory.tracing import trace_memory
 
 WIDTH = 8

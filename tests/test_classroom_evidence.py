@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 import torch
 from answers import RIGHT, WRONG
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.extension import collect_evidence, vet_evidence
 from sampling import first_rows
 from torch import Tensor
 
 from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
-from autograd_course.classroom.judging.vetting import vetted
 from autograd_course.classroom.protocol import Frame
-from autograd_doctor.api import look
-from autograd_doctor.evidence import Evidence
 from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
@@ -88,7 +87,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def seen_of(exercise: FunctionExercise, answer: Any) -> tuple[Any, tuple[Evidence, ...]]:
     inputs = next(iter(exercise.samples(SECRET).values()))
     asked = exercise.double_backward
-    return inputs, tuple(look(answer, inputs, double_backward=asked, seed=SECRET))
+    return inputs, tuple(collect_evidence(answer, inputs, double_backward=asked, seed=SECRET))
 
 
 def packed(value: Any) -> bytes:
@@ -152,4 +151,4 @@ def test_evidence_with_anything_in_any_place_is_judged_or_refused(what: str, tur
 def test_what_the_doctor_sees_of_a_right_answer_is_evidence(exercise: FunctionExercise) -> None:
     inputs, seen = seen_of(exercise, RIGHT[exercise.id])
 
-    assert len(vetted(unpack(pack(seen)), inputs, exercise.reference)) == len(seen)
+    assert len(vet_evidence(unpack(pack(seen)), inputs, exercise.reference)) == len(seen)

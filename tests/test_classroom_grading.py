@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from autograd_doctor import Finding
 
 from autograd_course.classroom.classwork import grade
 from autograd_course.classroom.extraction import Answer
@@ -35,7 +36,6 @@ from autograd_course.classroom.grading.worker import Start, started
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.places import Places
 from autograd_course.classroom.submissions import Submission
-from autograd_doctor import Finding
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 from tests.classroom_stand import Stand

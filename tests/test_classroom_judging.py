@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 import pytest
 import torch
 from answers import WRONG
+from autograd_doctor.evidence import RANDOM
+from autograd_doctor.extension import collect_evidence
 from submissions import IMPORTS, WRONG_SQUARES, square
 from walls import WALLS, wall
 
@@ -18,12 +20,10 @@ from autograd_course.classroom.judging import judged
 from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
+from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.classroom.sandbox import Limits, Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
-from autograd_doctor.api import look
-from autograd_doctor.evidence import RANDOM
-from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader.exercise import FunctionExercise
@@ -169,7 +169,7 @@ def forged(answer: Frame | Malformed) -> Absent:
 
 
 def lied(change: Callable[[Any], Any]) -> Frame:
-    return Frame({}, pack(change(tuple(look(Square, INPUTS, seed=SEED)))))
+    return Frame({}, pack(change(tuple(collect_evidence(Square, INPUTS, seed=SEED)))))
 
 
 INPUTS = (torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64),)

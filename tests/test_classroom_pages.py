@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from autograd_doctor.jacobians import Axis, Jacobians
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
@@ -20,7 +21,6 @@ from autograd_course.classroom.reports import files, gradescope_results
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name, links
 from autograd_course.classroom.reports.pages.code import offending
 from autograd_course.classroom.submissions import Rejected, Submission
-from autograd_doctor.jacobians import Axis, Jacobians
 from autograd_course.grader.exercises import CATALOGUE
 from tests.handed_in import ROOT, SQUARE
 from tests.test_classroom_likeness import OWN, others

@@ -18,16 +18,16 @@ from autograd_course.classroom import sandbox
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.protocol import Frame, Malformed
+from autograd_course.classroom.protocol.wire import pack
 from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
 from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
 from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.zygote.birth import born
-from autograd_doctor._execution.time_limit import VARIABLE
-from autograd_course.classroom.protocol.wire import pack
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.limits import VARIABLE
 from autograd_course.grader.verdict import Verdict
 
 MIB = 1 << 20

@@ -19,8 +19,8 @@ from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged, seeds
 from autograd_course.classroom.protocol import Frame
-from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.protocol.wire import pack, unpack
+from autograd_course.classroom.sandbox import Limits
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import Sampled
 from autograd_course.grader.verdict import Verdict

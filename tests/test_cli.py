@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from autograd_doctor import RULES, explain
 from typer.testing import CliRunner, Result
 
 import autograd_course
 from autograd_course import doctor_self
 from autograd_course.checkup import Check, Checkup
 from autograd_course.cli import app
-from autograd_doctor import RULES
-from autograd_doctor.pages import page
 from autograd_course.grader.exercises import CATALOGUE, LESSONS
 from autograd_course.lab import folder, launcher
 from autograd_course.messages import MESSAGES
@@ -274,7 +273,7 @@ def test_hint_names_the_closest_exercises() -> None:
 def test_explain_prints_the_page_of_a_rule(name: str) -> None:
     result = run("explain", name)
     assert result.exit_code == DONE
-    assert result.output.strip() == page(name).strip()
+    assert result.output.strip() == explain(name).markdown.strip()
 
 
 def test_explain_alone_lists_every_rule_and_every_message() -> None:

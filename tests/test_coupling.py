@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from torch import Tensor, nn
 
 from autograd_course.functions import coupled, uncoupled
-from autograd_doctor.memory import kept_bytes, peak_bytes
 
 WIDTH, ROWS = 8, 32
 HALF = 4 * WIDTH * ROWS

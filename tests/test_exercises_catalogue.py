@@ -10,10 +10,10 @@ from answers import KNOWN
 from torch import Tensor
 
 from autograd_course.grader import CATALOGUE, Exercise
+from autograd_course.grader.calls import is_float
 from autograd_course.grader.exercise import FunctionExercise, Sampled
 from autograd_course.grader.exercises import LESSONS
 from autograd_course.grader.sampling import CLEARANCE, around
-from autograd_doctor.memory import differentiable
 
 SAMPLED = {e.id: e for e in CATALOGUE.values() if isinstance(e, Sampled)}
 FUNCTIONS = {e.id: e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)}
@@ -55,10 +55,10 @@ def test_samples_are_the_same_every_time_and_leave_the_random_state(exercise: Sa
 def test_samples_are_legal_and_leave_a_gradient_to_find(exercise: FunctionExercise) -> None:
     truth, found = exercise.surrogate or exercise.reference, []
     for inputs in exercise.samples().values():
-        given = [t.requires_grad_() for t in tensors(inputs) if differentiable(t)]
+        given = [t.requires_grad_() for t in tensors(inputs) if is_float(t)]
         outputs = truth(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        total = sum(out.abs().nan_to_num(0, 0, 0).sum() for out in outputs if differentiable(out))
+        total = sum(out.abs().nan_to_num(0, 0, 0).sum() for out in outputs if is_float(out))
         gradients = torch.autograd.grad(total, given, allow_unused=True)
 
         assert all(t.dtype in (torch.float64, torch.complex128) for t in given)

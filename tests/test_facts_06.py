@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from made import leaf, make
 from torch import Tensor, nn
 from torch.autograd import Function, grad, gradcheck
@@ -16,7 +17,6 @@ from torch.utils import checkpoint as torch_checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course.functions import checkpoint
-from autograd_doctor.memory import kept_bytes, peak_bytes
 
 KiB = 1024
 X = torch.randn(256, 64, generator=torch.Generator().manual_seed(0))

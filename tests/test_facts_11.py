@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor.memory import stored_bytes
 from packaging.version import Version
 from torch import Tensor, nn
 from torch.autograd import Function, grad
 
 from autograd_course.functions import FakeQuantize, RoundSTE
-from autograd_doctor.memory import stored_bytes
 from autograd_course.ship import missing, quiet
 
 needs_ship = pytest.mark.skipif(bool(missing()), reason="the extra ship is not installed")

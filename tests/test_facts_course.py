@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from autograd_doctor.memory import kept_bytes
 from running_pages import run
 from torch.autograd import Function, grad, gradgradcheck
 
 from autograd_course import diagnose
-from autograd_doctor.memory import kept_bytes
 
 CLAIMS: dict[str, Callable[[], object]] = {}
 

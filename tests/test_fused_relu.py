@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from torch import Tensor
 
 from autograd_course.functions import AddReLU, LinearReLU
-from autograd_doctor.memory import kept_bytes, peak_bytes
 
 ROWS, IN, OUT = 64, 32, 48
 Y = 4 * ROWS * OUT

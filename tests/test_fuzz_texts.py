@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor._example_call import DTYPES, inputs_from
+from autograd_doctor.extension import collect_evidence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from autograd_course.check.specs import DTYPES, inputs_from
-from autograd_doctor import api as diagnosing
 from autograd_course.classroom.protocol.wire import from_bytes, pack, to_bytes, unpack
 from autograd_course.functions import Square
 from tests.fuzz import examples
@@ -103,7 +103,7 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-EVIDENCE = to_bytes(diagnosing.look(Square, (torch.ones(2, 3, dtype=torch.float64),))[0])
+EVIDENCE = to_bytes(collect_evidence(Square, (torch.ones(2, 3, dtype=torch.float64),))[0])
 
 
 def same(one: Any, other: Any) -> bool:

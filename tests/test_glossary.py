@@ -34,7 +34,7 @@ def test_the_table_is_read() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    sorted((ROOT / "autograd_course/doctor").rglob("*.py")),
+    sorted((ROOT / "packages/autograd-doctor/src/autograd_doctor").rglob("*.py")),
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_a_replaced_word_does_not_come_back(path: Path) -> None:

@@ -19,15 +19,15 @@ import torch
 from answers import ALSO_RIGHT, RIGHT, WRONG
 from answers.lesson_01 import SOLVED
 from answers.making import Wrong, spoiled
+from autograd_doctor import RULES, CannotDiagnoseError
 from IPython.core.interactiveshell import InteractiveShell
 from sampling import first_rows
 from torch.autograd import Function
 from traitlets.config import Config
 
-from autograd_doctor import RULES, CannotDiagnoseError
-from autograd_doctor._execution.time_limit import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.judging import function
+from autograd_course.grader.judging.limits import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader.result import SECTION, SECTION_LATER
 
 Square = RIGHT["square"]
@@ -338,7 +338,9 @@ def test_an_id_may_be_typed_in_other_ways(typed: str) -> None:
 # The grader's own failures are never the learner's
 
 
-@pytest.mark.parametrize("error", [CannotDiagnoseError("no input"), ZeroDivisionError("oops\nat 0x1")])
+@pytest.mark.parametrize(
+    "error", [CannotDiagnoseError("no input"), ZeroDivisionError("oops\nat 0x1")]
+)
 def test_a_fault_of_the_grader_is_not_a_wrong_answer(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,7 +429,7 @@ def test_an_endless_loop_is_stopped_in_another_thread_too() -> None:
 
 STOPPED_THEN_TRACED = """
 import sys, threading
-from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor.extension import TimeUp, time_limit
 
 def loop():
     try:

@@ -10,12 +10,12 @@ from math import inf, isnan, nan
 
 import pytest
 import torch
+from autograd_doctor.jacobians import SHADES, png
 from barepage import running_browser
 from cases.making import CPLX, X, draw, saving
 from PIL import Image
 
 from autograd_course import diagnose
-from autograd_doctor.jacobians import SHADES, png
 from autograd_course.functions import Square
 
 

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from autograd_doctor import jacobians as heatmap
+from autograd_doctor.jacobians import MOST_ELEMENTS
 from cases.making import saving
 from PIL import Image
 from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course import diagnose
-from autograd_doctor import jacobians as heatmap
-from autograd_course.visualize.jacobian.capture import MOST, capture
+from autograd_course.visualize.jacobian.capture import capture
 from autograd_course.visualize.jacobian.condense import MOST as MOST_CELLS
 from autograd_course.visualize.jacobian.structure import looks
 from autograd_course.visualize.jacobian.widget import JacobianView, jacobian_view
@@ -410,7 +411,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "a tensor": ((torch.ones(2),), {}, "write jacobian_view(fn, x) rather than"),
     "no inputs": ((torch.sin,), {}, "pass at least one, for example torch.randn(3, 4)"),
     "integers": ((torch.sin, torch.tensor([1, 2])), {}, "no input is a floating"),
-    "too large": ((torch.sin, torch.zeros(MOST + 1)), {}, "pass a smaller example"),
+    "too large": ((torch.sin, torch.zeros(MOST_ELEMENTS + 1)), {}, "pass a smaller example"),
     "too large an output": (
         (lambda x: x[:, None] * x, torch.zeros(30)), {}, "output 0 of callable has 900 elements",
     ),

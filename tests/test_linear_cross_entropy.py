@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from torch import Tensor
 
 from autograd_course import diagnose
 from autograd_course.functions import linear_cross_entropy
-from autograd_doctor.memory import kept_bytes, peak_bytes
 
 CLASSES, WIDTH = 11, 5
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 4e-2}

@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor import RULES
 from running_pages import BLOCK, run, sections
 
 from autograd_course import explain
-from autograd_doctor._rules import RULES
-from autograd_doctor.pages import GIVEN
 from autograd_course.explaining import NothingToExplainError
-from autograd_course.messages import MESSAGES, book, find, page
+from autograd_course.messages import MESSAGES, find, page
 from autograd_course.messages.message import MessageError
 from autograd_course.messages.pages import FAMILIES, read
+from tools.page_books import _GIVEN as GIVEN
+from tools.page_books import messages_book
 
 LESSONS = {rule.lesson for rule in RULES.values()}
 # What PyTorch warns itself of: its forward mode compiles, its compiler makes instances.
@@ -203,7 +204,7 @@ def test_explain_takes_an_exception_a_rule_a_page_and_nothing() -> None:
 
 
 def test_the_book_holds_every_page_and_a_table_of_them() -> None:
-    text = book()
+    text = messages_book()
 
     for name in MESSAGES:
         assert f"[`{name}`](#{name})" in text

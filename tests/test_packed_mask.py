@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
+from autograd_doctor.memory import kept_bytes, peak_bytes
 from torch import Tensor
 
 from autograd_course import diagnose
 from autograd_course.functions import PackedDropout, PackedReLU, pack_bits, unpack_bits
-from autograd_doctor.memory import kept_bytes, peak_bytes
 
 each_shape = pytest.mark.parametrize(
     "shape", [(), (0,), (1,), (7,), (8,), (9,), (3, 5), (2, 0, 4), (4, 4, 4)], ids=str

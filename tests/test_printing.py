@@ -13,10 +13,10 @@ import pytest
 import torch
 from answers import RIGHT
 from answers.making import spoiled
-from torch.autograd import Function
-
 from autograd_doctor import CannotDiagnoseError, diagnose
 from autograd_doctor._execution.isolation import MOST, Bounded, show_output_once
+from torch.autograd import Function
+
 from autograd_course.grader import grade
 from autograd_course.grader.result import PRINTED
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from answers.lesson_01 import RIGHT, SOLVED
+from autograd_doctor import RULES
 from filelock import FileLock
 
-from autograd_doctor import RULES
 from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
 from autograd_course.grader.review import MOST
 from autograd_course.grader.state import State

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor.memory import stored_bytes
 from torch import Tensor, nn
 
-from autograd_doctor.memory import stored_bytes
 from autograd_course.ship import (
     MissingExtraError,
     checked,

@@ -8,9 +8,10 @@ import time
 from html.parser import HTMLParser
 from typing import Any
 
-from autograd_course import Diagnosis, CannotDiagnoseError, diagnose
-from autograd_course.check.documents import as_json, as_page
+from autograd_doctor._check import as_json, as_page
 from autograd_doctor._execution.calls import prepare
+
+from autograd_course import CannotDiagnoseError, Diagnosis, diagnose
 from tests.fuzz.world import changed, snapshot
 
 MOST_SECONDS = 20.0  # of computing, for one call

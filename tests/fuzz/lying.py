@@ -17,8 +17,8 @@ from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.asking.standing_in import standing_in
 from autograd_course.classroom.protocol import Frame
-from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.protocol.wire import _file
+from autograd_course.classroom.sandbox import Limits
 from autograd_course.grader import CATALOGUE
 
 Lie = Callable[[Frame], Frame]

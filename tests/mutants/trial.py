@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 import torch
-
 from autograd_doctor._rules.rule import Rule
 from autograd_doctor._rules.values import _EXPLAINED
+
 from mutants.changes import KEPT, Mutant, kept, mutants_of, put_in
 
 SECONDS = 60  # of a processor, for one mutant: longer is a loop without end, and noticed

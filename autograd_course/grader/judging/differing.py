@@ -14,7 +14,7 @@ from autograd_course.grader.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of `forward`. Which step loses, keeps or adds a dim?"
-COUNT = "Compare the return statement of `forward` with what the task says that `apply` returns."
+COUNT = "Compare the return statement of `forward` with what `apply` should return."
 DTYPE = "Print the dtype after each step of `forward`. Which step changes it?"
 BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (

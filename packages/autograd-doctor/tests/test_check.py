@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from autograd_doctor import Diagnosis, Finding, diagnose
+from autograd_doctor.cli import app, check
 from rich.console import Console
 from typer.testing import CliRunner, Result
-
-from autograd_course import diagnose
-from autograd_course.check.command import check
-from autograd_course.cli import app
-from autograd_doctor import Diagnosis, Finding
 
 NO_ERROR, ERROR, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
 
@@ -268,7 +265,7 @@ def test_json_is_one_document(folder: Path) -> None:
 
 
 def test_numbers_that_json_lacks_are_strings() -> None:
-    from autograd_course.check.documents import as_json
+    from autograd_doctor._check import as_json
 
     seen = Finding("overflow", "error", "", {"actual": float("nan"), "index": [0], "at": -1e999})
     evidence = json.loads(as_json(Diagnosis("F", (seen,))))["findings"][0]["evidence"]
@@ -289,7 +286,7 @@ atexit.register(print, "at exit")
 
 def test_nothing_spoils_json_in_a_process_of_its_own(folder: Path) -> None:
     (folder / "noisy.py").write_text(NOISY)
-    command = [sys.executable, "-P", "-m", "autograd_course.cli", "check", "noisy.py:Square"]
+    command = [sys.executable, "-P", "-m", "autograd_doctor.cli", "check", "noisy.py:Square"]
 
     ran = subprocess.run(
         [*command, "--inputs", "f64[3]", "--json"],
@@ -306,10 +303,9 @@ def test_nothing_spoils_json_in_a_process_of_its_own(folder: Path) -> None:
 
 IMPORTED = """
 import sys
-import autograd_course.cli
-import autograd_course.classroom.grading.ahead
+import autograd_doctor.cli
 assert "torch" not in sys.modules
-import autograd_course.check.running, autograd_course.check.documents
+import autograd_doctor._check
 assert not {"IPython", "ipywidgets", "jupyterlab", "matplotlib"} & {*sys.modules}
 """
 

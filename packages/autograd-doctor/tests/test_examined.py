@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from autograd_doctor import WrongGradientError, assert_gradients, diagnose
 from cases.making import X, draw, raw, saving
 from torch import Tensor
 from torch.autograd import Function
-
-from autograd_course import WrongGradientError, assert_gradients, diagnose
 
 SINGLE = X.float()
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cases.making import X, draw, raw, saving
-from torch import Tensor, nn
-
-from autograd_course import diagnose
+from autograd_doctor import diagnose
 from autograd_doctor._execution.inside import functions_inside
 from autograd_doctor._execution.session import Session, subject_of
-from autograd_course.functions import ScaledSigmoid, Square
+from cases.making import X, draw, raw, saving
+from right import ScaledSigmoid, Square
+from torch import Tensor, nn
 
 Double = saving(lambda x: 2 * x, lambda x, g: 2 * g)
 Bias = saving(lambda x, b: x + b, lambda x, b, g: (g, g))

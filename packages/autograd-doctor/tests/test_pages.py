@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import autograd_doctor
 import pytest
+from autograd_doctor import RULES, Diagnosis, UnknownRuleError, explain
 from running_pages import BLOCK, run, sections
 
-import autograd_doctor.pages as pages
-from autograd_doctor import RULES, Diagnosis
-from autograd_doctor.pages import GIVEN, book, page
-
-FOLDER = Path(pages.__file__).parent
+FOLDER = Path(autograd_doctor.__file__).parent / "_rules"
+GIVEN = """
+import torch
+import torch.nn.functional as F
+from torch.autograd import Function
+from autograd_doctor import diagnose
+torch.manual_seed(0)
+"""
 SECTIONS = ["Wrong", "Why it hurts", "Right"]
 
 
@@ -22,11 +27,11 @@ def test_there_is_one_page_for_each_rule() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_page_says_what_is_wrong_why_it_hurts_and_what_is_right(name: str) -> None:
-    found = sections(page(name))
+    found = sections(explain(name).markdown)
 
     assert [heading for heading in found if heading] == SECTIONS
     assert all(text.strip() for text in found.values())
-    assert max(map(len, page(name).splitlines())) <= 100
+    assert max(map(len, explain(name).markdown.splitlines())) <= 100
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -35,7 +40,7 @@ def test_the_code_of_a_page_does_what_the_page_says(name: str) -> None:
     names: dict[str, Any] = {"__name__": "page"}
     exec(GIVEN, names)
     verdicts: dict[str, Diagnosis] = {}
-    for heading, text in sections(page(name)).items():
+    for heading, text in sections(explain(name).markdown).items():
         printed = ""
         for kind, body in BLOCK.findall(text):
             if kind == "text":
@@ -48,12 +53,30 @@ def test_the_code_of_a_page_does_what_the_page_says(name: str) -> None:
     assert verdicts["Wrong"].findings[0].rule == name, str(verdicts["Wrong"])
     assert verdicts["Right"].ok, str(verdicts["Right"])
     assert name not in [finding.rule for finding in verdicts["Right"].findings]
-    assert "```text" in sections(page(name))["Why it hurts"], "an experiment shows what it prints"
+    assert "```text" in sections(explain(name).markdown)["Why it hurts"], (
+        "an experiment shows what it prints"
+    )
 
 
-def test_the_book_holds_every_page_and_a_table_of_them() -> None:
-    text = book()
+def test_the_table_lists_every_rule() -> None:
+    text = explain().markdown
 
-    for name in RULES:
-        assert f"](#{name})" in text
-        assert f"\n## {name}\n" in text
+    assert all(f"| `{name}` |" in text for name in RULES)
+
+
+@pytest.mark.parametrize("typed", ["wrong-arity", "Wrong Arity", "WRONG_ARITY", " wrongarity "])
+def test_a_name_may_be_typed_in_any_way(typed: str) -> None:
+    assert explain(typed).markdown.startswith("# wrong-arity\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("wrong-arty", "There is no rule 'wrong-arty'. Did you mean wrong-arity"),
+        ("?", r"There is no rule '\?'. explain\(\) lists all rules."),
+        (3, "explain takes the name of a rule, not a int"),
+    ],
+)
+def test_an_unknown_rule_is_refused_in_one_sentence(typed: str, says: str) -> None:
+    with pytest.raises(UnknownRuleError, match=says):
+        explain(typed)

@@ -6,13 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
-
 from autograd_doctor._execution.time_limit import TimeUp, time_limit, untimed
-from autograd_doctor.api import look
+from autograd_doctor.extension import collect_evidence
+from torch import Tensor
 
 TWO = torch.tensor(2.0, dtype=torch.float64)
 Backward = Callable[[Tensor, Tensor], Tensor]
@@ -56,22 +56,22 @@ def test_the_meta_device_is_asked_where_code_may_choose_a_device(
             (x,) = ctx.saved_tensors
             return passed(x, grad_output)
 
-    seen, *_ = look(Square, (torch.randn(3, dtype=torch.float64),))
+    seen, *_ = collect_evidence(Square, (torch.randn(3, dtype=torch.float64),))
 
     assert ("meta" in {variant.name for variant in seen.variants}) == asked
 
 
 FIRST = """
 import sys, torch
-from autograd_course import diagnose
-from autograd_course.functions import Square
+from autograd_doctor import diagnose
+from right import Square
 assert diagnose(Square, torch.randn(3)).ok
 assert "torch._dynamo" not in sys.modules
 """
 
 
 def test_the_first_diagnosis_does_not_wait_for_the_compiler_to_be_imported() -> None:
-    subprocess.run([sys.executable, "-c", FIRST], check=True)
+    subprocess.run([sys.executable, "-c", FIRST], check=True, cwd=Path(__file__).parent)
 
 
 def compute(seconds: float) -> None:

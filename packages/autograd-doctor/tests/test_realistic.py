@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor import diagnose
 from production import OPERATIONS, Operation
 from torch import Tensor, nn
-
-from autograd_course import diagnose
 
 pytestmark = pytest.mark.thorough
 

@@ -7,18 +7,16 @@ import re
 
 import pytest
 import torch
+from autograd_doctor import RULES, Finding, diagnose
+from autograd_doctor._rules.values import once_said
+from autograd_doctor.formatting import elements, listed, nth, paragraph
 from cases import LOOKALIKES, WITNESSES, Case, said
 from cases.advised import ADVISED
 from cases.making import X, raw, saving
 from cases.order import split
 from cases.worded import CLEAN, OF_LOOKALIKES, OF_WITNESSES, SAID
+from right import LeakyReLUInPlace
 from torch import Tensor
-
-from autograd_course import Finding, diagnose
-from autograd_doctor import RULES
-from autograd_doctor._rules.values import once_said
-from autograd_doctor.formatting import elements, listed, nth, paragraph
-from autograd_course.functions import LeakyReLUInPlace
 
 
 def assert_says(found: Finding, words: str) -> None:

@@ -6,11 +6,9 @@ import json
 from collections import Counter
 
 import pytest
+from autograd_doctor import RULES, Diagnosis, diagnose
 from cases import LOOKALIKES, WITNESSES, Case, said
 from sampling import first_rows
-
-from autograd_course import Diagnosis, diagnose
-from autograd_doctor import RULES
 
 SAID = json.loads(said.FILE.read_text(encoding="utf-8"))
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from autograd_doctor._source import own_source
 
 

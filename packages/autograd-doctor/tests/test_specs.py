@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_doctor._example_call import DTYPES, inputs_from
+from autograd_doctor._targets import NotUnderstoodError
 from torch import Tensor
-
-from autograd_course.check.errors import NotUnderstoodError
-from autograd_course.check.specs import DTYPES, inputs_from
 
 MANY = 2000  # draws: enough to come close to both ends of a range
 
@@ -146,7 +145,7 @@ def test_what_describes_nothing_is_quoted_and_refused(spec: str, says: str) -> N
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_the_command_s_help_names_every_type(name: str) -> None:
-    from autograd_course.check.command import EPILOG
+    from autograd_doctor.cli import check_epilog
 
-    assert f" {name}" in EPILOG
+    assert f" {name}" in check_epilog("autograd-doctor")
     assert inputs_from(f"{name}[2]")[0].dtype == DTYPES[name]

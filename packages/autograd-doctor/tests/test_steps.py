@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from cases.making import draw, raw, saving
-from torch import Tensor
-
-from autograd_course import diagnose
-from autograd_course.check.documents import as_page
-from autograd_doctor import (
-    Diagnosis,
-    CannotDiagnoseError,
+from autograd_doctor import CannotDiagnoseError, Diagnosis, diagnose
+from autograd_doctor._check import as_page
+from autograd_doctor.steps import (
     Step,
     Steps,
     check_element,
@@ -23,7 +18,9 @@ from autograd_doctor import (
     run_backward,
     run_gradcheck,
 )
-from autograd_course.functions import LeakyReLUInPlace, Linear, Sort, Square
+from cases.making import draw, raw, saving
+from right import LeakyReLUInPlace, Linear, Sort, Square
+from torch import Tensor
 
 X = draw(2, 3)
 W = draw(3, seed=1)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from autograd_doctor import diagnose
+from autograd_doctor._execution.captured_state import CapturedState, walk_reachable
 from cases.making import X, draw, raw, saving
 from torch import Tensor, nn
 from torch.autograd import Function
-
-from autograd_course import diagnose
-from autograd_doctor._execution.captured_state import CapturedState, walk_reachable
 
 GLOBAL, TABLE, LIST = draw(4), {"taps": draw(4)}, [draw(4)]
 COUNT = 0

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from autograd_doctor import CannotDiagnoseError, WrongGradientError, assert_gradients
+from right import Square
 from torch import Tensor
-
-from autograd_course import CannotDiagnoseError, WrongGradientError, assert_gradients
-from autograd_course.functions import Square
 
 X = torch.tensor([1.0, -2.0, 3.0])
 
@@ -70,7 +69,7 @@ import unittest
 import torch
 from torch.autograd import Function
 
-from autograd_course import assert_gradients
+from autograd_doctor import assert_gradients
 
 
 class Half(Function):
@@ -119,11 +118,11 @@ def test_pytest_shows_the_report_and_no_internals(suite: Path) -> None:
     shown = shown_by(suite, "pytest", "-p", "no:cacheprovider", suite.name)
 
     assert ">       assert_gradients(Half, torch.ones(3))" in shown
-    assert "E       autograd_course.WrongGradientError: ✗ Half · wrong\n" in shown
+    assert "E       autograd_doctor.WrongGradientError: ✗ Half · wrong\n" in shown
     assert "constant-factor: The gradient of `x` is 1/2 times the true gradient." in shown
     assert (
-        "E       autograd_course.CannotDiagnoseError: no input is a floating-point or complex tensor"
-        in shown
+        "E       autograd_doctor.CannotDiagnoseError: no input is a floating-point or complex "
+        "tensor" in shown
     )
     assert not [name for name in INTERNALS if name in shown], shown
 

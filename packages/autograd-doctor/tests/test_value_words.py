@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from autograd_doctor import diagnose
 from cases.named import NAMED, Named
-
-from autograd_course import diagnose
 
 
 @pytest.mark.parametrize("row", NAMED, ids=lambda row: f"{row.words[:40]}: {row.what}")

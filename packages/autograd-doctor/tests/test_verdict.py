@@ -7,14 +7,13 @@ import time
 
 import pytest
 import torch
-from cases.first_order import SwishFixed
-from cases.making import POSITIVE, X, draw, raw, saving
-from torch import Tensor
-
-from autograd_course import CannotDiagnoseError, diagnose
+from autograd_doctor import CannotDiagnoseError, diagnose
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._pipeline import clearest, keep_confirmed
 from autograd_doctor.finding import Finding
+from cases.first_order import SwishFixed
+from cases.making import POSITIVE, X, draw, raw, saving
+from torch import Tensor
 
 
 def finding(rule: str, severity: str = "error") -> Finding:
@@ -206,7 +205,9 @@ def test_a_pass_that_never_ends_is_interrupted_in_a_thread_as_well() -> None:
 def test_too_little_memory_is_no_verdict() -> None:
     hungry = saving(lambda x: x.new_empty(2**50) * x.sum(), lambda x, g: g)
 
-    with pytest.raises(CannotDiagnoseError, match=r"diagnose ran out of memory .* pass smaller inputs"):
+    with pytest.raises(
+        CannotDiagnoseError, match=r"diagnose ran out of memory .* pass smaller inputs"
+    ):
         diagnose(hungry, (X,))
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-
-from autograd_course.classroom.protocol.conforming import conforms
+from autograd_doctor._vetting import conforms
 
 
 @dataclass(frozen=True)

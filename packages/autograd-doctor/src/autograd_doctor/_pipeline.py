@@ -372,6 +372,14 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
 
     The second run draws other random inputs. If it confirms no error, the first evidence is judged
     again without the rules of these errors: they may have hidden other findings.
+
+    Args:
+        examiner: Collects evidence on one Function, and judges it.
+        seed: The seed of the first run.
+        second_seed: The seed of the run that confirms errors.
+
+    Returns:
+        The findings, and the evidence that they rest on.
     """
     evidence = examiner.collect(seed, thorough=True)
     verdicts = examiner.judge(evidence, seed)

@@ -13,6 +13,12 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
 
     What Python gives need not be the function's: 3.13 takes the text behind ``python -c`` for the
     source of all that ``exec`` makes, there and in the workers of a test run.
+
+    Args:
+        function: A function, which may be wrapped.
+
+    Returns:
+        The lines and the number of the first.
     """
     try:
         function = inspect.unwrap(function)  # once_differentiable and custom_fwd wrap

@@ -156,7 +156,7 @@ def _compiled_later() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeStorage:
     """A storage that a call has made: its size, and the look of the tensor that came with it."""
 
     bytes: int
@@ -179,7 +179,7 @@ class LiveStorages(DispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.known = known
         self.bytes = self.high = 0
-        self.made: dict[int, Made] = {}  # by the storage's key, as long as it lives
+        self.made: dict[int, MadeStorage] = {}  # by the storage's key, as long as it lives
         self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._older: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
@@ -204,7 +204,7 @@ class LiveStorages(DispatchMode):
         for key, storage, tensor in iter_storages(values):
             if key in self.made or key in self._older or key in self.known:
                 continue
-            made = Made(storage.nbytes(), tuple(tensor.shape), tensor.dtype)
+            made = MadeStorage(storage.nbytes(), tuple(tensor.shape), tensor.dtype)
             self.made[key] = made
             self._watched[key] = weakref.ref(storage, partial(self._gone, key))
             self.born(key, made.bytes)
@@ -252,7 +252,7 @@ def differentiable(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def called(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
+def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
     """Return the tensors with a graph in ``fn(*inputs)``; a Function class is called by ``.apply``.
 
     Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
@@ -274,7 +274,7 @@ def called(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
 
 
 @contextmanager
-def random_states_kept() -> Iterator[None]:
+def preserve_random_state() -> Iterator[None]:
     """Run a block under grad mode; give PyTorch's random states back afterwards."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=list(devices)), torch.enable_grad():
@@ -282,9 +282,9 @@ def random_states_kept() -> Iterator[None]:
 
 
 @contextmanager
-def gradients_lent(roots: Iterable[Tensor]) -> Iterator[None]:
+def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
     """Empty the ``.grad`` of all leaves behind some tensors for a block, and put it back."""
-    before = [(leaf, leaf.grad) for leaf in leaves_behind(roots)]
+    before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
     for leaf, _ in before:
         leaf.grad = None
     try:
@@ -294,7 +294,7 @@ def gradients_lent(roots: Iterable[Tensor]) -> Iterator[None]:
             leaf.grad = gradient
 
 
-def leaves_behind(roots: Iterable[Tensor]) -> list[Tensor]:
+def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
     """Return the leaves that a backward pass from ``roots`` accumulates gradients in."""
     nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
     leaves, seen = [root for root in roots if root.is_leaf and root.requires_grad], set[Node]()
@@ -327,28 +327,61 @@ class Kept:
     anyway: bool
 
 
-def kept_bytes(fn: Any, *inputs: Any, anyway: bool = False) -> int:
+def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> int:
     """Return how many bytes ``fn(*inputs)`` keeps for its backward pass, each storage once.
 
-    ``fn`` is a Function class, a module or any callable. It is called with copies of ``inputs``,
-    which ask for gradients as the originals do, or all of them where none does. Then the results
-    are dropped and only the graph is held: what is still alive of the memory that the call has
-    made, that the graph keeps alive – saved tensors, what lies on a ``ctx``, what a checkpoint
-    needs. An output counts if backward needs it. Memory that was there before (inputs, parameters)
-    costs nothing; with ``anyway=True`` it counts as well, if it is saved.
+    ``fn`` is called with copies of ``inputs``. Then its results are dropped and only the graph is
+    held. What counts is memory that the call has made and the graph keeps alive: saved tensors,
+    attributes of a ``ctx``, what a checkpoint needs, an output if backward needs it.
 
     Bytes are those of whole storages: a saved slice keeps all that it was cut from. Sizes are what
     tensors ask for, before an allocator rounds them up. Memory that no operation makes, such as a
-    copy of the random state (some 5 KB), is not seen. The call is real, so that a module's buffers
-    are updated; PyTorch's random state is put back.
+    copy of the random state (some 5 KB), is not seen. The call is real, so a module's buffers are
+    updated. PyTorch's random state is restored.
 
-    Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
+    Args:
+        fn: A Function class, whose ``apply`` is called, a module, or any callable.
+        inputs: The arguments of the call. The copies require grad as these tensors do, or all
+            floating-point ones do if none of these does.
+        anyway: Whether memory that existed before the call (inputs, parameters) also counts if it
+            is saved.
+
+    Returns:
+        The number of bytes. This takes one forward pass.
+
+    Raises:
+        TypeError: ``fn`` cannot be called.
+        ValueError: The result has no graph.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.memory import kept_bytes
+        >>> kept_bytes(torch.exp, torch.randn(1000))  # exp saves its output
+        4000
     """
     return sum(kept.bytes for kept in kept_tensors(fn, *inputs) if anyway or not kept.anyway)
 
 
-def kept_tensors(fn: Any, *inputs: Any) -> tuple[Kept, ...]:
-    """Return what ``kept_bytes(fn, *inputs, anyway=True)`` counts, the largest first."""
+def kept_tensors(fn: Callable[..., Any], *inputs: Any) -> tuple[Kept, ...]:
+    """Return what ``kept_bytes(fn, *inputs, anyway=True)`` counts, the largest first.
+
+    Args:
+        fn: As for :func:`kept_bytes`.
+        inputs: As for :func:`kept_bytes`.
+
+    Returns:
+        Each storage with its size, and the shape and dtype of a tensor on it.
+
+    Raises:
+        TypeError: ``fn`` cannot be called.
+        ValueError: The result has no graph.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.memory import kept_tensors
+        >>> [(kept.shape, kept.anyway) for kept in kept_tensors(torch.exp, torch.randn(2, 3))]
+        [((2, 3), False)]
+    """
     alive, saved = LiveStorages(), dict[int, Tensor]()
 
     def pack(tensor: Tensor) -> Tensor:
@@ -356,8 +389,8 @@ def kept_tensors(fn: Any, *inputs: Any) -> tuple[Kept, ...]:
         return tensor
 
     leaves = fresh_leaves(inputs)
-    with random_states_kept(), saved_tensors_hooks(pack, lambda tensor: tensor), alive:
-        anchor = _Anchor.apply(*called(fn, leaves))  # type: ignore[no-untyped-call]
+    with preserve_random_state(), saved_tensors_hooks(pack, lambda tensor: tensor), alive:
+        anchor = _Anchor.apply(*call_with_graph(fn, leaves))  # type: ignore[no-untyped-call]
     kept = [*_made_before(alive, saved), *_still_alive(alive, saved)]
     del anchor
     return tuple(sorted(kept, key=lambda item: -item.bytes))
@@ -402,21 +435,36 @@ class _Anchor(torch.autograd.Function):
 # --------------------------------------------------------------------------------------------------
 
 
-def peak_bytes(fn: Any, *inputs: Any, backward: bool = True) -> int:
+def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> int:
     """Return the most bytes that ``fn(*inputs)`` and its backward pass have in use at once.
 
-    Counted is all memory that the two passes make: intermediate results, outputs, what is kept, the
-    gradients that arrive (ones) and those that stay in ``.grad``. Inputs and parameters are there
-    before and do not count. ``backward=False`` runs forward alone, still recording a graph.
+    All memory that the two passes make counts: intermediate results, outputs, what is kept, the
+    incoming gradients (ones) and those that stay in ``.grad``. Inputs and parameters existed before
+    and do not count.
 
-    On the CPU each storage counts from the operation that makes it to the end of its last tensor;
-    the scratch memory of a single kernel is not seen, nor are process-wide caches. On CUDA the
-    allocator is asked, which sees kernels' workspaces too, for the bytes that were requested, not
-    rounded up; the call is made once before, so that what libraries set up at first use is not
-    counted.
+    On the CPU each storage counts from the operation that makes it to the end of its last tensor.
+    The scratch memory of a single kernel is not seen, nor are process-wide caches. On CUDA the
+    allocator is asked, which sees the workspaces of kernels too, for the bytes that were requested,
+    not rounded up. The call is made once before, so that what libraries set up at first use does
+    not count.
 
-    ``fn``, the copying of ``inputs``, what is raised and what is put back are as for
-    :func:`kept_bytes`; gradients of parameters are put back too.
+    Args:
+        fn: As for :func:`kept_bytes`.
+        inputs: As for :func:`kept_bytes`.
+        backward: ``False`` runs forward alone, which still records a graph.
+
+    Returns:
+        The number of bytes. This takes one forward and one backward pass, on CUDA two.
+
+    Raises:
+        TypeError: ``fn`` cannot be called.
+        ValueError: The result has no graph.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.memory import peak_bytes
+        >>> peak_bytes(torch.exp, torch.randn(1000), backward=False)
+        4000
     """
     devices = {it.device for it in inputs if isinstance(it, Tensor) and it.is_cuda}
     if len(devices) == 1:
@@ -431,11 +479,11 @@ def peak_bytes(fn: Any, *inputs: Any, backward: bool = True) -> int:
 def _passes(fn: Any, inputs: Sequence[Any], backward: bool, watch: Any = None) -> None:
     """Run forward and backward, the copies of the inputs made outside of what is watched."""
     leaves = fresh_leaves(inputs)
-    with random_states_kept():
+    with preserve_random_state():
         with watch or torch.enable_grad():
-            outputs = called(fn, leaves)
+            outputs = call_with_graph(fn, leaves)
         if backward:
-            with gradients_lent(outputs), watch or torch.enable_grad():
+            with borrow_gradients(outputs), watch or torch.enable_grad():
                 torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
@@ -490,7 +538,19 @@ def stored_bytes(module: nn.Module) -> int:
     """Return the bytes of all tensors in ``module.state_dict()``, each storage once.
 
     A tensor subclass that wraps others, as torchao's quantized weights do, counts as what it wraps.
-    Counted is what lies in memory: a format of four bits that keeps each value in a byte is a byte.
+    What lies in memory counts: a four-bit format that keeps each value in a byte takes a byte.
+
+    Args:
+        module: A module with parameters and buffers of any kind.
+
+    Returns:
+        The number of bytes.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.memory import stored_bytes
+        >>> stored_bytes(torch.nn.Linear(3, 2))
+        32
     """
     parts = [part for tensor in module.state_dict().values() for part in _unwrapped(tensor)]
     return sum({key: storage.nbytes() for key, storage, _ in iter_storages(parts)}.values())

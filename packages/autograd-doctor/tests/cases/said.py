@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from autograd_course import Diagnosis, diagnose
+from autograd_doctor import Diagnosis, diagnose
+
 from cases import WITNESSES
 from cases.making import Case
 

@@ -89,6 +89,12 @@ def describe_error(error: BaseException) -> Failure:
 
     The text is safe to show: an exception whose ``__str__`` raises has none, memory addresses are
     left out, and so is what makes a text too long to read.
+
+    Args:
+        error: An exception that user code raised.
+
+    Returns:
+        The ``kind`` (the name of its class), the ``text``, and the ``line``, ``""`` if unknown.
     """
     if type(error).__module__.startswith("torch._dynamo"):
         return describe_compile_error(error)

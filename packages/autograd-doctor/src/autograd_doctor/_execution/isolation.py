@@ -77,6 +77,12 @@ def preserve_global_state(seed: int) -> Iterator[None]:
 
     Restored afterwards are the random states of PyTorch (CPU and CUDA), Python and NumPy, the
     default dtype, those modes and the thread count. Warnings raised inside are not shown.
+
+    Args:
+        seed: Seeds the generators that user code draws from.
+
+    Yields:
+        Nothing.
     """
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     python_state, numpy_state = random.getstate(), np.random.get_state()

@@ -27,12 +27,18 @@ class TimeUp(BaseException):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[bool]:
-    """Raise :class:`TimeUp` in the block after ``seconds`` of computing; 0 is no limit.
+    """Raise :class:`TimeUp` in a block after a time of computing.
 
     In the main thread a timer signal interrupts it; elsewhere, and on Windows, a watchdog thread
     does. Either way only Python code is interrupted: one long call into compiled code ends first.
     A signal handler and timer that were set before are put back. Inside another limit this one is
-    none: the outer one holds, and ``False`` is what the block gets.
+    none: the outer one holds.
+
+    Args:
+        seconds: The limit; 0 is no limit.
+
+    Yields:
+        Whether this limit is the one that holds.
     """
     if not seconds or getattr(_running, "limited", False):
         yield False
