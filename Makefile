@@ -19,7 +19,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LAB := $(VENV)/.lab
 INSTALLED := $(VENV)/.installed
+TESTS_OF := tests packages/autograd-doctor/tests
 PIP := -m pip --quiet --disable-pip-version-check
 COLABS := build/colab
 NBGRADER := build/nbgrader
@@ -36,20 +38,20 @@ unexport PYTHONDONTWRITEBYTECODE
     fuzz versions mutants
 
 # PORT and BROWSER reach the command through the environment.
-lab: $(INSTALLED)
+lab: $(LAB)
 	@$(BIN)/autograd-course lab
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
 # cores, a third process has what the others leave while they wait for a browser or a kernel.
 test: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
-	$(BIN)/python -m pytest tests $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
+	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
-	$(BIN)/python -m pytest tests -m thorough --numprocesses=3 --dist=loadscope
+	$(BIN)/python -m pytest $(TESTS_OF) -m thorough --numprocesses=3 --dist=loadscope
 
 quick: $(INSTALLED)
-	$(BIN)/python -m pytest tests --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
+	$(BIN)/python -m pytest $(TESTS_OF) --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks --quick
@@ -60,7 +62,7 @@ bench: $(INSTALLED)
 coverage: export TORCHDYNAMO_DISABLE = 1
 coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
-	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),tests) -m "not thorough and not browser" \
+	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),$(TESTS_OF)) -m "not thorough and not browser" \
 	    --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report $(if $(TESTS),,--fail-under=95)
@@ -108,14 +110,20 @@ book: $(INSTALLED) $(BOOK_ENV)/.installed
 	$(BIN)/python -m tools.book check build/book
 	@echo "The book: build/book/index.html"
 
-# The stamp is younger than what it was installed from: a second call installs nothing.
-$(INSTALLED): pyproject.toml constraints.txt
+# A stamp is younger than what it was installed from: a second call installs nothing.
+$(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)' here: install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: the course needs 3.11 or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments: install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
 	@echo "Installing the course into $(VENV). The first time takes a few minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable '.[dev,third-party]'
+	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[lab,ship]'
+	@touch $@
+
+# The tests need more: tools, and other people's packages on which diagnose must say what an expert says.
+$(INSTALLED): $(LAB)
+	@echo "Installing what the tests need into $(VENV)."
+	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[dev,third-party]'
 	@touch $@
 
 # Colab's versions over those of $(VENV). Of its .pth files none is read here, so that the course,
@@ -164,9 +172,9 @@ constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/kept.txt
 	echo 'jsonschema<4.25' >> build/pins/kept.txt
-	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt '.[dev,third-party]'
+	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor '.[dev,third-party]'
 	echo '# The exact set that the tests run on. Written by `make constraints`; not by hand.' > constraints.txt
-	build/pins/bin/python $(PIP) freeze --exclude autograd-course | sed 's/+cpu$$//' \
+	build/pins/bin/python $(PIP) freeze --exclude autograd-course --exclude autograd-doctor | sed 's/+cpu$$//' \
 	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt
 	rm -rf build/pins
 

@@ -40,7 +40,7 @@ def choose_notebooks(config: pytest.Config) -> None:
     """
     runs_notebooks = config.option.nbval or config.option.nbval_lax
     if runs_notebooks and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        config.args.remove("tests")
+        config.args[:] = [folder for folder in config.args if not folder.endswith("tests")]
     if config.option.nbval_kernel_name:
         config.option.nbval_current_env = False
 

@@ -22,6 +22,7 @@ ELSEWHERE = (
     "test_classroom_platforms.py", "test_environment.py", "test_nbval.py", "test_pictures.py",
     "test_wheel.py",
 )  # fmt: skip
+TESTS = ("tests", "packages/autograd-doctor/tests", "notebooks", "solutions")
 SUMMARY = Path("build/versions/summary.txt")
 
 nox.options.default_venv_backend = "uv"
@@ -38,7 +39,8 @@ def versions(session: nox.Session, torch: str) -> None:
     lines = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
     pins.write_text("\n".join(line for line in lines if not line.startswith("torch==")), "utf-8")
     # Compiled as pip does it: what a package's own source warns of is not to fail a test.
-    session.install("--compile-bytecode", f"--constraint={pins}", f"torch{torch}", "-e", ".[dev]")
+    session.install("--compile-bytecode", f"--constraint={pins}", f"torch{torch}",
+                    "-e", "packages/autograd-doctor", "-e", ".[dev]")  # fmt: skip
     ignored = [f"--ignore=tests/{name}" for name in ELSEWHERE]
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)
@@ -46,7 +48,7 @@ def versions(session: nox.Session, torch: str) -> None:
     # PyTorch words its errors otherwise in each.
     try:
         session.run(
-            "python", "-m", "pytest", *(session.posargs or ("tests", "notebooks", "solutions")),
+            "python", "-m", "pytest", *(session.posargs or TESTS),
             *ignored, "-m", "not thorough and not browser", "--nbval-lax",
             "--nbval-cell-timeout=240", "-p", "no:cacheprovider", f"--junitxml={report}",
             env={"TMPDIR": gettempdir()},  # not nox's own, which is in this checkout

@@ -64,7 +64,7 @@ def test_every_page_stands_in_the_table_of_contents(made: Book) -> None:
         ("notebooks/*.ipynb", "notebooks/{}.ipynb"),
         ("exercises/*.ipynb", "exercises/{}.ipynb"),
         ("docs/*.md", "docs/{}.md"),
-        ("packages/autograd-doctor/src/autograd_doctor/pages/*.md", "docs/rules/{}.md"),
+        ("packages/autograd-doctor/src/autograd_doctor/_rules/*.md", "docs/rules/{}.md"),
         ("autograd_course/messages/*.md", "docs/error_messages/{}.md"),
     ],
 )

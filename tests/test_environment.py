@@ -21,6 +21,7 @@ from tools.settings import read_settings
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OURS = ("autograd-course", "autograd-doctor")
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 
 
@@ -28,7 +29,7 @@ def required() -> list[Requirement]:
     extras = PROJECT["optional-dependencies"].values()
     lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
     requirements = [Requirement(line) for line in lines]
-    return [wanted for wanted in requirements if wanted.name != PROJECT["name"]]
+    return [wanted for wanted in requirements if wanted.name not in OURS]
 
 
 def pins() -> dict[str, str]:
@@ -63,7 +64,11 @@ def conda(kind: type) -> list[Any]:
 def test_conda_installs_the_same_project_with_the_same_pins() -> None:
     (from_pip,) = conda(dict)
 
-    assert from_pip["pip"] == ["--constraint constraints.txt", "--editable .[dev]"]
+    assert from_pip["pip"] == [
+        "--constraint constraints.txt",
+        "--editable packages/autograd-doctor",
+        "--editable .[dev]",
+    ]
     assert CONDA["name"] == "autograd_course"
 
 
@@ -92,7 +97,7 @@ def test_a_development_container_is_set_up_by_the_makefile() -> None:
 
     assert make == "make"
     assert planned.returncode == 0, planned.stderr
-    assert "--constraint constraints.txt --editable '.[dev,third-party]'" in planned.stdout
+    assert "--constraint constraints.txt --editable packages/autograd-doctor" in planned.stdout
 
 
 def texts() -> list[Path]:

@@ -410,10 +410,10 @@ RaisesBackward = saving(lambda x: x * x, lambda x, g: 1 / 0)
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "a tensor": ((torch.ones(2),), {}, "write jacobian_view(fn, x) rather than"),
     "no inputs": ((torch.sin,), {}, "pass at least one, for example torch.randn(3, 4)"),
-    "integers": ((torch.sin, torch.tensor([1, 2])), {}, "no input is a floating"),
-    "too large": ((torch.sin, torch.zeros(MOST_ELEMENTS + 1)), {}, "pass a smaller example"),
+    "integers": ((torch.sin, torch.tensor([1, 2])), {}, "No input is a floating"),
+    "too large": ((torch.sin, torch.zeros(MOST_ELEMENTS + 1)), {}, "Pass a smaller example"),
     "too large an output": (
-        (lambda x: x[:, None] * x, torch.zeros(30)), {}, "output 0 of callable has 900 elements",
+        (lambda x: x[:, None] * x, torch.zeros(30)), {}, "Output 0 of callable has 900 elements",
     ),
     "an empty input": ((torch.sin, torch.zeros(0)), {}, "pass an example with elements"),
     "a sparse input": ((torch.sin, torch.eye(2).to_sparse()), {}, "Input 1 is sparse"),

@@ -1,4 +1,4 @@
-"""The package's layers: arrows go down only, and no circle is closed anywhere."""
+"""What import-linter's contracts in pyproject.toml do not say about imports."""
 
 from __future__ import annotations
 
@@ -8,47 +8,26 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import autograd_doctor
 import pytest
 
+import autograd_course
 from tools.derived import FOLDERS
 
-PACKAGE = Path(__file__).parents[1] / "autograd_course"
-
-MAY_IMPORT = {
-    "functions": set(),
-    "external": set(),
-    "measure": set(),
-    "doctor": {"measure"},
-    "messages": {"doctor"},
-    "explaining": {"doctor", "messages", "shell"},
-    "quizzes": set(),
-    "ship": set(),
-    "visualize": {"doctor", "functions", "grader", "measure", "quizzes"},
-    "grader": {"digits", "doctor", "external", "functions", "measure", "quizzes", "shell", "ship"},
-    "shell": set(),
-    "classroom": {"doctor", "grader", "shell"},
-    "practice": {"classroom", "doctor", "grader", "lab", "shell"},
-    "lab": set(),
-    "replicas": {"functions"},
-    "digits": set(),
-    "checkup": {"doctor", "functions", "grader"},
-    "check": {"doctor", "shell"},
-    "doctor_self": {"checkup", "classroom", "external", "lab", "shell", "ship"},
-    "testing": {"doctor"},
-    "cli": {
-        "check", "classroom", "doctor", "doctor_self", "explaining", "grader", "lab", "practice",
-        "shell",
-    },
-    "__init__": {"doctor", "explaining", "grader", "testing", "visualize"},
-}  # fmt: skip
+COURSE, DOCTOR = (Path(package.__file__).parent for package in (autograd_course, autograd_doctor))
+ROOT = COURSE.parent
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+def name_of(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {
+    name_of(path, package): path
+    for package in (COURSE, DOCTOR)
+    for path in sorted(package.rglob("*.py"))
+}
 
 
 def run_time(node: ast.AST) -> Iterator[ast.AST]:
@@ -74,17 +53,6 @@ def module_of(name: str) -> str:
     return name if name in MODULES else name.rpartition(".")[0]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_imports_only_from_the_layers_below(module: str) -> None:
-    layer = MODULES[module].relative_to(PACKAGE).parts[0].removesuffix(".py")
-    names = [name.split(".") for name in imported(MODULES[module])]
-    layers = {parts[1] for parts in names if parts[0] == "autograd_course" and len(parts) > 1}
-
-    assert layer in MAY_IMPORT, "say in MAY_IMPORT what this part of the package may import"
-    assert layers <= MAY_IMPORT[layer] | {layer}
-    assert not {parts[0] for parts in names} & {*FOLDERS, "tests"}, "the package imports no lesson"
-
-
 def test_no_modules_import_one_another_in_a_circle() -> None:
     graph = {
         module: {module_of(name) for name in imported(path)} & MODULES.keys() - {module}
@@ -93,9 +61,27 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # names the circle
 
 
-@pytest.mark.parametrize("part", sorted(MAY_IMPORT.keys() - {"__init__"}))
-def test_every_part_has_its_place_in_the_architecture(part: str) -> None:
-    folder = (PACKAGE / part).is_dir()
-    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", MODULES.values(), ids=MODULES.keys())
+def test_a_module_imports_no_lesson_and_no_test(path: Path) -> None:
+    assert not {name.partition(".")[0] for name in imported(path)} & {*FOLDERS, "tests", "tools"}
 
-    assert f"{part}/" in page if folder else re.search(rf"\b{part}\b", page)
+
+@pytest.mark.parametrize(
+    "path",
+    [*COURSE.rglob("*.py"), *(ROOT / "tools").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_nothing_private_of_the_doctor_is_used_outside_of_it(path: Path) -> None:
+    names = [name for name in imported(path) if name.startswith("autograd_doctor.")]
+
+    assert not [name for name in names if re.search(r"\._", name)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    sorted({path.relative_to(COURSE).parts[0] for path in COURSE.rglob("*.py")} - {"__init__.py"}),
+)
+def test_every_part_has_its_place_in_the_architecture(part: str) -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    assert f"{part}/" in page or re.search(rf"\b{part.removesuffix('.py')}\b", page)

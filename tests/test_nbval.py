@@ -64,7 +64,7 @@ def test_the_code_cells_of_the_notebooks_are_all_that_is_run(
 def test_without_nbval_the_tests_are_all_that_is_run() -> None:
     found = collected()
 
-    assert {item.partition("/")[0] for item in found} == {"tests"}
+    assert {item.partition("/")[0] for item in found} == {"packages", "tests"}
     assert any(item.startswith("tests/test_nbval.py") for item in found)
 
 

@@ -1,4 +1,4 @@
-"""The wheel works without the checkout: it is built, installed away from it, and used there."""
+"""The wheels work without the checkout: built, installed away from it, and used there."""
 
 from __future__ import annotations
 
@@ -46,29 +46,41 @@ class Half(Square):
 """
 
 
+# Each distribution's folder, and below it the folder that its package lies in.
+SOURCES = {
+    "autograd_doctor": (ROOT / "packages" / "autograd-doctor", "src"),
+    "autograd_course": (ROOT, "."),
+}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from the checkout, offline."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build the wheels from the checkout, offline."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    (path,) = folder.glob("*.whl")
-    return path
+    for project, _ in SOURCES.values():
+        built = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        assert built.returncode == 0, built.stderr
+    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:
-    listing = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "autograd_course")
-    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
-    there = {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
-    with zipfile.ZipFile(wheel) as archive:
+@pytest.mark.parametrize("package", SOURCES)
+def test_a_wheel_holds_every_file_of_its_package_and_no_other(
+    package: str, wheels: dict[str, Path]
+) -> None:
+    project, below = SOURCES[package]
+    home = project / below
+    listing = ("git", "ls-files", "--cached", "--others", "--exclude-standard", package)
+    listed = subprocess.run(listing, cwd=home, capture_output=True, text=True, check=True)
+    there = {name for name in listed.stdout.splitlines() if (home / name).is_file()}
+    with zipfile.ZipFile(wheels[package]) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
 
     assert packed == there
 
 
 class Installed(NamedTuple):
-    """An environment that has the wheel and what it requires, and an empty folder to work in."""
+    """An environment that has the wheels and what it requires, and an empty folder to work in."""
 
     bin: Path
     folder: Path
@@ -92,8 +104,8 @@ class Installed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Install the wheel into a new environment; what it requires comes from the one that runs this.
+def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Install the wheels into a new environment; what it requires comes from the one that runs this.
 
     Of that one no ``.pth`` file is read, so that the checkout is not on the path. What only the
     extras bring cannot be imported.
@@ -103,7 +115,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     scripts = folder / "env" / "bin"
     offline = ("--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check", "--quiet")
     pip = (sys.executable, "-m", "pip", "--python", str(scripts / "python"), "install")
-    subprocess.run([*pip, *offline, str(wheel)], check=True)
+    subprocess.run([*pip, *offline, *map(str, wheels.values())], check=True)
     (site,) = folder.glob("env/lib/python*/site-packages")
     beneath = sysconfig.get_path("purelib")
     lacking = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))"

@@ -8,6 +8,7 @@ import pytest
 from autograd_doctor.extension import collect_evidence, judge_evidence
 from cases import WITNESSES
 from sampling import first_rows
+from torch import Tensor
 
 from autograd_course.classroom.protocol.wire import from_bytes, to_bytes
 
@@ -20,12 +21,13 @@ from autograd_course.classroom.protocol.wire import from_bytes, to_bytes
 def test_a_verdict_on_evidence_that_traveled_is_the_same(case) -> None:
     known = {name: case.options.get(name) for name in ("reference", "surrogate")}
     asked = {k: case.options[k] for k in ("double_backward",) if k in case.options}
-    seen = collect_evidence(case.fn, case.inputs, **asked)[0]
+    inputs = [v.detach() if isinstance(v, Tensor) else v for v in case.inputs]
+    seen = collect_evidence(case.fn, inputs, **asked)[0]
     traveled = from_bytes(to_bytes(seen))
     here, there = (judge_evidence(evidence, **known) for evidence in (seen, traveled))
 
     assert json.dumps([f.to_dict() for f in here]) == json.dumps([f.to_dict() for f in there])
-    assert traveled.second_order == seen.second_order
+    assert repr(traveled.second_order) == repr(seen.second_order)
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", to_bytes(None), b"\xff" * 64])  # type: ignore[arg-type]

@@ -19,10 +19,10 @@ class Settings:
         place = f"{self.repository}/blob/{self.branch}/{notebook}"
         return f"https://colab.research.google.com/github/{place}"
 
-    def requirement(self, extra: str = "") -> str:
-        """Return what ``pip install`` is given where the course is not installed."""
-        address = f"git+https://github.com/{self.repository}@{self.branch}"
-        return f"autograd-course[{extra}] @ {address}" if extra else address
+    @property
+    def address(self) -> str:
+        """The repository, as ``pip install`` takes it."""
+        return f"git+https://github.com/{self.repository}@{self.branch}"
 
 
 def read_settings(root: Path) -> Settings:

@@ -25,8 +25,11 @@ if "google.colab" in sys.modules:
     from google.colab import output
 
     if importlib.util.find_spec("autograd_course") is None:
-        course = "{requirement}"
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+        address = "{address}"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course{extra} @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()"""
 
 
@@ -38,15 +41,14 @@ def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple
     """
     cells = list(source.cells)
     _refresh_badge(cells, badge(place, settings))
-    requirement = settings.requirement(_extra(source))
-    _refresh_setup(cells, _SETUP.format(requirement=requirement))
+    _refresh_setup(cells, _SETUP.format(address=settings.address, extra=_extra(source)))
     return tuple(cells)
 
 
 def _extra(source: Source) -> str:
     """Return the extra of pyproject.toml that the notebook needs: lesson 11 exports."""
     uses = any("autograd_course.ship" in cell.source for cell in source.cells if cell.is_code)
-    return "ship" if uses else ""
+    return "[ship]" if uses else ""
 
 
 def badge(place: PurePosixPath, settings: Settings) -> str:

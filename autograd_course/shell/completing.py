@@ -8,7 +8,7 @@ from pathlib import Path
 from autograd_course.folders import COURSE, DOCTOR
 from autograd_course.shell.syllabus import SYLLABUS
 
-_RULES, _MESSAGES = DOCTOR / "pages", COURSE / "messages"
+_RULES, _MESSAGES = DOCTOR / "_rules", COURSE / "messages"
 
 
 def exercises(incomplete: str) -> list[str]:

@@ -15,7 +15,7 @@ from autograd_course.grader.exercise import Exercise
 
 _OURS = "autograd_course"
 # What the answer to a plain question goes through: all that is not far, or is near all the same.
-_FAR = ("torch.", f"{_OURS}.")
+_FAR = ("torch.", "autograd_doctor.", f"{_OURS}.")
 _NEAR = (f"{_OURS}.classroom.", f"{_OURS}.grader.judging.", f"{_OURS}.grader.judge.")
 _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()

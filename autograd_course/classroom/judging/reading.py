@@ -19,6 +19,7 @@ _USUAL = {
 _REMARKABLE: Mapping[str, str] = {
     "autograd_course.functions": "the course's own answers",
     "autograd_course.grader": "the grader",
+    "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",
     "autograd_course.classroom": "the classroom",
     "tools": "the course's own tools",
@@ -46,7 +47,7 @@ _CALLS = {
     "breakpoint", "compile", "delattr", "eval", "exec", "globals", "open", "setattr", "vars",
     "__import__",
 }  # fmt: skip
-_FOREIGN = ("torch", "builtins", "autograd_course", "numpy", "sys")
+_FOREIGN = ("torch", "builtins", "autograd_course", "autograd_doctor", "numpy", "sys")
 _MODULES = {"builtins", "ctypes", "gc", "importlib", "inspect", "os", "sys", "threading"}
 
 

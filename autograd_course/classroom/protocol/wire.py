@@ -96,7 +96,8 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return value
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        real = (torch.view_as_real(value) if value.is_complex() else value).detach().cpu()
+        value = value.detach().cpu()
+        real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
         tensors[name] = real.clone(memory_format=torch.contiguous_format)
         return {"tensor": name, "complex": value.is_complex()}
     if is_dataclass(value) and not isinstance(value, type):

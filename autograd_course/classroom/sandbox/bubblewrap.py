@@ -11,13 +11,13 @@ from pathlib import Path
 
 from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import ZYGOTE, Start
-from autograd_course.folders import COURSE
+from autograd_course.folders import OURS
 
 MEETING = "/course/control"  # where the control socket lies inside
 # What a child does first; in a root folder that is only changed, say, the kernel refuses it.
 _LEAVES = f"""
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 from {ZYGOTE} import seclusion
 seclusion.leave()
 """
@@ -44,7 +44,7 @@ def works() -> bool:
     if shutil.which("bwrap") is None:
         return False
     python = [str(places.interpreter()), "-I", "-S", "-B"]
-    leaving = ["-c", _LEAVES, str(COURSE.parent)]
+    leaving = ["-c", _LEAVES, *(str(package.parent) for package in OURS)]
     trial = [*_namespaces(), "--ro-bind", "/", "/", "--proc", "/proc", *python, *leaving]
     return subprocess.run(["bwrap", *trial], capture_output=True).returncode == 0
 

@@ -274,17 +274,17 @@ def _vjps_fit(seen: Evidence) -> bool:
     return (
         first is not None
         and seen.vjps.keys() == ({RANDOM} if first.failure else asked)
-        and all(_vjp_fits(pull, seen, floats) for pull in seen.vjps.values())
+        and all(_vjp_fits(vjp, seen, floats) for vjp in seen.vjps.values())
         and (seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats))
     )
 
 
-def _vjp_fits(pull: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
-    if not _agree(pull.grad_outputs, floats):
+def _vjp_fits(vjp: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
+    if not _agree(vjp.grad_outputs, floats):
         return False
-    if pull.failure:
-        return not pull.grads
-    return _agree(pull.grads, [seen.inputs[place] for place in seen.wanted])
+    if vjp.failure:
+        return not vjp.grads
+    return _agree(vjp.grads, [seen.inputs[place] for place in seen.wanted])
 
 
 def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
@@ -465,10 +465,10 @@ def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed:
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
     asked = dict(cotangents(drawn(outputs, rng), drawn(outputs, rng)))
-    vjps = {name: pull for name, pull in example.vjps.items() if not pull.failure}
+    vjps = {name: vjp for name, vjp in example.vjps.items() if not vjp.failure}
     if example.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
         raise UnfitEvidenceError("leaves out gradients that were asked for")
-    own = {name: replace(pull, grad_outputs=asked[name]) for name, pull in vjps.items()}
+    own = {name: replace(vjp, grad_outputs=asked[name]) for name, vjp in vjps.items()}
     return replace(example, vjps=own)
 
 

@@ -75,4 +75,5 @@ def judge_evidence(
         CannotDiagnoseError: The reference or surrogate raises on these inputs, or its outputs
             cannot be compared.
     """
-    return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)
+    with preserve_global_state(seed):  # a reference may draw random numbers, or warn
+        return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)
