@@ -105,9 +105,9 @@ class Installed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Install the wheels into a new environment; what it requires comes from the one that runs this.
+    """Install the wheels into a new environment; what they require comes from this one.
 
-    Of that one no ``.pth`` file is read, so that the checkout is not on the path. What only the
+    Of this one no ``.pth`` file is read, so that the checkout is not on the path. What only the
     extras bring cannot be imported.
     """
     folder = tmp_path_factory.mktemp("installed")

@@ -19,7 +19,7 @@ BOMBS = {
         "can't start new thread", "imports threading",
     ),
     "memory at once": Hostile("x = bytearray(1 << 40)", "the cell raises MemoryError"),
-    "memory by and by": Hostile("x = []\nwhile True: x.append(bytearray(1 << 20))", "Memory"),
+    "memory by and by": Hostile("x = []\nwhile True: x.append(bytearray(1 << 20))", "[Mm]emory"),
     "memory in many processes": Hostile(
         "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
         "        x = bytearray(b'1') * (100 << 20)\n        time.sleep(60)\ntime.sleep(60)",

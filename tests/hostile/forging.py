@@ -89,7 +89,7 @@ FORGING = {
         "send({'stopped': ''})", f"{_HINDERS}: grading took longer", status="grader failed"
     ),
     "answers about another exercise": _sends(
-        _IMPOSTOR.format(exercise="gelu", function="GELU"), "forward is wrong"
+        _IMPOSTOR.format(exercise="gelu", function="GELU"), "the output of `forward` differs"
     ),
     "another's right answers": _sends(
         _IMPOSTOR.format(exercise="square", function="Square"), "own Square.forward does the work"

@@ -81,8 +81,8 @@ OBJECTS = {
     "a tensor that lies": Hostile(
         square(f"{_RIGHT}(x * x).as_subclass(Liar)", before=_LIAR), "of type Liar"
     ),
-    "the input, changed": Hostile(square(f"{_RIGHT}x.mul_(x)"), "changed its input x in place"),
-    "the input's memory": Hostile(square(f"{_RIGHT}x.data.mul_(x)"), "changed its input x"),
+    "the input, changed": Hostile(square(f"{_RIGHT}x.mul_(x)"), "changes `x` in place"),
+    "the input's memory": Hostile(square(f"{_RIGHT}x.data.mul_(x)"), "changes `x` in place"),
     "grad_output's memory": Hostile(
         square(backward="(x,) = ctx.saved_tensors\nreturn g.mul_(2 * x)"), "`grad_output` in place"
     ),

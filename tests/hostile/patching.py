@@ -26,8 +26,8 @@ PATCHING = {
     ),
     "what looks at the answer": Hostile(
         half("import autograd_course.classroom.asking.functions as f\n"
-             "f.look = lambda *a, **k: ()"),
-        _MISMATCH, "replaces autograd_course.classroom.asking.functions.look",
+             "f.collect_evidence = lambda *a, **k: ()"),
+        _MISMATCH, "replaces autograd_course.classroom.asking.functions.collect_evidence",
     ),
     "what looks at the answer, while forward runs for the first time": Hostile(
         half("import autograd_doctor._probes.core as p\ntimes = []",

@@ -38,7 +38,7 @@ REBINDING = {
         _MISMATCH, "replaces torch.allclose while it runs",
     ),
     "the code of a function": Hostile(
-        half("import autograd_doctor._execution.calls as c\n"
+        half("import autograd_doctor._numerics.tensors as c\n"
              "c.same_bytes.__code__ = (lambda one, other: True).__code__"),
         _MISMATCH, "the code of same_bytes",
     ),
