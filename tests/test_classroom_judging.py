@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import pytest
 import torch
 from answers import WRONG
-from autograd_doctor.evidence import RANDOM
+from autograd_doctor.evidence import RANDOM, Evidence
 from autograd_doctor.extension import collect_evidence
 from submissions import IMPORTS, WRONG_SQUARES, square
 from walls import WALLS, wall
@@ -122,16 +122,18 @@ CHEATS = {
     "rebinds the rules": "import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()",
     "rebinds diagnose": "import autograd_course.grader.judging.function as f\n"
     "f.Present.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
-    "leaves gradients out": "import autograd_course.classroom.asking.desk as d\n"
-    "from dataclasses import replace\nplain = d.look\ndef some(*a, **k):\n"
-    "    return [replace(e, pulls={}) for e in plain(*a, **k)]\nd.look = some",
+    "leaves gradients out": "import autograd_course.classroom.asking.functions as d\n"
+    "from dataclasses import replace\nplain = d.collect_evidence\ndef some(*a, **k):\n"
+    "    return [replace(e, values=replace(e.values, vjps={})) for e in plain(*a, **k)]\n"
+    "d.collect_evidence = some",
     "finds kinks everywhere": "import autograd_doctor._probes.core as p\n"
     "import autograd_doctor._numerics.finite_differences as d\nplain = d.jacobian\n"
     "def lies(*a, **k):\n    from dataclasses import replace\n"
     "    return tuple(replace(c, smooth=c.smooth & False) for c in plain(*a, **k))\n"
     "p.jacobian = lies",
-    "answers for other inputs": "import autograd_course.classroom.asking.desk as d\n"
-    "plain = d.look\nd.look = lambda fn, inputs, **k: plain(fn, (inputs[0] * 0,), **k)",
+    "answers for other inputs": "import autograd_course.classroom.asking.functions as d\n"
+    "plain = d.collect_evidence\n"
+    "d.collect_evidence = lambda fn, inputs, **k: plain(fn, (inputs[0] * 0,), **k)",
 }
 
 
@@ -168,6 +170,10 @@ def forged(answer: Frame | Malformed) -> Absent:
     return Absent(SQUARE, Asked(Child()), SEED)  # type: ignore[arg-type]
 
 
+def with_vjps(seen: Evidence, vjps: Any) -> Evidence:
+    return replace(seen, values=replace(seen.values, vjps=vjps))
+
+
 def lied(change: Callable[[Any], Any]) -> Frame:
     return Frame({}, pack(change(tuple(collect_evidence(Square, INPUTS, seed=SEED)))))
 
@@ -180,8 +186,10 @@ LIES = {
     "no pieces": lambda: Frame({}, pack(())),
     "a number for an output": lambda: lied(lambda e: (replace(e[0], parameters=(1,)),)),
     "other inputs": lambda: lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
-    "no pulls": lambda: lied(lambda e: (replace(e[0], vjps={}),)),
-    "pulls left out": lambda: lied(lambda e: (replace(e[0], vjps={RANDOM: e[0].vjps[RANDOM]}),)),
+    "no gradients": lambda: lied(lambda e: (with_vjps(e[0], {}),)),
+    "gradients left out": lambda: lied(
+        lambda e: (with_vjps(e[0], {RANDOM: e[0].values.vjps[RANDOM]}),)
+    ),
 }
 
 
@@ -254,10 +262,10 @@ def test_what_is_no_verdict_on_the_answer_says_so(
 def test_evidence_with_invented_gradients_is_disproved() -> None:
     def invented(seen: Any) -> Any:
         wrong = {
-            name: replace(pull, grads=tuple(3 * g for g in pull.grads))
-            for name, pull in seen[0].vjps.items()
+            cotangent: replace(vjp, grads=tuple(3 * g for g in vjp.grads))
+            for cotangent, vjp in seen[0].values.vjps.items()
         }
-        return (replace(seen[0], vjps=wrong),)
+        return (with_vjps(seen[0], wrong),)
 
     findings = forged(lied(invented)).diagnosed(INPUTS)
 

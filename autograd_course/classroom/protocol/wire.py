@@ -18,17 +18,11 @@ from autograd_doctor import evidence as schema
 from autograd_doctor.evidence import Evidence
 from torch import Tensor
 
-_RECORDS = {
-    record.__name__: record
-    for record in (
-        schema.Captured, schema.Comparison, schema.Cost, schema.Cotangent, schema.DirectBackward,
-        schema.DirectionalDerivatives, schema.Evidence, schema.Expected, schema.Extreme,
-        schema.Failure, schema.Float32Steps, schema.Forward, schema.JacobianColumns,
-        schema.JacobianRows, schema.Kept, schema.OnCtx, schema.OwnDtype, schema.Resized,
-        schema.SecondDerivative, schema.SecondOrder, schema.Variant, schema.VjpResult,
-        schema.WastedGradient,
-    )
-}  # fmt: skip
+_RECORDS: Mapping[str, type[Any]] = {
+    name: value
+    for name, value in vars(schema).items()
+    if isinstance(value, type) and is_dataclass(value)
+}
 
 
 _DTYPES = {

@@ -56,8 +56,8 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
     for name in RULES:
         if name in intentional and (finding := RULES[name](evidence)) is not None:
             yield f"{name}, by design: {finding.message}"
-    if evidence.cotangent_range:
-        yield f"values only for `grad_outputs` {evidence.cotangent_range}"
+    if evidence.values.cotangent_range:
+        yield f"values only for `grad_outputs` {evidence.values.cotangent_range}"
 
 
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
@@ -87,16 +87,20 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     """Return why no gradient was compared, in sentences, ``""`` where some were."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
-    calls = (evidence.raw, evidence.vjps.get(RANDOM))
+    calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))
     for failed in (call.failure for call in calls if call):
         if failed and failed.runs_in_own_dtype:
             return _float64_alone("backward", failed)
-    if in_16_bits(evidence) and evidence.reference_outputs is None and not evidence.surrogate:
+    if (
+        in_16_bits(evidence)
+        and evidence.values.reference_outputs is None
+        and not evidence.values.surrogate
+    ):
         return (
             "`forward` returns 16-bit numbers, which are too coarse for finite differences. "
             "Pass `reference=f`, where `f` is a differentiable function that computes the same."
         )
-    if evidence.cotangent_range is None:
+    if evidence.values.cotangent_range is None:
         if "ignores-grad-output" in intentional:
             return (
                 "You declared that `backward` adds something to the gradient or ignores "
@@ -134,5 +138,5 @@ def _compared(evidence: Evidence, slot: int) -> bool:
     """Whether some element of a gradient was compared with the truth, or there is no element."""
     if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
         return True
-    expected = evidence.expected.get(RANDOM)
+    expected = evidence.values.expected.get(RANDOM)
     return expected is not None and not bool(torch.isnan(expected[slot].value).all())

@@ -44,7 +44,7 @@ def judge(
 
 def unjudgeable(evidence: Evidence) -> set[str]:
     """Return the rules that presuppose a linear backward, where it is linear for no cotangents."""
-    if evidence.cotangent_range is not None:
+    if evidence.values.cotangent_range is not None:
         return set()
     built_on = {"linearity", "values"}
     return {

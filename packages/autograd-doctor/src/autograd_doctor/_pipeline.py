@@ -256,7 +256,7 @@ def _variation(
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
     """Yield, for each wanted input, the flat positions at which forward is not differentiable."""
-    for position, columns in zip(evidence.wanted, evidence.jacobian, strict=False):
+    for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
         pairs = 2 if evidence.inputs[position].is_complex() else 1
         yield (columns.index[~columns.smooth] // pairs).unique()
 
@@ -343,8 +343,8 @@ class Conclusion:
     def require_gradient(self) -> None:
         """Raise :class:`CannotDiagnoseError` if there was no gradient that rules could judge."""
         example = self.evidence[0]
-        raw, failed = example.raw, example.forward.failure
-        if self.findings or any(evidence.vjps for evidence in self.evidence):
+        raw, failed = example.contract.direct, example.forward.failure
+        if self.findings or any(evidence.values.vjps for evidence in self.evidence):
             return
         if failed or (raw and raw.failure):
             return

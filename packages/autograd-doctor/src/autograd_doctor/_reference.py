@@ -180,7 +180,7 @@ def at_extremes(
 ) -> tuple[Extreme, ...]:
     """Return the calls with the reference's results; its ``gradients`` only where they are ours."""
     asked = _Reference(reference, evidence, seed, gradients)
-    return tuple(_answered(call, asked) for call in evidence.extremes)
+    return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
 
 def _answered(call: Extreme, reference: _Reference) -> Extreme:
@@ -254,24 +254,34 @@ def establish(
     evidence: Evidence, reference: Reference | None, surrogate: Reference | None, seed: int
 ) -> Evidence:
     """Return the evidence with the expected gradients filled in."""
-    if not evidence.vjps and reference is None:
+    if not evidence.values.vjps and reference is None:
         return evidence
-    declared, columns = None, evidence.jacobian
+    declared, columns = None, evidence.values.jacobian
     if reference is not None:
         declared = Declared(reference, evidence, seed)
         right = tuple(out.detach() for out in declared.outputs)
         far = at_extremes(evidence, reference, seed, gradients=surrogate is None)
-        evidence = replace(evidence, reference_outputs=right, extremes=far)
+        evidence = replace(
+            evidence,
+            values=replace(evidence.values, reference_outputs=right),
+            variants=replace(evidence.variants, extremes=far),
+        )
     if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
-    evidence = replace(evidence, surrogate=surrogate is not None)
+    evidence = replace(evidence, values=replace(evidence.values, surrogate=surrogate is not None))
     if declared is None and in_16_bits(evidence):
         columns = ()
-    evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
+    evidence = replace(
+        evidence,
+        values=replace(evidence.values, expected=_all_expected(evidence, columns, declared)),
+    )
     if declared and surrogate is not None and mismatches(evidence):  # where is it smooth?
         columns = declared.jacobian()
-        evidence = replace(evidence, expected=_all_expected(evidence, columns, declared))
+        evidence = replace(
+            evidence,
+            values=replace(evidence.values, expected=_all_expected(evidence, columns, declared)),
+        )
     return _with_conventions(evidence, declared) if declared else evidence
 
 
@@ -280,7 +290,9 @@ def in_16_bits(evidence: Evidence) -> bool:
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     if any(out.dtype in SHORT for out in outputs):
         return True
-    if not evidence.jacobian or any(bool(c.matrix[:, c.smooth].any()) for c in evidence.jacobian):
+    if not evidence.values.jacobian or any(
+        bool(c.matrix[:, c.smooth].any()) for c in evidence.values.jacobian
+    ):
         return False
     return _fit_16_bits(torch.cat([as_real(out).reshape(-1).double() for out in outputs]))
 
@@ -299,7 +311,7 @@ def _all_expected(
     """Return the expected gradients of the backward passes that are compared."""
     return {
         name: tuple(_expected(evidence, jacobian, declared, vjp.grad_outputs))
-        for name, vjp in evidence.vjps.items()
+        for name, vjp in evidence.values.vjps.items()
         if name.is_compared
     }
 
@@ -360,10 +372,15 @@ def _floor(values: Tensor) -> float:
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
     """Add the declared gradient with its kinks, and, where ours differs, what it forgets."""
-    if RANDOM not in evidence.vjps:
+    if RANDOM not in evidence.values.vjps:
         return evidence
-    cotangents = evidence.vjps[RANDOM].grad_outputs
-    evidence = replace(evidence, reference_grads=tuple(declared.gradients(cotangents)))
+    cotangents = evidence.values.vjps[RANDOM].grad_outputs
+    evidence = replace(
+        evidence,
+        values=replace(evidence.values, reference_grads=tuple(declared.gradients(cotangents))),
+    )
     if not mismatches(evidence):
         return evidence
-    return replace(evidence, held_fixed=dict(declared.held_fixed(cotangents)))
+    return replace(
+        evidence, values=replace(evidence.values, held_fixed=dict(declared.held_fixed(cotangents)))
+    )

@@ -190,20 +190,20 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield seen.wanted == wanted and len(seen.parameters) == len(asked)
     yield _are_inputs(seen.inputs, asked, wanted)
     # What is known outside alone is established there.
-    yield not (seen.expected or seen.held_fixed or seen.surrogate)
-    yield seen.reference_outputs is None and seen.reference_grads is None
+    yield not (seen.values.expected or seen.values.held_fixed or seen.values.surrogate)
+    yield seen.values.reference_outputs is None and seen.values.reference_grads is None
     yield _forward_fits(seen)
     yield _raw_fits(seen)
     yield _vjps_fit(seen)
-    yield seen.slopes is None or _slopes_fit(seen, seen.slopes)
-    yield not seen.jacobian or _jacobian_fits(seen)
-    yield seen.rows is None or _rows_fit(seen, seen.rows)
-    yield all(len(variant.wanted) == len(variant.got) for variant in seen.variants)
-    edited = [one.edited for one in seen.on_ctx if one.edited is not None]
-    yield all(map(_twin_fits, (*seen.comparisons, *edited)))
-    yield all(0 <= one.position < len(asked) for one in seen.wasted_gradients)
-    yield all(_extreme_fits(one, seen) for one in seen.extremes)
-    yield seen.float32_steps is None or _float32_steps_fit(seen.float32_steps)
+    yield seen.values.slopes is None or _slopes_fit(seen, seen.values.slopes)
+    yield not seen.values.jacobian or _jacobian_fits(seen)
+    yield seen.values.rows is None or _rows_fit(seen, seen.values.rows)
+    yield all(len(variant.wanted) == len(variant.got) for variant in seen.variants.dtypes)
+    edited = [one.edited for one in seen.memory.on_ctx if one.edited is not None]
+    yield all(map(_twin_fits, (*seen.variants.comparisons, *edited)))
+    yield all(0 <= one.position < len(asked) for one in seen.memory.wasted_gradients)
+    yield all(_extreme_fits(one, seen) for one in seen.variants.extremes)
+    yield seen.variants.float32_steps is None or _float32_steps_fit(seen.variants.float32_steps)
 
 
 def _is_short(value: Any) -> bool:
@@ -243,7 +243,7 @@ def _forward_fits(seen: Evidence) -> bool:
     f, inputs = seen.forward, range(len(seen.inputs))
     outputs = range(len(f.outputs))
     arguments = (*f.changed, *f.dirty, *f.written, *f.versions_moved, *(i for _, i in f.views))
-    results = (*f.marked_non_differentiable, *seen.own_views, *(o for o, _ in f.views))
+    results = (*f.marked_non_differentiable, *seen.contract.own_views, *(o for o, _ in f.views))
     return (
         len(f.requires_grad) == len(outputs) <= len(f.kinds)
         and all(place in inputs for place in arguments)
@@ -253,7 +253,7 @@ def _forward_fits(seen: Evidence) -> bool:
 
 
 def _raw_fits(seen: Evidence) -> bool:
-    raw = seen.raw
+    raw = seen.contract.direct
     if raw is None:
         return True
     floats = len(seen.forward.outputs)
@@ -267,15 +267,19 @@ def _raw_fits(seen: Evidence) -> bool:
 def _vjps_fit(seen: Evidence) -> bool:
     """Whether the gradients that were asked for are there, all or the first, which failed."""
     floats = _floats(seen)
-    if not seen.vjps:
-        return seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats)
-    first = seen.vjps.get(RANDOM)
+    if not seen.values.vjps:
+        return seen.variants.interleaved is None or _vjp_fits(
+            seen.variants.interleaved, seen, floats
+        )
+    first = seen.values.vjps.get(RANDOM)
     asked = {name for name, _ in cotangents(floats, floats)}
     return (
         first is not None
-        and seen.vjps.keys() == ({RANDOM} if first.failure else asked)
-        and all(_vjp_fits(vjp, seen, floats) for vjp in seen.vjps.values())
-        and (seen.interleaved is None or _vjp_fits(seen.interleaved, seen, floats))
+        and seen.values.vjps.keys() == ({RANDOM} if first.failure else asked)
+        and all(_vjp_fits(vjp, seen, floats) for vjp in seen.values.vjps.values())
+        and (
+            seen.variants.interleaved is None or _vjp_fits(seen.variants.interleaved, seen, floats)
+        )
     )
 
 
@@ -310,9 +314,9 @@ def _slopes_fit(seen: Evidence, slopes: DirectionalDerivatives) -> bool:
 
 
 def _jacobian_fits(seen: Evidence) -> bool:
-    return len(seen.jacobian) == len(seen.wanted) and all(
+    return len(seen.values.jacobian) == len(seen.wanted) and all(
         _columns_fit(columns, seen, _real(seen.inputs[place]))
-        for columns, place in zip(seen.jacobian, seen.wanted, strict=True)
+        for columns, place in zip(seen.values.jacobian, seen.wanted, strict=True)
     )
 
 
@@ -328,7 +332,7 @@ def _columns_fit(columns: JacobianColumns, seen: Evidence, size: int) -> bool:
 def _rows_fit(seen: Evidence, rows: JacobianRows) -> bool:
     sizes = [(len(rows.index), _real(seen.inputs[place])) for place in seen.wanted]
     return (
-        bool(seen.jacobian)
+        bool(seen.values.jacobian)
         and _is_index(rows.index, sum(map(_real, _floats(seen))))
         and [tuple(matrix.shape) for matrix in rows.matrices] == sizes
         and all(matrix.dtype == torch.float64 for matrix in rows.matrices)
@@ -447,10 +451,13 @@ def recheck_gradients(
     """
     own = replace(
         _with_own_cotangents(example, reference, seed),
-        jacobian=_smooth(example, reference, surrogate, seed),
+        values=replace(
+            _with_own_cotangents(example, reference, seed).values,
+            jacobian=_smooth(example, reference, surrogate, seed),
+        ),
     )
     own = establish(own, reference, surrogate, seed)
-    for cotangent in filter(lambda each: each.is_compared, own.vjps):
+    for cotangent in filter(lambda each: each.is_compared, own.values.vjps):
         for wrong in mismatches(own, cotangent):
             return _finding(wrong)
     return None
@@ -465,11 +472,11 @@ def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed:
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
     asked = dict(cotangents(drawn(outputs, rng), drawn(outputs, rng)))
-    vjps = {name: vjp for name, vjp in example.vjps.items() if not vjp.failure}
-    if example.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
+    vjps = {name: vjp for name, vjp in example.values.vjps.items() if not vjp.failure}
+    if example.values.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
         raise UnfitEvidenceError("leaves out gradients that were asked for")
     own = {name: replace(vjp, grad_outputs=asked[name]) for name, vjp in vjps.items()}
-    return replace(example, vjps=own)
+    return replace(example, values=replace(example.values, vjps=own))
 
 
 def _smooth(
@@ -479,7 +486,7 @@ def _smooth(
     seed: int,
 ) -> tuple[JacobianColumns, ...]:
     """Return where the reference has kinks, if the other side spoke of any."""
-    if surrogate or not example.jacobian:
+    if surrogate or not example.values.jacobian:
         return ()
     return Declared(reference, example, seed).jacobian()
 

@@ -350,14 +350,86 @@ class Float32Steps:
     ratio: float
 
 
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """How the Function keeps autograd's contract, apart from values.
+
+    ``own`` is set only where the call raised in the dtype of the caller's inputs. ``own_views`` are
+    the outputs that are views of what a Function's forward made, ``old_style`` the Functions whose
+    forward takes ctx itself.
+    """
+
+    instance_methods: tuple[str, ...] = ()
+    backward_source: str = ""
+    own: OwnDtype | None = None
+    direct: DirectBackward | None = None
+    own_views: tuple[int, ...] = ()
+    old_style: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Gradients, and what they should be.
+
+    ``cotangent_range`` says in words which cotangents were sent, where not all would do; ``None``
+    says that backward is linear for none. ``jacobian`` is there only where the slopes do not settle
+    the matter, ``rows`` and ``resized`` where it is. ``expected`` maps a cotangent to the truth for
+    each wanted input; ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the
+    latter with its kink conventions).
+    """
+
+    cotangent_range: str | None = ""
+    vjps: Mapping[Cotangent, VjpResult] = field(default_factory=dict)
+    slopes: DirectionalDerivatives | None = None
+    jacobian: tuple[JacobianColumns, ...] = ()
+    rows: JacobianRows | None = None
+    resized: tuple[Resized, ...] = ()
+    expected: Mapping[Cotangent, tuple[Expected, ...]] = field(default_factory=dict)
+    held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
+    reference_outputs: tuple[Tensor, ...] | None = None
+    reference_grads: tuple[Tensor, ...] | None = None
+    surrogate: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a call keeps, what it costs, and what it reaches besides its arguments.
+
+    ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` is how often one
+    backward unpacked the same saved tensor. ``outlived`` names the stages after which only the
+    garbage collector frees a ctx.
+    """
+
+    kept: tuple[Kept, ...] = ()
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    captured: tuple[Captured, ...] = ()
+    on_ctx: tuple[OnCtx, ...] = ()
+    unpacked: int = 0
+    outlived: tuple[str, ...] = ()
+    wasted_gradients: tuple[WastedGradient, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """The same call made in other ways.
+
+    ``dtypes`` are other dtypes and devices. ``interleaved`` is ``RANDOM`` again, but with another
+    forward pass in between.
+    """
+
+    dtypes: tuple[Variant, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    extremes: tuple[Extreme, ...] = ()
+    float32_steps: Float32Steps | None = None
+    interleaved: VjpResult | None = None
+
+
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
 class Evidence:
     """Everything seen of one Function on one set of inputs.
 
-    ``cotangent_range`` says in words which cotangents were sent, where not all would do; ``None``
-    says that backward is linear for none. ``expected`` maps a cotangent to the truth for each
-    wanted input; ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the latter
-    with its kink conventions).
+    The first fields say what was called, and how forward ran; ``omitted`` are inputs that the call
+    leaves to their defaults. ``second_order`` is ``None`` where it was not examined.
     """
 
     subject: str
@@ -365,39 +437,14 @@ class Evidence:
     parameters: tuple[str, ...]
     wanted: tuple[int, ...]
     is_function: bool
-    instance_methods: tuple[str, ...]
-    backward_source: str
     forward: Forward
     omitted: tuple[str, ...] = ()
-    own: OwnDtype | None = None  # only where that raised
-    raw: DirectBackward | None = None
-    cotangent_range: str | None = ""
-    vjps: Mapping[Cotangent, VjpResult] = field(default_factory=dict)
-    variants: tuple[Variant, ...] = ()
-    slopes: DirectionalDerivatives | None = None
-    jacobian: tuple[JacobianColumns, ...] = ()  # only where the slopes do not settle the matter
-    rows: JacobianRows | None = None  # where there are columns
-    resized: tuple[Resized, ...] = ()  # where there are columns
-    expected: Mapping[Cotangent, tuple[Expected, ...]] = field(default_factory=dict)
-    comparisons: tuple[Comparison, ...] = ()
-    wasted_gradients: tuple[WastedGradient, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    costs: Mapping[str, Cost] = field(default_factory=dict)  # "function" and "plain" autograd
-    interleaved: VjpResult | None = None  # RANDOM again, but with another forward in between
-    captured: tuple[Captured, ...] = ()
-    on_ctx: tuple[OnCtx, ...] = ()
-    unpacked: int = 0  # how often one backward unpacked the same saved tensor
-    outlived: tuple[str, ...] = ()  # the stages after which only the garbage collector frees a ctx
-    held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
-    extremes: tuple[Extreme, ...] = ()
-    float32_steps: Float32Steps | None = None
-    reference_outputs: tuple[Tensor, ...] | None = None
-    reference_grads: tuple[Tensor, ...] | None = None
-    surrogate: bool = False
+    contract: Contract = field(default_factory=Contract)
+    values: Values = field(default_factory=Values)
+    memory: Memory = field(default_factory=Memory)
     second_order: SecondOrder | None = None
-    second_order_asked: bool = False  # double_backward=True
-    own_views: tuple[int, ...] = ()  # outputs that are views of what a Function's forward made
-    old_style: tuple[str, ...] = ()  # Functions whose forward takes ctx itself
+    second_order_required: bool = False  # double_backward=True
+    variants: Variants = field(default_factory=Variants)
 
     def name(self, position: int) -> str:
         """Return the argument's name at a position."""

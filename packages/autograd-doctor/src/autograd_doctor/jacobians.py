@@ -84,8 +84,8 @@ def both_jacobians(evidence: Evidence, name: str = "") -> Jacobians | None:
 
     ``None`` where they agree, and where backward is not meant to be forward's derivative.
     """
-    rows = evidence.rows
-    if rows is None or not evidence.jacobian or evidence.surrogate:
+    rows = evidence.values.rows
+    if rows is None or not evidence.values.jacobian or evidence.values.surrogate:
         return None
     for slot, position in enumerate(evidence.wanted):
         if name in ("", evidence.name(position)):
@@ -99,7 +99,7 @@ def _of_each_output(evidence: Evidence, rows: JacobianRows, slot: int) -> Iterat
     """Yield the Jacobians of each floating output with respect to one input."""
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     position = evidence.wanted[slot]
-    columns, start = evidence.jacobian[slot], 0
+    columns, start = evidence.values.jacobian[slot], 0
     for k, out in enumerate(outputs):
         count = as_real(out).numel()
         here = (rows.index >= start) & (rows.index < start + count)

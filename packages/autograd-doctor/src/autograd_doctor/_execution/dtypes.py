@@ -66,7 +66,9 @@ def _with(
     dtypes = {str(v.dtype).removeprefix("torch.") for v in inputs if is_float(v)}
     if len(dtypes) > 1 or session.subject.around.held:
         return found
-    return replace(found, own=OwnDtype(dtypes.pop(), stage, failure))
+    return replace(
+        found, contract=replace(found.contract, own=OwnDtype(dtypes.pop(), stage, failure))
+    )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -45,24 +45,29 @@ def bisect_columns(
     Nothing is searched for where all columns are there, or where those that are show a mistake.
     """
     counts = [as_real(inputs[position]).numel() for position in wanted]
-    known = [len(columns.index) for columns in evidence.jacobian]
+    known = [len(columns.index) for columns in evidence.values.jacobian]
     if known == counts or _shown(evidence):
         return evidence
     places = _suspects(values, inputs, wanted, evidence)
     if not any(len(at) for at in places):
         return evidence
     further = jacobian(values, inputs, wanted, places)
-    both = zip(evidence.jacobian, further, strict=True)
-    return replace(evidence, jacobian=tuple(_joined(columns, more) for columns, more in both))
+    both = zip(evidence.values.jacobian, further, strict=True)
+    return replace(
+        evidence,
+        values=replace(
+            evidence.values, jacobian=tuple(_joined(columns, more) for columns, more in both)
+        ),
+    )
 
 
 def _shown(evidence: Evidence) -> bool:
     """Whether a gradient differs from the truth at one of the elements that are looked at."""
-    vjp = evidence.vjps[RANDOM]
+    vjp = evidence.values.vjps[RANDOM]
     if vjp.failure:
         return True
     g = flat_cotangent(evidence, vjp.grad_outputs)
-    for grad, columns in zip(vjp.grads, evidence.jacobian, strict=True):
+    for grad, columns in zip(vjp.grads, evidence.values.jacobian, strict=True):
         truth, error = columns.matrix.T @ g, CLEAR * (columns.error.T @ g.abs())
         actual = torch.zeros_like(truth)
         if grad is not None:
@@ -101,7 +106,7 @@ def _suspects(
             whole = (slot, 0, elements.numel())
             if compared.differs(whole):
                 place = _halved(compared, whole)
-                known = evidence.jacobian[slot].index.to(elements.device)
+                known = evidence.values.jacobian[slot].index.to(elements.device)
                 found[slot] |= {place, *_between(compared, slot, place, elements, known)}
     return tuple(torch.tensor(sorted(places), dtype=torch.long) for places in found)
 
@@ -153,10 +158,10 @@ class _Compared:
         evidence: Evidence,
         direction: int,
     ) -> None:
-        assert evidence.slopes is not None
-        vjp = evidence.vjps[RANDOM]
+        assert evidence.values.slopes is not None
+        vjp = evidence.values.vjps[RANDOM]
         self._values, self._inputs, self._wanted = values, inputs, wanted
-        self._vectors = [columns[:, direction] for columns in evidence.slopes.vectors]
+        self._vectors = [columns[:, direction] for columns in evidence.values.slopes.vectors]
         self._terms = [
             torch.zeros_like(v) if grad is None else v * as_real(grad).reshape(-1).double()
             for grad, v in zip(vjp.grads, self._vectors, strict=True)

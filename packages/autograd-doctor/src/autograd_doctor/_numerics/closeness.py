@@ -65,7 +65,7 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
 
 def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
     """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
-    sent = evidence.vjps.get(vjp, VjpResult(())).grad_outputs
+    sent = evidence.values.vjps.get(vjp, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     upstream, rise, run = (
         max((size(t) for t in tensors if t is not None), default=0.0)

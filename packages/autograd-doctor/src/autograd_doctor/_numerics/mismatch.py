@@ -86,7 +86,7 @@ def mismatches(evidence: Evidence, vjp: Cotangent = RANDOM) -> tuple[Mismatch, .
 
 
 def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
-    seen, truth = evidence.vjps.get(vjp), evidence.expected.get(vjp)
+    seen, truth = evidence.values.vjps.get(vjp), evidence.values.expected.get(vjp)
     if seen is None or seen.failure or truth is None:
         return
     for slot, (grad, expected) in enumerate(zip(seen.grads, truth, strict=True)):
@@ -110,13 +110,13 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
         **_upstream(mismatch, index),
         "expected": plain(mismatch.truth[index]),
         "actual": plain(mismatch.actual[index]),
-        "line": return_line(mismatch.evidence.backward_source),
+        "line": return_line(mismatch.evidence.contract.backward_source),
     }
 
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
     """Return grad_output at the same index, where the one output has the input's shape."""
-    gs = mismatch.evidence.vjps[RANDOM].grad_outputs
+    gs = mismatch.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
         return {}
     return {"grad_output": plain(gs[0][index])}

@@ -21,10 +21,10 @@ SHARP = 1e-5  # a direction whose own error is larger decides nothing
 
 def projections_agree(evidence: Evidence) -> bool:
     """Whether every compared gradient is known to be right by its projections."""
-    slopes = evidence.slopes
+    slopes = evidence.values.slopes
     if slopes is None or not bool(slopes.smooth.all()):
         return False
-    vjps = [vjp for name, vjp in evidence.vjps.items() if name.is_compared]
+    vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     return all(not vjp.failure and agrees(evidence, slopes, vjp) for vjp in vjps)
 
 

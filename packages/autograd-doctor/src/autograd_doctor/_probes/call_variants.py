@@ -69,7 +69,7 @@ def grad_output_layout(session: Session, evidence: Evidence) -> Evidence:
 
 def input_layout(session: Session, evidence: Evidence) -> Evidence:
     """Pass the same inputs in other layouts; PyTorch cannot lead a sparse gradient through them."""
-    if evidence.raw and evidence.raw.sparse:
+    if evidence.contract.direct and evidence.contract.direct.sparse:
         return evidence
     return asked(session, evidence, _inputs_laid_out, draws=False)
 

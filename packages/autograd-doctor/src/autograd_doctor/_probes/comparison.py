@@ -104,7 +104,12 @@ def asked(
         CannotDiagnoseError
     ):  # made the other way, a call does not come to an end: it tells nothing
         comparisons = ()
-    return replace(evidence, comparisons=(*evidence.comparisons, *comparisons))
+    return replace(
+        evidence,
+        variants=replace(
+            evidence.variants, comparisons=(*evidence.variants.comparisons, *comparisons)
+        ),
+    )
 
 
 def _lasting(
@@ -125,7 +130,7 @@ def _lasting(
 
 def on_example(evidence: Evidence) -> Plain:
     """Return the plain call on the example, which is among the evidence already."""
-    vjp = evidence.vjps[RANDOM]
+    vjp = evidence.values.vjps[RANDOM]
     outputs = tuple(out for out in evidence.forward.outputs if is_float(out))
     sent = tuple(g for g in vjp.grad_outputs if g is not None)
     return Plain(evidence.inputs, sent, Pass(outputs, vjp.grads))
@@ -217,7 +222,12 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 def old_style(session: Session, evidence: Evidence) -> Evidence:
     """Note the Functions whose forward takes ctx itself."""
     found = [f for f in definitions(session) if takes_ctx(f)]
-    return replace(evidence, old_style=tuple(function.__name__ for function in found))
+    return replace(
+        evidence,
+        contract=replace(
+            evidence.contract, old_style=tuple(function.__name__ for function in found)
+        ),
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -255,13 +265,19 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     subject = replace(session.subject, call=_as_ordinary_code(function), function=None)
     ordinary = Session(subject, session.inputs, session.wanted, session.seed)
-    gs = evidence.vjps[RANDOM].grad_outputs
+    gs = evidence.values.vjps[RANDOM].grad_outputs
     mine, other = (attempt(partial(_cost, one, gs)) for one in (session, ordinary))
     if isinstance(mine, Failure) or isinstance(other, Failure):
         return evidence
     costs = {"function": mine, "plain": other}
     comparisons = _twins(session, ordinary, evidence, gs)
-    return replace(evidence, costs=costs, comparisons=(*evidence.comparisons, *comparisons))
+    return replace(
+        evidence,
+        memory=replace(evidence.memory, costs=costs),
+        variants=replace(
+            evidence.variants, comparisons=(*evidence.variants.comparisons, *comparisons)
+        ),
+    )
 
 
 def _has_other_reasons(function: type[Function]) -> bool:

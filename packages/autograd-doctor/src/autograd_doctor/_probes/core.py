@@ -31,6 +31,7 @@ from autograd_doctor.evidence import (
     RANDOM,
     SUM,
     ZERO,
+    Contract,
     Cotangent,
     Evidence,
     Failure,
@@ -68,20 +69,27 @@ def probe(
         return found
     values = _values(session, flat(outputs))
     directions = generator(seed, Stream.DIRECTIONS)
-    found = replace(found, slopes=slopes(values, session.inputs, session.wanted, directions))
+    found = replace(
+        found,
+        values=replace(
+            found.values, slopes=slopes(values, session.inputs, session.wanted, directions)
+        ),
+    )
     if not any(found.forward.requires_grad):
         return found
     one, two = drawn(outputs, rng), drawn(outputs, rng)
     linear = linear_range(session, found, one, two, intentional)
-    found = replace(found, cotangent_range=linear.words if linear else None)
+    found = replace(
+        found, values=replace(found.values, cotangent_range=linear.words if linear else None)
+    )
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
-    if not found.vjps:
+    if not found.values.vjps:
         return found
     if differences and not projections_agree(found):
         columns = jacobian(values, session.inputs, session.wanted, rng)
-        found = replace(found, jacobian=columns)
+        found = replace(found, values=replace(found.values, jacobian=columns))
         found = bisect_columns(values, session.inputs, session.wanted, found)
-    if found.vjps[RANDOM].failure:
+    if found.values.vjps[RANDOM].failure:
         return found
     for look in further:
         found = look(session, found)
@@ -97,10 +105,11 @@ def _after_forward(session: Session) -> Evidence:
         parameters=subject.parameters,
         wanted=session.wanted,
         is_function=subject.function is not None,
-        instance_methods=subject.instance_methods,
-        backward_source=subject.backward_source,
         forward=forward_pass(session),
         omitted=subject.omitted,
+        contract=Contract(
+            instance_methods=subject.instance_methods, backward_source=subject.backward_source
+        ),
     )
 
 
@@ -116,15 +125,19 @@ def _after_backward(
     if found.forward.whole:
         raw = direct_call(session, one)
         others = variants(session, one, raw) if in_other_dtypes else ()
-        found = replace(found, raw=raw, variants=others)
-    if found.raw and found.raw.failure:
+        found = replace(
+            found,
+            contract=replace(found.contract, direct=raw),
+            variants=replace(found.variants, dtypes=others),
+        )
+    if found.contract.direct and found.contract.direct.failure:
         return found
     ones, _ = drawn_from(linear, *2 * ([torch.ones_like(g) for g in one],))
     one, two = drawn_from(linear, one, two)
     return replace(
         found,
-        vjps=_vjps(session, dict(cotangents(one, two, ones))),
-        interleaved=backward_pass(session, one, interleaved=True),
+        values=replace(found.values, vjps=_vjps(session, dict(cotangents(one, two, ones)))),
+        variants=replace(found.variants, interleaved=backward_pass(session, one, interleaved=True)),
     )
 
 

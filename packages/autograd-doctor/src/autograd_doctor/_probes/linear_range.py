@@ -165,6 +165,6 @@ def _all_zero(vjp: VjpResult) -> bool:
 
 def _confirmed(evidence: Evidence, vjp: VjpResult) -> bool:
     """Whether forward's slopes along random directions are those of the gradient."""
-    slopes = evidence.slopes
+    slopes = evidence.values.slopes
     smooth = slopes is not None and bool(slopes.smooth.all())
     return slopes is not None and smooth and not vjp.failure and agrees(evidence, slopes, vjp)

@@ -76,7 +76,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
     """Look which saved tensors hold values that no gradient depends on."""
     if not evidence.forward.whole or not 0 < len(evidence.forward.saved) <= MOST_TENSORS:
         return evidence
-    gs = evidence.vjps[RANDOM].grad_outputs
+    gs = evidence.values.vjps[RANDOM].grad_outputs
     example = _asked(session, Setting(session.inputs, session.wanted), gs)
     if example is None:
         return evidence
@@ -93,7 +93,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
         if len(used) == len(exchanges):
             break
     told = (_told(evidence, call, group, group in read, group in used) for group in exchanges)
-    return replace(evidence, kept=tuple(told))
+    return replace(evidence, memory=replace(evidence.memory, kept=tuple(told)))
 
 
 def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
@@ -186,11 +186,16 @@ def wasted_gradients(session: Session, evidence: Evidence) -> Evidence:
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     if not evidence.forward.whole or not 2 <= len(floating) <= MOST_INPUTS:
         return evidence
-    gs = [g for g in evidence.vjps[RANDOM].grad_outputs if g is not None]
+    gs = [g for g in evidence.values.vjps[RANDOM].grad_outputs if g is not None]
     everything = _backward(session, gs, session.wanted)
     if everything is None:
         return evidence
-    return replace(evidence, wasted_gradients=tuple(_wasted(session, gs, floating, everything)))
+    return replace(
+        evidence,
+        memory=replace(
+            evidence.memory, wasted_gradients=tuple(_wasted(session, gs, floating, everything))
+        ),
+    )
 
 
 def _wasted(
@@ -242,12 +247,16 @@ def unpacking(session: Session, evidence: Evidence) -> Evidence:
         with swapper.hooks():
             run = session.run()
         numbers = [n for node in custom_nodes(run.tensors) for n in swapper.numbers_of(node)]
-        gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+        gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
         times = Counter(swapper.unpacked)
         return max((times[number] for number in numbers), default=0)
 
     counted = attempt(most)
-    return replace(evidence, unpacked=counted) if isinstance(counted, int) else evidence
+    return (
+        replace(evidence, memory=replace(evidence.memory, unpacked=counted))
+        if isinstance(counted, int)
+        else evidence
+    )
 
 
 def cycles(session: Session, evidence: Evidence) -> Evidence:
@@ -258,7 +267,7 @@ def cycles(session: Session, evidence: Evidence) -> Evidence:
             for stage in ("forward", "backward")
             if _only_the_collector_frees(_dropped(session, evidence, stage == "backward"))
         )
-    return replace(evidence, outlived=outlived)
+    return replace(evidence, memory=replace(evidence.memory, outlived=outlived))
 
 
 @contextmanager
@@ -280,7 +289,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
         run = session.run(watched=False)  # a log would hold its tensors
         contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
         if backward:
-            gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+            gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
         return contexts
 
     contexts = attempt(call)
@@ -315,4 +324,7 @@ def own_views(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     shared = {output for output, _ in evidence.forward.views}
     views = (i for i, out in enumerate(run.tensors) if out.requires_grad and out._is_view())
-    return replace(evidence, own_views=tuple(i for i in views if i not in shared))
+    return replace(
+        evidence,
+        contract=replace(evidence.contract, own_views=tuple(i for i in views if i not in shared)),
+    )

@@ -340,7 +340,7 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
     near = list(neighborhood(call, evidence, example))
     masked = [found for i in session.wanted for found in _masked(call, evidence, example, i)]
     worst_first = sorted([*far, *near], key=lambda found: not found.is_example)
-    return replace(evidence, extremes=(*worst_first, *masked))
+    return replace(evidence, variants=replace(evidence.variants, extremes=(*worst_first, *masked)))
 
 
 def _ladder(
@@ -421,7 +421,12 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     outputs = output_names(len(here) - len(session.wanted))
     names = (*outputs, *(evidence.gradient_name(position) for position in session.wanted))
-    return replace(evidence, float32_steps=Float32Steps(names, here, near, far, NEAR / FAR))
+    return replace(
+        evidence,
+        variants=replace(
+            evidence.variants, float32_steps=Float32Steps(names, here, near, far, NEAR / FAR)
+        ),
+    )
 
 
 def _values(session: Session, by: float) -> Values | None:

@@ -39,15 +39,15 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
 
     It is 0 as well where that was not examined. A symmetric matrix stays symmetric along it.
     """
-    slopes = evidence.slopes
+    slopes = evidence.values.slopes
     is_smooth = slopes is not None and bool(slopes.smooth.all())
     for k, position in enumerate(evidence.wanted):
         like = evidence.inputs[position]
         flat = torch.zeros_like(as_real(like)).reshape(-1)
         if slopes is not None and is_smooth:
             flat = slopes.vectors[k][:, 0].clone()
-        elif slopes is not None and k < len(evidence.jacobian):
-            columns = evidence.jacobian[k]
+        elif slopes is not None and k < len(evidence.values.jacobian):
+            columns = evidence.values.jacobian[k]
             smooth = columns.index[columns.smooth].to(flat.device)
             flat[smooth] = slopes.vectors[k][smooth, 0]
         real = flat.reshape(as_real(like).shape)
@@ -144,7 +144,7 @@ ROUNDING = 1e-10  # of weights and cotangents: what is left where everything can
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
     """Fill in the second derivatives, along directions in which forward is smooth."""
-    if evidence.vjps.get(OTHER) is None or evidence.vjps[OTHER].failure:
+    if evidence.values.vjps.get(OTHER) is None or evidence.values.vjps[OTHER].failure:
         return evidence
     question = _Question(session, evidence)
     seen = attempt(lambda: question.by_autograd(follow=True))
@@ -159,14 +159,14 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
 
 def second_order_asked(session: Session, evidence: Evidence) -> Evidence:
     """Fill in the same for a Function that is meant to be differentiated twice."""
-    return replace(second_order(session, evidence), second_order_asked=True)
+    return replace(second_order(session, evidence), second_order_required=True)
 
 
 class _Question:
     """Which gradients are differentiated, by what, along which directions."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
-        once, other = evidence.vjps[RANDOM], evidence.vjps[OTHER]
+        once, other = evidence.values.vjps[RANDOM], evidence.values.vjps[OTHER]
         self.session = session
         self.names = tuple(evidence.name(position) for position in session.wanted)
         self.grad_outputs = tuple(g for g in once.grad_outputs if g is not None)

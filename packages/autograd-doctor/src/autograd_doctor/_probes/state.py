@@ -55,7 +55,10 @@ def repetition(session: Session, evidence: Evidence) -> Evidence:
         for kind, (how, actual) in ways.items()
         if _comparable(actual, plain) and not _identical(actual, plain)
     )
-    return replace(evidence, comparisons=evidence.comparisons + found)
+    return replace(
+        evidence,
+        variants=replace(evidence.variants, comparisons=evidence.variants.comparisons + found),
+    )
 
 
 REPEATED = "from one call to the next, with the same arguments and seeds"
@@ -65,14 +68,17 @@ REDRAWN = "when `backward` reuses them"
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
     """Send a second cotangent through a graph that a first one has gone through already."""
-    first, second = evidence.vjps[OTHER], evidence.vjps[RANDOM]
+    first, second = evidence.values.vjps[OTHER], evidence.values.vjps[RANDOM]
 
     def go_through(run: Run) -> None:
         attempt(lambda: gradients(run, copies(first.grad_outputs), retain_graph=True))
 
     actual = both_ways(session, second.grad_outputs, between=go_through)
     found = _backward_twin(evidence, actual)
-    return replace(evidence, comparisons=(*evidence.comparisons, found))
+    return replace(
+        evidence,
+        variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
+    )
 
 
 def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
@@ -84,7 +90,7 @@ def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
 def _first_time(evidence: Evidence) -> Pass:
     """Return what the call gave when it was made first."""
     outputs = tuple(output for output in evidence.forward.outputs if is_float(output))
-    return Pass(outputs, evidence.vjps[RANDOM].grads)
+    return Pass(outputs, evidence.values.vjps[RANDOM].grads)
 
 
 def _again(
@@ -95,7 +101,7 @@ def _again(
             session.redraw()
 
     with memory_filled(filled):
-        return both_ways(session, evidence.vjps[RANDOM].grad_outputs, between=between)
+        return both_ways(session, evidence.values.vjps[RANDOM].grad_outputs, between=between)
 
 
 @contextmanager
@@ -142,14 +148,17 @@ def recomputation(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(run, Failure):
         return evidence
     forth = _copied(around.buffers)
-    attempt(lambda: gradients(run, copies(evidence.vjps[RANDOM].grad_outputs)))
+    attempt(lambda: gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs)))
     back = _copied(around.buffers)
     twice = [n for n in at_first if _differ(at_first, forth, n) and _differ(forth, back, n)]
     if not twice:
         return evidence
     actual, expected = (tuple(values[name] for name in twice) for values in (back, forth))
     found = Comparison("recomputed", "in backward", tuple(twice), actual, expected)
-    return replace(evidence, comparisons=(*evidence.comparisons, found))
+    return replace(
+        evidence,
+        variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
+    )
 
 
 def _copied(buffers: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -176,7 +185,12 @@ def captured(session: Session, evidence: Evidence) -> Evidence:
     if not asking:
         return evidence
     lonely = _without_gradient(session, evidence, asking)
-    return replace(evidence, captured=tuple(_moved(session, evidence, held) for held in lonely))
+    return replace(
+        evidence,
+        memory=replace(
+            evidence.memory, captured=tuple(_moved(session, evidence, held) for held in lonely)
+        ),
+    )
 
 
 def _without_gradient(
@@ -191,7 +205,7 @@ def _without_gradient(
     def passes() -> tuple[Tensor | None, ...]:
         run = session.run()
         run.leaves.extend(held.tensor for held in asking)
-        return gradients(run, copies(evidence.vjps[RANDOM].grad_outputs))
+        return gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
 
     hooks = [held.tensor.register_hook(note(held.name)) for held in asking]
     grads = attempt(passes)
@@ -251,7 +265,7 @@ def on_ctx(session: Session, evidence: Evidence) -> Evidence:
         OnCtx(name, function, whose.role, *_edited(session, evidence, whose))
         for (function, name), whose in sorted(found.items())
     )
-    return replace(evidence, on_ctx=tuple(told))
+    return replace(evidence, memory=replace(evidence.memory, on_ctx=tuple(told)))
 
 
 @dataclass(frozen=True, order=True)
@@ -290,7 +304,7 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, C
     def edit(run: Run) -> None:
         attempt(lambda: _exchange(run.args[k] if as_input else run.tensors[k]))
 
-    plain = evidence.vjps[RANDOM]
+    plain = evidence.values.vjps[RANDOM]
     actual = replace(both_ways(session, plain.grad_outputs, between=edit), outputs=())
     shown = f"`{name}`" if as_input else name
     how = f"when {shown} is changed in place after `forward`"

@@ -476,7 +476,10 @@ def autocast(session: Session, evidence: Evidence) -> Evidence:
     how = f"under autocast to {str(LOW).removeprefix('torch.')}"
     tolerance = max(FAR, 10 * _change(rounded, plain))
     found = compare(evidence, "autocast", how, actual, plain, tolerance=tolerance)
-    return replace(evidence, comparisons=(*evidence.comparisons, found))
+    return replace(
+        evidence,
+        variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
+    )
 
 
 def _under_autocast(session: Session) -> Session:

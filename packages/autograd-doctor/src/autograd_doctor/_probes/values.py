@@ -38,7 +38,9 @@ MOST_ROWS = 96  # fewer where the inputs are large
 
 def rows(session: Session, evidence: Evidence) -> Evidence:
     """Send one-hot cotangents back through one graph, one for each of the first elements."""
-    if not evidence.jacobian or evidence.cotangent_range:  # one-hot cotangents lie elsewhere
+    if (
+        not evidence.values.jacobian or evidence.values.cotangent_range
+    ):  # one-hot cotangents lie elsewhere
         return evidence
     run = attempt(session.run)
     if isinstance(run, Failure):
@@ -50,7 +52,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(found, Failure) or not found:
         return evidence
     matrices = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
-    return replace(evidence, rows=JacobianRows(index, matrices))
+    return replace(evidence, values=replace(evidence.values, rows=JacobianRows(index, matrices)))
 
 
 def _first_elements(run: Run) -> Iterator[int]:
@@ -95,7 +97,7 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
 
     That is of use only where a gradient is not known to be right.
     """
-    if not evidence.jacobian or evidence.cotangent_range:
+    if not evidence.values.jacobian or evidence.values.cotangent_range:
         return evidence
     lengths = dict.fromkeys(
         length
@@ -117,7 +119,7 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
         if type(value) in (int, float)
     ]
     found = (_resized(session, inputs) for inputs in calls)
-    return replace(evidence, resized=tuple(filter(None, found)))
+    return replace(evidence, values=replace(evidence.values, resized=tuple(filter(None, found))))
 
 
 def _other_number(value: float) -> float:

@@ -62,37 +62,37 @@ def as_html(steps: Steps) -> str:
 def _forward(evidence: Evidence) -> Step:
     if evidence.forward.failure:
         return _raised("forward", "forward", evidence.forward.failure)
-    return told_forward(evidence.forward.outputs, evidence.reference_outputs)
+    return told_forward(evidence.forward.outputs, evidence.values.reference_outputs)
 
 
 def _contract(evidence: Evidence) -> Step:
-    failure = evidence.raw and evidence.raw.failure
+    failure = evidence.contract.direct and evidence.contract.direct.failure
     if failure:
         return _raised("contract", "backward", failure)
-    if not evidence.vjps:
+    if not evidence.values.vjps:
         return told_never_called()
-    if evidence.raw:
+    if evidence.contract.direct:
         # None stands there for whatever is no tensor; what comes on top matters if it is one.
-        returned = [*evidence.raw.grads]
+        returned = [*evidence.contract.direct.grads]
     else:
-        failure = evidence.vjps[RANDOM].failure
+        failure = evidence.values.vjps[RANDOM].failure
         if failure:
             return _raised("contract", "backward", failure)
-        found = dict(zip(evidence.wanted, evidence.vjps[RANDOM].grads, strict=True))
+        found = dict(zip(evidence.wanted, evidence.values.vjps[RANDOM].grads, strict=True))
         returned = [found.get(i) for i in range(len(evidence.inputs))]
     return told_contract(evidence.parameters, evidence.inputs, returned, evidence.wanted)
 
 
 def _magnitudes(evidence: Evidence) -> Step:
-    vjp, expected = evidence.vjps[RANDOM], evidence.expected.get(RANDOM, ())
+    vjp, expected = evidence.values.vjps[RANDOM], evidence.values.expected.get(RANDOM, ())
     if vjp.failure:
         return _raised("magnitudes", "backward", vjp.failure)
     if _settled(evidence):
-        assert evidence.slopes is not None
-        seen, _ = along_directions(evidence.slopes, vjp)
+        assert evidence.values.slopes is not None
+        seen, _ = along_directions(evidence.values.slopes, vjp)
         g = flat_cotangent(evidence, vjp.grad_outputs)
         what = f"gradient norm along {len(seen)} random directions"
-        return told_magnitudes([what], [seen], [evidence.slopes.matrix.T @ g])
+        return told_magnitudes([what], [seen], [evidence.values.slopes.matrix.T @ g])
     whats = [f"gradient norm of {evidence.name(i)}" for i in evidence.wanted]
     return told_magnitudes(whats, vjp.grads, [e.value for e in expected], _truth(evidence))
 
@@ -104,8 +104,8 @@ def _element(evidence: Evidence) -> Step:
             None,
             "skipped, because backward agrees with forward along every random direction",
         )
-    grads = evidence.vjps[RANDOM].grads
-    truths = [expected.value for expected in evidence.expected[RANDOM]]
+    grads = evidence.values.vjps[RANDOM].grads
+    truths = [expected.value for expected in evidence.values.expected[RANDOM]]
     if all(bool(torch.isnan(truth).all()) for truth in truths):
         return Step(
             "one element",
@@ -122,7 +122,7 @@ def _element(evidence: Evidence) -> Step:
 
 
 def _gradcheck(evidence: Evidence) -> Step:
-    if evidence.surrogate:
+    if evidence.values.surrogate:
         return Step(
             "gradcheck", None, "skipped, because backward is declared to be a surrogate gradient"
         )
@@ -131,10 +131,10 @@ def _gradcheck(evidence: Evidence) -> Step:
 
 def _mismatches(evidence: Evidence) -> Iterator[str]:
     """Yield a sentence of gradcheck for each pair of output and input that it would object to."""
-    rows, start = evidence.rows, 0
+    rows, start = evidence.values.rows, 0
     for k, out in enumerate(filter(is_float, evidence.forward.outputs)):
         end = start + as_real(out).numel()
-        for slot, columns in enumerate(evidence.jacobian if rows else ()):
+        for slot, columns in enumerate(evidence.values.jacobian if rows else ()):
             assert rows is not None
             here = (rows.index >= start) & (rows.index < end)
             numerical = columns.matrix.cpu()[rows.index[here]][:, columns.smooth.cpu()]
@@ -146,15 +146,15 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 def _settled(evidence: Evidence) -> bool:
     """Whether no truth was established element by element, because none was needed."""
-    expected = evidence.expected.get(RANDOM, ())
+    expected = evidence.values.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
-    return unknown and not evidence.jacobian and evidence.slopes is not None
+    return unknown and not evidence.values.jacobian and evidence.values.slopes is not None
 
 
 def _truth(evidence: Evidence) -> str:
-    if evidence.surrogate:
+    if evidence.values.surrogate:
         return "surrogate"
-    return DIFFERENCES if evidence.reference_outputs is None else "reference"
+    return DIFFERENCES if evidence.values.reference_outputs is None else "reference"
 
 
 def _raised(title: str, stage: str, failure: Failure) -> Step:

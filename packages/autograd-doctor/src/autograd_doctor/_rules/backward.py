@@ -37,23 +37,23 @@ from autograd_doctor.formatting import plural, quoted
     after=("contract",),
 )
 def backward_raises(evidence: Evidence) -> Match | None:
-    failure, own = backward_failure(evidence), evidence.own
+    failure, own = backward_failure(evidence), evidence.contract.own
     turned = any(raw_transpose(evidence, position) for position in evidence.wanted)
     if failure is None and own and own.stage == "backward":
         where = f"in {own.dtype}, the dtype of your inputs, "
         return Match(
             f"{where}`backward` {what_was_raised(own.failure)}",
             {**raised(own.failure), "call": call(evidence)},
-            hint=_what_to_do(own.failure, evidence.backward_source),
+            hint=_what_to_do(own.failure, evidence.contract.backward_source),
         )
     if failure is None or turned:
         return None
     # The family of cotangents stops at the first, if that fails.
-    some = "for some values of `grad_output`, " if len(evidence.vjps) > 1 else ""
+    some = "for some values of `grad_output`, " if len(evidence.values.vjps) > 1 else ""
     return Match(
         f"{some}`backward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence)},
-        hint=_what_to_do(failure, evidence.backward_source),
+        hint=_what_to_do(failure, evidence.contract.backward_source),
     )
 
 
@@ -103,12 +103,12 @@ WHAT_TO_DO = {
     lesson="02_ctx_rules",
 )
 def mutates_grad_output(evidence: Evidence) -> Match | None:
-    if not evidence.raw or not evidence.raw.changed_grad_outputs:
+    if not evidence.contract.direct or not evidence.contract.direct.changed_grad_outputs:
         return None
     return Match(
         "`backward` changes `grad_output` in place, so another branch of the graph that shares it "
         "gets a wrong gradient.",
-        {"outputs": list(evidence.raw.changed_grad_outputs)},
+        {"outputs": list(evidence.contract.direct.changed_grad_outputs)},
     )
 
 
@@ -122,12 +122,12 @@ def mutates_grad_output(evidence: Evidence) -> Match | None:
     lesson="02_ctx_rules",
 )
 def mutates_saved(evidence: Evidence) -> Match | None:
-    if not evidence.raw or not evidence.raw.changed_saved:
+    if not evidence.contract.direct or not evidence.contract.direct.changed_saved:
         return None
     return Match(
-        f"`backward` changes saved tensor {evidence.raw.changed_saved[0]} (counting from 0) in "
-        "place.",
-        {"saved": list(evidence.raw.changed_saved)},
+        f"`backward` changes saved tensor {evidence.contract.direct.changed_saved[0]} (counting "
+        "from 0) in place.",
+        {"saved": list(evidence.contract.direct.changed_saved)},
     )
 
 
@@ -142,7 +142,7 @@ def mutates_saved(evidence: Evidence) -> Match | None:
     after=("contract",),
 )
 def none_grad_output(evidence: Evidence) -> Match | None:
-    for name, vjp in evidence.vjps.items():
+    for name, vjp in evidence.values.vjps.items():
         if name.kind != "single":
             continue
         used = ordinal(name)
@@ -178,10 +178,10 @@ def none_grad_output(evidence: Evidence) -> Match | None:
     lesson="01_template",
 )
 def wrong_arity(evidence: Evidence) -> Match | None:
-    raw, arguments = evidence.raw, len(evidence.inputs)
+    raw, arguments = evidence.contract.direct, len(evidence.inputs)
     if raw and not raw.failure:
         if wasted_gradients := _unasked(evidence, raw):
-            return Match(wasted_gradients, {"line": return_line(evidence.backward_source)})
+            return Match(wasted_gradients, {"line": return_line(evidence.contract.backward_source)})
         extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
         if raw.count >= arguments and not extra:
             return None
@@ -198,7 +198,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
             {
                 "returned": raw.count,
                 "expected": arguments,
-                "line": return_line(evidence.backward_source),
+                "line": return_line(evidence.contract.backward_source),
             },
         )
     failure = backward_failure(evidence)
@@ -259,14 +259,14 @@ def gradient_shape(evidence: Evidence) -> Match | None:
                     "input": name,
                     "expected": list(want),
                     "actual": list(got),
-                    "line": return_line(evidence.backward_source),
+                    "line": return_line(evidence.contract.backward_source),
                 },
             )
     failure = backward_failure(evidence)
     found = failure and re.search(
         r"got (\[.*?\]) but expected shape compatible with (\[.*?\])", failure.text
     )
-    if found and not (evidence.raw and evidence.raw.grads):
+    if found and not (evidence.contract.direct and evidence.contract.direct.grads):
         return Match(
             f"the `backward` of an inner Function returns a gradient of shape {found[1]} for an "
             f"input of shape {found[2]}."
@@ -275,11 +275,11 @@ def gradient_shape(evidence: Evidence) -> Match | None:
 
 
 def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
-    if evidence.raw is None:
+    if evidence.contract.direct is None:
         return []
     return [
         (i, evidence.inputs[i].shape, grad.shape)
-        for i, grad in enumerate(evidence.raw.grads[: len(evidence.inputs)])
+        for i, grad in enumerate(evidence.contract.direct.grads[: len(evidence.inputs)])
         if grad is not None and i in evidence.wanted
     ]
 
@@ -350,7 +350,7 @@ UNSUPPORTED = (
 def gradient_dtype(evidence: Evidence) -> Match | None:
     if refused := _complex_for_a_real(evidence):
         return refused
-    dtypes = [v for v in evidence.variants if v.name != "meta"]
+    dtypes = [v for v in evidence.variants.dtypes if v.name != "meta"]
     crashed = [v for v in dtypes if v.failure and not _unsupported(v.failure.text)]
     if crashed and len(crashed) < len(dtypes):
         failure = crashed[0].failure
@@ -386,7 +386,7 @@ def _unsupported(text: str) -> bool:
 
 def _complex_for_a_real(evidence: Evidence) -> Match | None:
     """Say which real input got a complex gradient, which autograd rejects without naming it."""
-    grads = evidence.raw.grads if evidence.raw else ()
+    grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     for position in evidence.wanted:
         grad = grads[position] if position < len(grads) else None
         if grad is not None and grad.is_complex() and not evidence.inputs[position].is_complex():
@@ -402,7 +402,9 @@ def _complex_for_a_real(evidence: Evidence) -> Match | None:
 
 
 def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
-    grads = evidence.raw.grads if evidence.raw else ()  # from elsewhere it may be missing
+    grads = (
+        evidence.contract.direct.grads if evidence.contract.direct else ()
+    )  # from elsewhere it may be missing
     kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
     rows = zip(kept, variant.wanted, variant.got, strict=False)
     return [(i, want, got) for i, want, got in rows if got is not None and got != want]
@@ -419,7 +421,7 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     after=("gradient-shape", "wrong-arity", "gradient-dtype"),
 )
 def gradient_device(evidence: Evidence) -> Match | None:
-    for variant in evidence.variants:
+    for variant in evidence.variants.dtypes:
         if variant.name != "meta":
             continue
         if variant.failure and "device" in variant.failure.text.lower():

@@ -24,10 +24,10 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
     after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which takes one gradient for another
 )
 def wasted_gradient(evidence: Evidence) -> Match | None:
-    if not evidence.wasted_gradients:
+    if not evidence.memory.wasted_gradients:
         return None
-    names = [evidence.name(seen.position) for seen in evidence.wasted_gradients]
-    operations = [seen.operations for seen in evidence.wasted_gradients]
+    names = [evidence.name(seen.position) for seen in evidence.memory.wasted_gradients]
+    operations = [seen.operations for seen in evidence.memory.wasted_gradients]
     first = (
         f"`backward` computes the gradient of `{names[0]}` ({_counted(operations[0])}) even when "
         f"`{names[0]}` does not require grad"
@@ -57,7 +57,7 @@ def _counted(operations: Sequence[str]) -> str:
     after=FIRST_MAKE_IT_RIGHT,
 )
 def oversaved(evidence: Evidence) -> Match | None:
-    idle = [kept for kept in evidence.kept if not kept.used]
+    idle = [kept for kept in evidence.memory.kept if not kept.used]
     if not idle:
         return None
     names = [" and ".join(kept.names) for kept in idle]
@@ -85,7 +85,7 @@ def oversaved(evidence: Evidence) -> Match | None:
     after=FIRST_MAKE_IT_RIGHT,
 )
 def unneeded_function(evidence: Evidence) -> Match | None:
-    function, ordinary = (evidence.costs.get(name) for name in ("function", "plain"))
+    function, ordinary = (evidence.memory.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
     # Piece by piece, because a sum that is smaller here need not be so for larger inputs.

@@ -30,7 +30,7 @@ from autograd_doctor.formatting import elements, plain, plural, quoted
     lesson="01_template",
 )
 def missing_staticmethod(evidence: Evidence) -> Match | None:
-    names = evidence.instance_methods
+    names = evidence.contract.instance_methods
     if not names:
         return None
     methods = " and ".join(quoted(names))
@@ -157,7 +157,7 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     after=("contract",),
 )
 def forward_raises(evidence: Evidence) -> Match | None:
-    failure, own = evidence.forward.failure, evidence.own
+    failure, own = evidence.forward.failure, evidence.contract.own
     where = ""
     if own and own.stage == "forward":
         failure, where = own.failure, f"in {own.dtype}, the dtype of your inputs, "
@@ -232,7 +232,7 @@ def returns_view(evidence: Evidence) -> Match | None:
     for output, source in evidence.forward.views:
         which = "the output" if alone else f"output {output}"
         return Match(f"{which} shares memory with `{evidence.name(source)}`.")
-    for output in evidence.own_views:
+    for output in evidence.contract.own_views:
         which = "the output" if alone else f"output {output}"
         return Match(
             f"{which} is a view of a tensor that `forward` created, so changing it in place, for "
@@ -254,7 +254,7 @@ def returns_view(evidence: Evidence) -> Match | None:
     lesson="02_ctx_rules",
 )
 def wrong_non_differentiable(evidence: Evidence) -> Match | None:
-    if evidence.slopes is None or not evidence.is_function:
+    if evidence.values.slopes is None or not evidence.is_function:
         return None
     floats = [i for i, out in enumerate(evidence.forward.outputs) if is_float(out)]
     varies = list(_varies(evidence, [evidence.forward.outputs[i] for i in floats]))
@@ -286,8 +286,10 @@ def _stepped(output: Tensor) -> bool:
 
 def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
     """Yield whether each output changes with the inputs."""
-    assert evidence.slopes is not None
-    seen = [columns.matrix for columns in evidence.jacobian] or [evidence.slopes.matrix]
+    assert evidence.values.slopes is not None
+    seen = [columns.matrix for columns in evidence.values.jacobian] or [
+        evidence.values.slopes.matrix
+    ]
     parts = [matrix.split([as_real(out).numel() for out in outputs]) for matrix in seen]
     yield from (any(bool(rows.any()) for rows in of_one) for of_one in zip(*parts, strict=True))
 
@@ -309,7 +311,7 @@ def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
     by_design=("values", "wrong-jvp", "overflow"),
 )
 def forward_mismatch(evidence: Evidence) -> Match | None:
-    wanted = evidence.reference_outputs
+    wanted = evidence.values.reference_outputs
     if wanted is None or evidence.forward.failure:
         return None
     got = evidence.forward.outputs

@@ -33,7 +33,7 @@ ROUNDING = (
 
 
 def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
-    vjp = evidence.vjps.get(name, VjpResult(()))
+    vjp = evidence.values.vjps.get(name, VjpResult(()))
     return vjp.grads
 
 
@@ -50,7 +50,7 @@ def _seen(
     text = f"{where}: gradient {first} for grad_output, {second} for {times}, should be {right}"
     return Match(
         law.format(name=name),
-        {"input": name, "witness": text, "line": return_line(evidence.backward_source)},
+        {"input": name, "witness": text, "line": return_line(evidence.contract.backward_source)},
     )
 
 
@@ -160,7 +160,7 @@ def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tenso
 
 def _coarseness(evidence: Evidence, vjp: Cotangent) -> float:
     """Return the relative precision of grad_output: an output in float32 makes it float32 too."""
-    gs = evidence.vjps[vjp].grad_outputs
+    gs = evidence.values.vjps[vjp].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
 
 
@@ -180,7 +180,9 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 )
 def uniform_grad_output(evidence: Evidence) -> Match | None:
     outputs = (
-        [g for g in evidence.vjps[RANDOM].grad_outputs if g is not None] if evidence.vjps else []
+        [g for g in evidence.values.vjps[RANDOM].grad_outputs if g is not None]
+        if evidence.values.vjps
+        else []
     )
     if len(outputs) != 1 or outputs[0].numel() < 2:
         return None
@@ -202,7 +204,7 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
             {
                 "input": wrong.name,
                 "factor": plain(c),
-                "line": return_line(evidence.backward_source),
+                "line": return_line(evidence.contract.backward_source),
             },
         )
     return None

@@ -31,7 +31,7 @@ from autograd_doctor.formatting import element, number, plain, unraveled
     after=("contract", "linearity", "values", "layout"),
 )
 def overflow(evidence: Evidence) -> Match | None:
-    return next(filter(None, (_lost(evidence, call) for call in evidence.extremes)), None)
+    return next(filter(None, (_lost(evidence, call) for call in evidence.variants.extremes)), None)
 
 
 def _lost(evidence: Evidence, call: Extreme) -> Match | None:
@@ -125,8 +125,8 @@ def precision(evidence: Evidence) -> Match | None:
 
 def _cast(evidence: Evidence) -> Match | None:
     """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
-    vjp = evidence.vjps.get(RANDOM)
-    if evidence.cotangent_range:  # which may hold short numbers
+    vjp = evidence.values.vjps.get(RANDOM)
+    if evidence.values.cotangent_range:  # which may hold short numbers
         return None
     if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None
@@ -137,7 +137,7 @@ def _cast(evidence: Evidence) -> Match | None:
                 return Match(
                     f"`backward` computes the gradient of `{name}` in "
                     f"{str(dtype).removeprefix('torch.')}, whatever the dtype of `{name}` is.",
-                    {"input": name, "line": return_line(evidence.backward_source)},
+                    {"input": name, "line": return_line(evidence.contract.backward_source)},
                     hint="Remove the cast from `backward`, or the tensor that it creates in a "
                     "fixed dtype.",
                 )
@@ -154,11 +154,11 @@ def _stairs(evidence: Evidence) -> Match | None:
 
     The output of a declared step function does so by intention, between its levels.
     """
-    found = evidence.float32_steps
+    found = evidence.variants.float32_steps
     if found is None:
         return None
     outputs = len(found.here) - len(evidence.wanted)
-    for k in range(outputs if evidence.surrogate else 0, len(found.here)):
+    for k in range(outputs if evidence.values.surrogate else 0, len(found.here)):
         told = None if _is_short(evidence, k - outputs) else _uneven(found, k)
         if told is not None:
             return Match(
@@ -177,7 +177,7 @@ def _stairs(evidence: Evidence) -> Match | None:
 
 def _is_short(evidence: Evidence, slot: int) -> bool:
     """Whether backward returned a gradient in another dtype: that has a rule of its own."""
-    grads = evidence.raw.grads if evidence.raw else ()
+    grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     position = evidence.wanted[slot] if slot >= 0 else len(grads)
     grad = grads[position] if position < len(grads) else None
     return grad is not None and grad.dtype != torch.float64
@@ -213,7 +213,7 @@ def _cancellation(evidence: Evidence) -> Match | None:
 
     Where it is not, a solver may stop early in float32, or a device may calculate more coarsely.
     """
-    calls = [call for call in evidence.extremes if call.noise]
+    calls = [call for call in evidence.variants.extremes if call.noise]
     if any(call.is_example and not call.right for call in calls):
         return None
     for call in calls:

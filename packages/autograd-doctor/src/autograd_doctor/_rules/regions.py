@@ -125,7 +125,7 @@ def _instead(m: Mismatch) -> str | None:
     """Say what the wrong elements hold, where it is one simple thing."""
     wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
     tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
-    gs = [g for g in m.evidence.vjps[RANDOM].grad_outputs if g is not None]
+    gs = [g for g in m.evidence.values.vjps[RANDOM].grad_outputs if g is not None]
     known_things: dict[str, Tensor] = {
         "it is zero": torch.zeros_like(truth),
         "its sign is flipped": -truth,

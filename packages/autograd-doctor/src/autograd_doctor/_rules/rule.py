@@ -140,18 +140,28 @@ def backward_failure(evidence: Evidence) -> Failure | None:
     runs in the dtypes of the caller's inputs is not held against the Function.
     """
     usual = (
-        vjp.failure for name, vjp in evidence.vjps.items() if name.kind not in ("large", "single")
+        vjp.failure
+        for name, vjp in evidence.values.vjps.items()
+        if name.kind not in ("large", "single")
     )
-    failures = (evidence.raw and evidence.raw.failure, *usual)
+    failures = (evidence.contract.direct and evidence.contract.direct.failure, *usual)
     return next((f for f in failures if f and not f.runs_in_own_dtype), None)
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
     """Whether a raw gradient of the wrong shape is the truth with its last two dims swapped."""
-    if evidence.raw is None or position not in evidence.wanted or RANDOM not in evidence.expected:
+    if (
+        evidence.contract.direct is None
+        or position not in evidence.wanted
+        or RANDOM not in evidence.values.expected
+    ):
         return False
-    grad = evidence.raw.grads[position] if position < len(evidence.raw.grads) else None
-    truth = evidence.expected[RANDOM][evidence.wanted.index(position)]
+    grad = (
+        evidence.contract.direct.grads[position]
+        if position < len(evidence.contract.direct.grads)
+        else None
+    )
+    truth = evidence.values.expected[RANDOM][evidence.wanted.index(position)]
     if grad is None or grad.dim() < 2 or grad.shape == truth.value.shape:
         return False
     turned = grad.mT.to(truth.value.dtype)
@@ -170,7 +180,7 @@ Place = tuple[int, tuple[int, ...]]  # which tensor of a comparison, and the ind
 
 def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
     """Yield the comparisons of one kind."""
-    return (comparison for comparison in evidence.comparisons if comparison.kind == kind)
+    return (comparison for comparison in evidence.variants.comparisons if comparison.kind == kind)
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:

@@ -104,7 +104,7 @@ def _marked(failure: Failure | None) -> bool:
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
     """Return the first that is wrong; one that is nan, which its user sees, only where asked."""
     wrong = (found for found in second.derivatives if found.wrong)
-    told = (f for f in wrong if evidence.second_order_asked or math.isfinite(f.actual or 0.0))
+    told = (f for f in wrong if evidence.second_order_required or math.isfinite(f.actual or 0.0))
     return next(told, None)
 
 
@@ -143,4 +143,4 @@ def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str =
 
 def _if_asked(evidence: Evidence) -> Severity | None:
     """Return the severity for a Function that is meant to be differentiated twice."""
-    return "error" if evidence.second_order_asked else None
+    return "error" if evidence.second_order_required else None

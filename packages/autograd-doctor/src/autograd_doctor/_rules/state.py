@@ -37,8 +37,8 @@ from autograd_doctor.formatting import element, listed, number, quoted, sentence
     after=("contract", "linearity", "values"),
 )
 def shared_state(evidence: Evidence) -> Match | None:
-    again = evidence.interleaved
-    plain = evidence.vjps.get(RANDOM)
+    again = evidence.variants.interleaved
+    plain = evidence.values.vjps.get(RANDOM)
     if again is None or plain is None or plain.failure:
         return None
     if again.failure and again.failure.runs_in_own_dtype:
@@ -206,7 +206,7 @@ def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]
     after=("contract",),
 )
 def captured_tensor(evidence: Evidence) -> Match | None:
-    lost = [captured for captured in evidence.captured if captured.slope > 0]
+    lost = [captured for captured in evidence.memory.captured if captured.slope > 0]
     if not lost:
         return None
     names, one = [captured.name for captured in lost], len(lost) == 1
@@ -273,10 +273,10 @@ def recompute_side_effect(evidence: Evidence) -> Match | None:
     after=("contract",),
 )
 def tensor_on_ctx(evidence: Evidence) -> Match | None:
-    if not evidence.on_ctx:
+    if not evidence.memory.on_ctx:
         return None
-    names = {"attributes": [kept.name for kept in evidence.on_ctx]}
-    for kept in evidence.on_ctx:
+    names = {"attributes": [kept.name for kept in evidence.memory.on_ctx]}
+    for kept in evidence.memory.on_ctx:
         edited = kept.edited
         stale = describe_disagreement(edited) if edited and not edited.failure else None
         if stale:
@@ -286,7 +286,7 @@ def tensor_on_ctx(evidence: Evidence) -> Match | None:
                 {**names, **stale.evidence},
                 severity="error",
             )
-    kept = next((kept for kept in evidence.on_ctx if kept.role), evidence.on_ctx[0])
+    kept = next((kept for kept in evidence.memory.on_ctx if kept.role), evidence.memory.on_ctx[0])
     return Match(f"{_kept(evidence, kept)}{_drawback(kept)}", names)
 
 
@@ -294,7 +294,7 @@ def _kept(evidence: Evidence, kept: OnCtx) -> str:
     whose = {"input": f"the argument `{kept.owner}`", "output": kept.owner}.get(kept.role, "")
     what = whose if kept.owner else f"an {kept.role or 'intermediate result'}"
     inside = "" if evidence.is_function else f" in `{kept.function}`"
-    is_cycle = kept.role == "output" and evidence.outlived
+    is_cycle = kept.role == "output" and evidence.memory.outlived
     cycle = ", which creates a reference cycle" if is_cycle else ""
     return f"`{kept.name}`{inside} stores {what} as an attribute{cycle}"
 
@@ -317,13 +317,15 @@ def _drawback(kept: OnCtx) -> str:
     after=("contract", "tensor-on-ctx"),
 )
 def ctx_cycle(evidence: Evidence) -> Match | None:
-    if not evidence.outlived or any(kept.role == "output" for kept in evidence.on_ctx):
+    if not evidence.memory.outlived or any(
+        kept.role == "output" for kept in evidence.memory.on_ctx
+    ):
         return None
-    when = "The" if "backward" in evidence.outlived else "If `backward` never runs, the"
+    when = "The" if "backward" in evidence.memory.outlived else "If `backward` never runs, the"
     return Match(
         f"`ctx` is part of a reference cycle. {when} graph and its saved tensors stay in memory "
         "until the garbage collector runs.",
-        {"after": list(evidence.outlived)},
+        {"after": list(evidence.memory.outlived)},
     )
 
 
@@ -338,10 +340,10 @@ def ctx_cycle(evidence: Evidence) -> Match | None:
     after=("contract",),
 )
 def saved_twice(evidence: Evidence) -> Match | None:
-    if evidence.unpacked < 2:
+    if evidence.memory.unpacked < 2:
         return None
     return Match(
-        f"`backward` reads `ctx.saved_tensors` {evidence.unpacked} times. This raises an error "
-        "under `torch.utils.checkpoint` with `use_reentrant=False`.",
-        {"times": evidence.unpacked},
+        f"`backward` reads `ctx.saved_tensors` {evidence.memory.unpacked} times. This raises an "
+        "error under `torch.utils.checkpoint` with `use_reentrant=False`.",
+        {"times": evidence.memory.unpacked},
     )

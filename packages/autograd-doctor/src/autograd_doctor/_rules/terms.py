@@ -103,7 +103,7 @@ def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
     An argument's value tells where it is another one, a length where the shapes are.
     """
     here, tells = (tuple(m.input.shape), tuple(m.evidence.forward.outputs[0].shape)), False
-    for other in m.evidence.resized:
+    for other in m.evidence.values.resized:
         ratio, shape = other.ratios[m.slot], other.shapes[m.position]
         if ratio is None or shape is None:
             continue
@@ -209,7 +209,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 
 def _cotangent(m: Mismatch) -> Tensor | None:
     """Return the one grad_output, with the axis put back that forward may have reduced."""
-    gs = m.evidence.vjps[RANDOM].grad_outputs
+    gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
         return None
     g, shape = gs[0], m.truth.shape
@@ -227,7 +227,7 @@ def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
     at_hand = [(e.name(i), v) for i, v in enumerate(e.inputs) if is_float(v)]
     at_hand += [("output", out) for out in e.forward.outputs if is_float(out)]
     saved = [t for t in e.forward.saved if is_float(t)]
-    at_hand += zip(_names_of_saved(e.backward_source, len(saved)), saved, strict=True)
+    at_hand += zip(_names_of_saved(e.contract.backward_source, len(saved)), saved, strict=True)
     seen: list[Tensor] = []
     for name, tensor in at_hand:
         if tensor.is_complex() or any(torch.equal(tensor, other) for other in seen):
@@ -320,7 +320,7 @@ FEWEST = 6  # elements of a tensor that is a single slice: fewer are met by chan
 def missing_dependency(m: Mismatch) -> str | None:
     """One factor was differentiated and another held fixed."""
     term = lacking_term(m)
-    for cut, grads in m.evidence.held_fixed.items():
+    for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
             named = f". The missing term is `{term}`" if term else ""
             ways, constant = (
@@ -344,9 +344,9 @@ def missing_dependency(m: Mismatch) -> str | None:
 
 def _output_path(m: Mismatch) -> str | None:
     """One of several outputs sends nothing back."""
-    for name, vjp in m.evidence.vjps.items():
+    for name, vjp in m.evidence.values.vjps.items():
         if name.kind == "single" and not vjp.failure:
-            grad, truth = vjp.grads[m.slot], m.evidence.expected[name][m.slot].value
+            grad, truth = vjp.grads[m.slot], m.evidence.values.expected[name][m.slot].value
             if (grad is None or not bool(grad.any())) and bool((truth.nan_to_num() != 0).any()):
                 return (
                     f"the gradient of `{m.name}` does not include the path through the "

@@ -107,7 +107,7 @@ def _jvp_told(comparison: Comparison) -> Match | None:
 )
 def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
     seen = next(filter(None, map(_graph_told, comparisons(evidence, "tangent graph"))), None)
-    return seen and replace(seen, severity="error" if evidence.second_order_asked else None)
+    return seen and replace(seen, severity="error" if evidence.second_order_required else None)
 
 
 def _graph_told(comparison: Comparison) -> Match | None:
@@ -183,7 +183,7 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     """Return a hint where setup_context, when traced, gets fewer inputs than in eager mode."""
     in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not in forward's own code
     raises = in_setup and failure.text.startswith(USERS_EXCEPTION)
-    if not evidence.omitted or evidence.old_style or not raises:
+    if not evidence.omitted or evidence.contract.old_style or not raises:
         return ""
     names = ", ".join(evidence.omitted)
     return (
@@ -204,9 +204,9 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     after=("contract",),
 )
 def func_incompatible(evidence: Evidence) -> Match | None:
-    if not evidence.old_style:
+    if not evidence.contract.old_style:
         return None
-    names = " and ".join(quoted(evidence.old_style))
+    names = " and ".join(quoted(evidence.contract.old_style))
     return Match(
         f"in {names}, `forward` takes `ctx` as an argument, so `torch.func` transforms (`grad`, "
         "`vmap`, `jvp` and others) raise an error."

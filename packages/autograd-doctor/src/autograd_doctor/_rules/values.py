@@ -116,9 +116,9 @@ def _reach(m: Mismatch) -> Tensor | None:
 
 def _jacobian(m: Mismatch) -> Tensor | None:
     """Return the whole Jacobian with respect to this input, ``None`` where it was not examined."""
-    if not m.evidence.jacobian or m.evidence.surrogate:
+    if not m.evidence.values.jacobian or m.evidence.values.surrogate:
         return None
-    matrix = m.evidence.jacobian[m.slot].matrix
+    matrix = m.evidence.values.jacobian[m.slot].matrix
     whole = matrix.shape[1] == as_real(m.input).numel() and bool(torch.isfinite(matrix).all())
     return matrix if whole else None
 
@@ -126,7 +126,7 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 def _one_grad_output(m: Mismatch) -> Tensor | None:
     """Return the cotangent of the only floating output, in double precision as the Jacobian."""
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
-    g = m.evidence.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
+    g = m.evidence.values.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
 
 
@@ -169,7 +169,7 @@ def other_batch(evidence: Evidence) -> Match | None:
 
     A declared surrogate may mix the slices that forward keeps apart.
     """
-    if mismatches(evidence) or evidence.surrogate:
+    if mismatches(evidence) or evidence.values.surrogate:
         return None
     return disagreement(evidence, "batch") or _grown(evidence)
 
@@ -197,10 +197,14 @@ def _grown(evidence: Evidence) -> Match | None:
 def undeclared_surrogate(m: Mismatch) -> str | None:
     """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
     e = m.evidence
-    if e.surrogate or not e.jacobian or any(bool(c.matrix[:, c.smooth].any()) for c in e.jacobian):
+    if (
+        e.values.surrogate
+        or not e.values.jacobian
+        or any(bool(c.matrix[:, c.smooth].any()) for c in e.values.jacobian)
+    ):
         return None
     values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
-    if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.jacobian):
+    if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.values.jacobian):
         return None  # a constant function is no quantizer
     return (
         f"`forward` is piecewise constant, so the true gradient of `{m.name}` is zero, but "
@@ -219,8 +223,8 @@ def swapped_gradients(m: Mismatch) -> str | None:
 
 def missing_gradient(m: Mismatch) -> str | None:
     """Nothing, or zeros, where the truth is not zero."""
-    raw, depends = m.evidence.raw, "the output depends on"
-    if m.evidence.surrogate:  # of the output itself zero may well be the true gradient
+    raw, depends = m.evidence.contract.direct, "the output depends on"
+    if m.evidence.values.surrogate:  # of the output itself zero may well be the true gradient
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
         return (
@@ -238,13 +242,13 @@ def extra_gradient(m: Mismatch) -> str | None:
     e = m.evidence
     if bool(m.truth.nan_to_num().any()):
         return None
-    if e.surrogate:
+    if e.values.surrogate:
         return (
             f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
             f"depend on `{m.name}`"
         )
     # No Jacobian was needed where forward's slopes confirm what backward returns.
-    if not e.jacobian or bool(e.jacobian[m.slot].matrix.any()):
+    if not e.values.jacobian or bool(e.values.jacobian[m.slot].matrix.any()):
         return (
             f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
             "a constant"
@@ -266,12 +270,12 @@ def non_finite(m: Mismatch) -> str | None:
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
     """NaN where forward has a kink: no derivative is known there, but none of them is nan."""
-    vjp = evidence.vjps.get(RANDOM)
+    vjp = evidence.values.vjps.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
         return None
-    declared = evidence.reference_grads or [None] * len(evidence.wanted)
-    rows = zip(evidence.wanted, vjp.grads, evidence.jacobian, declared, strict=False)
+    declared = evidence.values.reference_grads or [None] * len(evidence.wanted)
+    rows = zip(evidence.wanted, vjp.grads, evidence.values.jacobian, declared, strict=False)
     for position, grad, columns, known in rows:
         if grad is None or grad.is_complex():
             continue
@@ -288,7 +292,7 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
                 {
                     "inputs": [name],
                     "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
-                    "line": return_line(evidence.backward_source),
+                    "line": return_line(evidence.contract.backward_source),
                 },
             )
     return None
@@ -327,7 +331,7 @@ def missing_conjugate(m: Mismatch) -> str | None:
 
 def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
     """Yield the gradient of an element-wise holomorphic map with its conjugate forgotten."""
-    (g, *others) = m.evidence.vjps[RANDOM].grad_outputs
+    (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.shape != m.truth.shape:
         return
     local = m.truth / g
@@ -338,12 +342,12 @@ def missing_cross_terms(m: Mismatch) -> str | None:
     """Only the diagonal of the Jacobian is used."""
     e = m.evidence
     outputs = [o for o in e.forward.outputs if is_float(o)]
-    g = e.vjps[RANDOM].grad_outputs[0]
+    g = e.values.vjps[RANDOM].grad_outputs[0]
     if len(outputs) != 1 or g is None or outputs[0].shape != m.input.shape or g.is_complex():
         return None
-    if not e.jacobian:
+    if not e.values.jacobian:
         return None
-    columns = e.jacobian[m.slot]
+    columns = e.values.jacobian[m.slot]
     if columns.matrix.shape[0] != columns.matrix.shape[1]:
         return None  # only some columns were examined
     off_diagonal = columns.matrix - columns.matrix.diagonal().diag()
@@ -463,7 +467,7 @@ def _unexplained(m: Mismatch) -> str:
     where = elements(int(m.wrong.sum()), int(m.known.sum()))
     sample = "" if bool(m.known.all()) else " that were checked"
     off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
-    names = [name for name in m.evidence.vjps if name.kind == "single"]
+    names = [name for name in m.evidence.values.vjps if name.kind == "single"]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
         return f"{off}. The true gradient is not known precisely enough to say why"
@@ -683,7 +687,7 @@ def _turned(evidence: Evidence) -> Match | None:
             return Match(
                 f"the gradient of `{name}` is the true gradient with its last two dims swapped, so "
                 f"it does not have the shape {tuple(evidence.inputs[position].shape)} of `{name}`.",
-                {"inputs": [name], "line": return_line(evidence.backward_source)},
+                {"inputs": [name], "line": return_line(evidence.contract.backward_source)},
             )
     return None
 
@@ -736,11 +740,13 @@ VALUE_RULES = tuple(
     after=("contract", "linearity", "values"),
 )
 def kink_convention(evidence: Evidence) -> Match | None:
-    if evidence.reference_grads is None or mismatches(evidence):
+    if evidence.values.reference_grads is None or mismatches(evidence):
         return None
-    vjp = evidence.vjps[RANDOM]
-    for slot, (grad, want) in enumerate(zip(vjp.grads, evidence.reference_grads, strict=True)):
-        expected = evidence.expected[RANDOM][slot]
+    vjp = evidence.values.vjps[RANDOM]
+    for slot, (grad, want) in enumerate(
+        zip(vjp.grads, evidence.values.reference_grads, strict=True)
+    ):
+        expected = evidence.values.expected[RANDOM][slot]
         if grad is None:
             continue
         off = torch.isnan(expected.value) & ((grad - want).abs() > expected.tolerance)
