@@ -70,7 +70,7 @@ from autograd_doctor._probes import (
     Probe,
     probes_for,
 )
-from autograd_doctor._probes.core import probe
+from autograd_doctor._probes.core import choose_precision, probe
 from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
@@ -125,7 +125,7 @@ def examine_samples(
     ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
     :class:`CannotDiagnoseError`: without a reference there is no truth there.
     """
-    example = on_example(subject, args, seed, extra_probes, intentional=intentional)
+    example = _probe(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
         return [example]  # float64 copies show nothing of this Function
     evidence = [example]
@@ -160,27 +160,6 @@ def blind_spots(evidence: Evidence) -> Iterator[str]:
             yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
 
 
-def on_example(
-    subject: Subject,
-    args: Sequence[Any],
-    seed: int,
-    extra_probes: Sequence[Probe] | None,
-    *,
-    differences: bool = True,
-    own: Sequence[torch.dtype | None] = (),
-    intentional: Collection[str] = (),
-) -> Evidence:
-    """Return evidence on the example, with what the subject reaches in float64 if that runs."""
-    around = subject.around
-    seen = _probe(subject, args, seed, extra_probes, differences, own, intentional)
-    if seen.forward.failure and around.held and around.precise:
-        around.precise = False
-        again = _probe(subject, args, seed, extra_probes, differences, own, intentional)
-        around.precise = again.forward.failure is not None
-        seen = seen if around.precise else again
-    return seen
-
-
 def _probe(
     subject: Subject,
     case: Sequence[Any],
@@ -209,7 +188,7 @@ def _probe(
         in_other_dtypes=thorough,
         differences=differences,
     )
-    subject.around.begin()
+    subject.begin(())
     return seen
 
 
@@ -508,7 +487,8 @@ class Case:
             with suppress(CannotDiagnoseError):  # its own arguments may lie beyond examining
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
-                evidence = on_example(
+                inner = choose_precision(inner, call.args, seed)
+                evidence = _probe(
                     inner,
                     call.args,
                     seed,

@@ -33,6 +33,7 @@ from autograd_doctor._pipeline import (
     ordinary_pass,
 )
 from autograd_doctor._probes import Level, probes_for
+from autograd_doctor._probes.core import choose_precision
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
@@ -143,6 +144,7 @@ def diagnose(
             passes_within(time_limit),
             show_output_once(lambda: ordinary_pass(subject, args, seed)),
         ):
+            case = replace(case, subject=choose_precision(subject, args, seed))
             done = conclude(case, seed, seed + 1)
         done.require_gradient()
         findings, evidence = done.findings, done.evidence
@@ -263,6 +265,7 @@ def collect_evidence(
         subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
         extra_probes = probes_for("standard", double_backward) if thorough else None
         with preserve_global_state(seed), subject.around.lent(), passes_within(time_limit):
+            subject = choose_precision(subject, inputs, seed)
             return examine_samples(subject, inputs, None, seed, extra_probes, any_output=True)
 
 

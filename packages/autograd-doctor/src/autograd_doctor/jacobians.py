@@ -24,6 +24,7 @@ from autograd_doctor._inputs import in_double, require_dense, wanted
 from autograd_doctor._numerics.closeness import resolution, size
 from autograd_doctor._numerics.finite_differences import MOST_COLUMNS, as_real, flat, jacobian
 from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._probes.core import choose_precision
 from autograd_doctor._probes.values import one_row
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence, Failure, JacobianColumns, JacobianRows
@@ -218,7 +219,9 @@ def compute_jacobians(
     """
     session = _session(fn, inputs)
     with preserve_global_state(_SEED), session.subject.around.lent(), passes_within(_SECONDS):
-        run = _first_run(session)
+        subject = choose_precision(session.subject, inputs, _SEED)
+        session = Session(subject, session.inputs, session.wanted, _SEED)
+        run = _run(session)
         known = None if reference is None else _run(_session(reference, inputs))
         pairs = tuple(_pairs(session, run, known, _chosen(run, output)))
         return ComputedJacobians(pairs, custom=any(custom_nodes(run.floats)))
@@ -233,17 +236,6 @@ def _session(fn: Any, inputs: Sequence[Any]) -> Session:
     for place in places:
         _require_size(as_real(values[place]).numel(), subject.parameters[place])
     return Session(subject, values, places, _SEED)
-
-
-def _first_run(session: Session) -> Run:
-    """Run forward, with what it reaches in float64 if that works, else as it is."""
-    try:
-        return _run(session)
-    except CannotDiagnoseError:
-        if not session.subject.around.held:
-            raise
-        session.subject.around.precise = False
-        return _run(session)
 
 
 def _run(session: Session) -> Run:

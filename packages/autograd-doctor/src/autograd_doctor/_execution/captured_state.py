@@ -394,7 +394,6 @@ class CapturedState:
         self.things = tuple(walk_reachable(*roots))
         self._modules = [(name, it) for name, it in self.things if isinstance(it, nn.Module)]
         self.held = tuple(_held(self.things))
-        self.precise = True  # in float64 where the arguments are
         self._draws: list[PutBack] = []
         self._registered: list[PutBack] = []  # which tensors are a module's buffers
 
@@ -445,7 +444,11 @@ class CapturedState:
             self._draws, self._registered = [], []
 
     def begin(
-        self, args: Sequence[Any] = (), passed: Mapping[int, TensorState] = _NO_ARGUMENTS
+        self,
+        args: Sequence[Any] = (),
+        passed: Mapping[int, TensorState] = _NO_ARGUMENTS,
+        *,
+        in_precision_of_args: bool = True,
     ) -> None:
         """Put everything where each call starts from, in the precision of the call's arguments.
 
@@ -453,7 +456,7 @@ class CapturedState:
         """
         for put_back in self._registered:
             put_back()
-        precision = _precision(args) if self.precise else None
+        precision = _precision(args) if in_precision_of_args else None
         for held in self.held:
             held.begin(precision)
         for position, held in passed.items():

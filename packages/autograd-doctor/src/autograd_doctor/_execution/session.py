@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ from autograd_doctor.errors import CannotDiagnoseError
 # --------------------------------------------------------------------------------------------------
 
 
+_NONE: Mapping[int, TensorState] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Subject:
     """The thing to call, its name, its argument names, and its class where it is a Function."""
@@ -36,6 +40,11 @@ class Subject:
     # By position, the arguments that it also reaches in another way.
     passed: Mapping[int, TensorState] = field(default_factory=dict)
     around: CapturedState = field(default_factory=CapturedState)
+    in_float64: bool = True  # what it reaches is float64 where the arguments are
+
+    def begin(self, args: Sequence[Any], passed: Mapping[int, TensorState] = _NONE) -> None:
+        """Put what it reaches where each call starts from."""
+        self.around.begin(args, passed, in_precision_of_args=self.in_float64)
 
     @property
     def instance_methods(self) -> tuple[str, ...]:
@@ -266,7 +275,7 @@ class Session:
 
     def _begin(self, args: Sequence[Any]) -> None:
         reseed(self.seed)
-        self.subject.around.begin(args, self.subject.passed)
+        self.subject.begin(args, self.subject.passed)
 
     def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
         call = self._watched if self._watched and watched else self.subject.call

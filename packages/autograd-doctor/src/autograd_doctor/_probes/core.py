@@ -15,6 +15,7 @@ from autograd_doctor._execution.forward import forward_pass
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.passes import backward_pass, direct_call, drawn
 from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._inputs import in_double, wanted
 from autograd_doctor._numerics.bisection import bisect_columns
 from autograd_doctor._numerics.finite_differences import Values, flat, jacobian, slopes
 from autograd_doctor._numerics.projection import projections_agree
@@ -39,6 +40,18 @@ from autograd_doctor.evidence import (
 )
 
 Cotangents = tuple[Tensor | None, ...]
+
+
+def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
+    """Return the subject, with what it reaches in float64 if forward runs so, else as it is."""
+    lower = replace(subject, in_float64=False)
+
+    def fails(each: Subject) -> bool:
+        session = Session(each, [in_double(value) for value in args], wanted(args), seed)
+        return forward_pass(session).failure is not None
+
+    needs_lower = subject.around.held and fails(subject) and not fails(lower)
+    return lower if needs_lower else subject
 
 
 def probe(

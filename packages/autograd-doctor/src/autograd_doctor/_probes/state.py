@@ -142,7 +142,7 @@ def recomputation(session: Session, evidence: Evidence) -> Evidence:
     around = session.subject.around
     if not around.buffers:
         return evidence
-    around.begin(session.inputs, session.subject.passed)
+    session.subject.begin(session.inputs, session.subject.passed)
     at_first = _copied(around.buffers)
     run = attempt(session.run)
     if isinstance(run, Failure):

@@ -363,7 +363,7 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 
     leaves, args = fresh(inputs, session.wanted)
     reseed(session.seed)
-    session.subject.around.begin()
+    session.subject.begin(())
     batched = torch.func.vmap(floats, layout.in_dims, randomness="same")
     return Run(leaves, args, batched(*args))
 
@@ -398,7 +398,7 @@ def _compile_question(session: Session, evidence: Evidence, plain: Plain) -> Ite
 def _traced(session: Session, plain: Plain) -> Pass:
     leaves, args = fresh(plain.inputs, session.wanted)
     reseed(session.seed)
-    session.subject.around.begin(args)
+    session.subject.begin(args)
     try:
         with silence():
             returned = as_tuple(whole(session.subject.call)(*args))
