@@ -264,7 +264,7 @@ class Summed(Length):
 
 print(compare_magnitudes(Summed, (rows, w)))
 print("\nat three times the x:")
-print(*compare_magnitudes(Summed, (3 * rows, w)).seen.split("; "), sep="\n")
+print(*compare_magnitudes(Summed, (3 * rows, w)).parts, sep="\n")
 
 # %% [markdown]
 # A ratio of 2, on any input: a constant. That one number has narrowed the search to the factors of

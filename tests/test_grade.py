@@ -28,7 +28,7 @@ from traitlets.config import Config
 from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.judging import function
 from autograd_course.grader.judging.limits import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
-from autograd_course.grader.result import SECTION, SECTION_LATER
+from autograd_course.grader.sections import section_to_read
 
 Square = RIGHT["square"]
 
@@ -66,9 +66,8 @@ def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
     assert result.finding.rule == wrong.rule, str(result)
     assert result.finding.hint
     assert wrong.hint in result.finding.hint
-    own = CATALOGUE[wrong.exercise].read
-    treated = SECTION if own < "lesson 02" else SECTION | SECTION_LATER
-    assert treated.get(wrong.rule, own) in " ".join(str(result).split())
+    read = section_to_read(CATALOGUE[wrong.exercise], wrong.rule)
+    assert read in " ".join(str(result).split())
 
 
 def test_every_exercise_is_tried_with_three_wrong_answers() -> None:

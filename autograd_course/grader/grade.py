@@ -7,6 +7,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise
 from autograd_course.grader.exercises import UnknownExerciseError, find
 from autograd_course.grader.judge import judge
 from autograd_course.grader.result import Result
+from autograd_course.grader.sections import section_to_read
 from autograd_course.grader.store import update
 from autograd_course.grader.verdict import Verdict
 from autograd_course.shell.syllabus import answer_to
@@ -61,6 +62,12 @@ def _not_judged(exercise: Exercise, verdict: Verdict) -> bool:
     return isinstance(exercise, FunctionExercise) and verdict.finding is None
 
 
+def _to_read(exercise: Exercise, verdict: Verdict) -> str:
+    if _not_judged(exercise, verdict):
+        return ""
+    return section_to_read(exercise, verdict.finding.rule if verdict.finding else "")
+
+
 def result_of(exercise: Exercise, verdict: Verdict, note: str = "", kept: bool = False) -> Result:
     """Return what a learner is shown of a verdict."""
     return Result(
@@ -72,7 +79,7 @@ def result_of(exercise: Exercise, verdict: Verdict, note: str = "", kept: bool =
         possible=exercise.points,
         finding=verdict.finding,
         sample=verdict.sample,
-        read="" if _not_judged(exercise, verdict) else exercise.read,
+        read=_to_read(exercise, verdict),
         note=note,
         warnings=verdict.warnings,
         printed=verdict.printed,

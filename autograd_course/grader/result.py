@@ -14,35 +14,6 @@ from autograd_doctor.formatting import sentence
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
 
-# Where the lesson treats what a rule finds; of other rules, the exercise says what to reread.
-SECTION = {
-    "missing-staticmethod": 'lesson 01, "The class is never instantiated"',
-    "backward-never-called": 'lesson 01, "The class is never instantiated"',
-    "non-tensor-saved": 'lesson 01, "What goes where on ctx"',
-    "saved-tensors-in-forward": 'lesson 01, "What goes where on ctx"',
-    "shared-state": 'lesson 01, "What goes where on ctx"',
-    "tensor-on-ctx": 'lesson 01, "What goes where on ctx"',
-    "wrong-arity": 'lesson 01, "What backward returns"',
-    "gradient-shape": 'lesson 01, "What backward returns"',
-    "ignores-grad-output": 'lesson 01, "What backward is asked for"',
-    "nonlinear-in-grad-output": 'lesson 01, "What backward is asked for"',
-    "uniform-grad-output": 'lesson 01, "What backward is asked for"',
-    "wasted-gradient": 'lesson 02, "needs_input_grad, measured"',
-    "mutates-grad-output": 'lesson 02, "What backward must not touch"',
-    "mutates-saved": 'lesson 02, "What backward must not touch"',
-    "mutates-input": 'lesson 02, "Writing in place: mark_dirty"',
-    "wrong-mark-dirty": 'lesson 02, "Writing in place: mark_dirty"',
-    "returns-view": 'lesson 02, "Returning an input"',
-    "wrong-non-differentiable": 'lesson 02, "Outputs without a gradient"',
-    "none-grad-output": 'lesson 02, "Zeros or None: set_materialize_grads"',
-}
-
-# The same in full, for learners who have come that far.
-SECTION_LATER = {
-    "non-tensor-saved": 'lesson 02, "What goes where, and what goes wrong otherwise"',
-    "tensor-on-ctx": 'lesson 02, "What goes where, and what goes wrong otherwise"',
-}
-
 PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
@@ -101,7 +72,7 @@ class Result:
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
-            yield "read", self._section()
+            yield "read", self.read
         if self._only_kept:
             yield "note", "You passed this exercise earlier; your points are kept."
         elif self.status in ("wrong", "not attempted") and self.possible:
@@ -115,13 +86,6 @@ class Result:
         for warning in self.warnings:
             yield "warning", f'{_short(warning)} (explain("{warning.rule}"))'
         yield "note", self.note
-
-    def _section(self) -> str:
-        """Return what to reread: where the lessons so far treat the rule, else the exercise's."""
-        if self.finding is None:
-            return self.read
-        beyond = {} if self.read < "lesson 02" else SECTION_LATER
-        return (SECTION | beyond).get(self.finding.rule, self.read)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
         """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""

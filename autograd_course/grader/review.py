@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autograd_course.grader.exercises import CATALOGUE
-from autograd_course.grader.result import SECTION
+from autograd_course.grader.sections import SECTIONS
 from autograd_course.grader.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
@@ -29,7 +29,7 @@ class Missed:
     def read(self) -> str:
         """The section to reread: the rule's, else that of the exercise where it was missed."""
         exercise = CATALOGUE[(self.unsolved or self.exercises)[0]]
-        return SECTION.get(self.rule, exercise.read)
+        return str(SECTIONS[self.rule][0]) if self.rule in SECTIONS else exercise.read
 
     @property
     def told(self) -> str:

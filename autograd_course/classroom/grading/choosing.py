@@ -25,11 +25,12 @@ def chosen(words: Iterable[str]) -> tuple[Exercise, ...]:
 
 def _named(name: str) -> list[str]:
     of_lesson = [e.id for e in CATALOGUE.values() if name.zfill(2) in (e.lesson, e.lesson[:2])]
-    found = of_lesson or [name] * (name in CATALOGUE)
-    if not found:
+    if name in CATALOGUE:
+        return [name]
+    if not of_lesson:
         numbers = ", ".join(lesson[:2] for lesson in LESSONS)
         raise UnknownExercisesError(
             f"there is no lesson and no exercise {name!r}: the lessons with exercises are "
             f"{numbers}, and an exercise is named by its id, as in square."
         )
-    return found
+    return of_lesson

@@ -12,6 +12,7 @@ from autograd_course.classroom.gradebook import Score
 from autograd_course.classroom.reports.pages import links
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.result import Result
+from autograd_course.grader.sections import section_to_read
 
 _NUMBERS = ("expected", "actual", "at", "grad_output")  # of a witness; nan is stored as a text
 _NOT_OURS = (
@@ -66,7 +67,7 @@ def _result(score: Score, evidence: Mapping[str, Any]) -> Result:
         possible=int(score.possible),
         finding=finding,
         sample=str(score.evidence.get("with", "")),
-        read=exercise.read if exercise else "",
+        read=section_to_read(exercise, rule) if exercise else "",
     )
 
 

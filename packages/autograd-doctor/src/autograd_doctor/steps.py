@@ -29,17 +29,22 @@ _MARK = {True: "✓", False: "✗", None: "–"}
 
 @dataclass(frozen=True)
 class Step:
-    """One step's answer: ``seen`` says what was seen, ``means`` what that means.
+    """One step's answer: ``parts`` say what was seen, ``means`` what that means.
 
-    ``ok`` is ``None`` where there was nothing to compare; ``seen`` then says why. ``stops`` marks a
+    ``ok`` is ``None`` where there was nothing to compare; ``parts`` then say why. ``stops`` marks a
     step after which no other can be taken: something raised.
     """
 
     title: str
     ok: bool | None
-    seen: str
+    parts: tuple[str, ...]
     means: str = ""
     stops: bool = False
+
+    @property
+    def seen(self) -> str:
+        """What was seen, in one line."""
+        return "; ".join(self.parts)
 
     @property
     def number(self) -> int:
@@ -59,8 +64,9 @@ class Step:
     def lines(self, *, explained: bool = True) -> Iterator[str]:
         """Yield the step as lines of text, wrapped; unless ``explained``, without its meaning."""
         head = f"  {self.number} {self.title:<12}{self.mark} "
-        told = [*self.seen.replace("; ", ";\n").splitlines(), self.means if explained else ""]
-        for text in told:
+        *before, last = self.parts
+        means = [self.means] if explained else []
+        for text in (*(f"{part};" for part in before), last, *means):
             yield from _wrapped(text, head)
             head = ""
 
@@ -241,20 +247,20 @@ READ_THE_ENTRIES = (
 def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
     """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
     if right is None:
-        return Step("forward", None, "no reference given, so `forward` is assumed to be correct")
+        return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
     if len(outputs) != len(right):
         counts = f"{_counted(len(outputs), 'output')}, but the reference has {len(right)}"
-        return Step("forward", False, counts, REPAIR_FORWARD)
+        return Step("forward", False, (counts,), REPAIR_FORWARD)
     for k, (mine, reference) in enumerate(zip(outputs, right, strict=True)):
         name = "output" if len(outputs) == 1 else f"output {k}"
         if differs := _difference(name, mine, reference):
             return Step("forward", False, differs, REPAIR_FORWARD)
     count = sum(out.numel() for out in outputs)
     match = "matches" if count == 1 else "match"
-    return Step("forward", True, f"{_counted(count, 'element')} {match} the reference")
+    return Step("forward", True, (f"{_counted(count, 'element')} {match} the reference",))
 
 
-def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
+def _difference(name: str, mine: Tensor, reference: Tensor) -> tuple[str, ...]:
     if mine.shape != reference.shape:
         return (
             f"{name} has shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
@@ -263,13 +269,13 @@ def _difference(name: str, mine: Tensor, reference: Tensor) -> str:
     close = {"rtol": SAME, "atol": 1e-9 * size if math.isfinite(size) else 0.0, "equal_nan": True}
     off = ~torch.isclose(mine.to(reference.dtype), reference, **close)  # type: ignore[arg-type]
     if not bool(off.any()):
-        return ""
+        return ()
     where = off.nonzero()[0].tolist()
     actual, expected = mine[tuple(where)], reference[tuple(where)]
     place = f"{name}{where or ''} is {_number(actual)}, should be {_number(expected)}"
     count = int(off.sum())
     differ = "differs" if count == 1 else "differ"
-    return f"{count} of {_counted(off.numel(), 'element')} {differ} from the reference; {place}"
+    return f"{count} of {_counted(off.numel(), 'element')} {differ} from the reference", place
 
 
 def told_contract(
@@ -282,15 +288,16 @@ def told_contract(
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:
-        return Step("contract", False, f"`backward` returns {count}", KEEP_THE_CONTRACT)
+        return Step("contract", False, (f"`backward` returns {count}",), KEEP_THE_CONTRACT)
     none = [names[i] for i in wanted if returned[i] is None]
     for i in wanted:
         if returned[i] is not None and (amiss := _misfit(names[i], inputs[i], returned[i])):
-            return Step("contract", False, amiss, KEEP_THE_CONTRACT)
+            return Step("contract", False, (amiss,), KEEP_THE_CONTRACT)
     without = "it" if len(none) == 1 else "them"
     claim = f"which claims that the output does not depend on {without}"
-    rest = f"; None for {', '.join(quoted(none))}, {claim}" if none else ""
-    return Step("contract", True, f"{count}, with matching shapes and dtypes, all finite{rest}")
+    fits = f"{count}, with matching shapes and dtypes, all finite"
+    nones = [f"None for {', '.join(quoted(none))}, {claim}"] if none else []
+    return Step("contract", True, (fits, *nones))
 
 
 def _misfit(name: str, value: object, grad: object) -> str:
@@ -318,19 +325,22 @@ def _misfit(name: str, value: object, grad: object) -> str:
 def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
     """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
     line = next(iter(text.splitlines()), "no message")
-    return Step(title, False, f"`{stage}` raises {kind}: {line}", stops=True)
+    return Step(title, False, (f"`{stage}` raises {kind}: {line}",), stops=True)
 
 
 def told_never_called() -> Step:
     """Say that the graph does not hold the Function; nothing further is taken."""
     return Step(
-        "contract", False, "no output requires grad, so autograd never calls `backward`", stops=True
+        "contract",
+        False,
+        ("no output requires grad, so autograd never calls `backward`",),
+        stops=True,
     )
 
 
 def told_untaken(title: str, stopped: Step) -> Step:
     """Say that a step was not taken, because an earlier one stopped the walk."""
-    return Step(title, None, f"skipped, because step {stopped.number} failed")
+    return Step(title, None, (f"skipped, because step {stopped.number} failed",))
 
 
 def told_magnitudes(
@@ -353,7 +363,7 @@ def told_magnitudes(
         fine, how = fine and same, f"backward {_number(actual)}, {truth} {_number(expected)}"
         ratio = f", ratio {actual / expected:.4g}" if expected else ""
         told.append(f"{what}: {how}{ratio}")
-    return Step("magnitudes", fine, "; ".join(told), "" if fine else READ_THE_RATIO)
+    return Step("magnitudes", fine, tuple(told), "" if fine else READ_THE_RATIO)
 
 
 def told_element(
@@ -366,7 +376,7 @@ def told_element(
     fine = _agree(actual, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
     seen = f"{place} = {_number(at)}: {slope}, backward {_number(actual)}"
-    return Step("one element", fine, seen, "" if fine else BY_HAND)
+    return Step("one element", fine, (seen,), "" if fine else BY_HAND)
 
 
 def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
@@ -400,8 +410,8 @@ def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
 def told_gradcheck(message: str) -> Step:
     """Say what gradcheck says: ``message`` is the first line of its error, or empty."""
     if not message:
-        return Step("gradcheck", True, "passes")
-    return Step("gradcheck", False, message.rstrip(",:. "), READ_THE_ENTRIES)
+        return Step("gradcheck", True, ("passes",))
+    return Step("gradcheck", False, (message.rstrip(",:. "),), READ_THE_ENTRIES)
 
 
 def _agree(one: complex, other: complex) -> bool:

@@ -102,7 +102,7 @@ def _element(evidence: Evidence) -> Step:
         return Step(
             "one element",
             None,
-            "skipped, because backward agrees with forward along every random direction",
+            ("skipped, because backward agrees with forward along every random direction",),
         )
     grads = evidence.values.vjps[RANDOM].grads
     truths = [expected.value for expected in evidence.values.expected[RANDOM]]
@@ -110,7 +110,7 @@ def _element(evidence: Evidence) -> Step:
         return Step(
             "one element",
             None,
-            "skipped, because finite differences find no derivative at any element",
+            ("skipped, because finite differences find no derivative at any element",),
         )
     slot, flat = furthest(grads, truths)
     position, index = evidence.wanted[slot], unraveled(flat, truths[slot].shape)
@@ -124,7 +124,9 @@ def _element(evidence: Evidence) -> Step:
 def _gradcheck(evidence: Evidence) -> Step:
     if evidence.values.surrogate:
         return Step(
-            "gradcheck", None, "skipped, because backward is declared to be a surrogate gradient"
+            "gradcheck",
+            None,
+            ("skipped, because backward is declared to be a surrogate gradient",),
         )
     return told_gradcheck(next(_mismatches(evidence), ""))
 

@@ -1,0 +1,64 @@
+"""Which section of which lesson to reread after a mistake."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from autograd_course.grader.exercise import Exercise
+
+
+class Section(NamedTuple):
+    """A heading in the notebook of a lesson."""
+
+    lesson: int
+    heading: str
+
+    def __str__(self) -> str:
+        return f'lesson {self.lesson:02}, "{self.heading}"'
+
+
+_INSTANTIATED = Section(1, "The class is never instantiated")
+_ON_CTX = Section(1, "What goes where on ctx")
+_ON_CTX_IN_FULL = Section(2, "What goes where, and what goes wrong otherwise")
+_RETURNS = Section(1, "What backward returns")
+_ASKED_FOR = Section(1, "What backward is asked for")
+_MUST_NOT_TOUCH = Section(2, "What backward must not touch")
+_MARK_DIRTY = Section(2, "Writing in place: mark_dirty")
+
+# A rule that two lessons treat has both sections, the first one first. Other rules have none: after
+# these, the exercise says what to reread.
+SECTIONS: dict[str, tuple[Section, ...]] = {
+    "missing-staticmethod": (_INSTANTIATED,),
+    "backward-never-called": (_INSTANTIATED,),
+    "non-tensor-saved": (_ON_CTX, _ON_CTX_IN_FULL),
+    "saved-tensors-in-forward": (_ON_CTX,),
+    "shared-state": (_ON_CTX,),
+    "tensor-on-ctx": (_ON_CTX, _ON_CTX_IN_FULL),
+    "wrong-arity": (_RETURNS,),
+    "gradient-shape": (_RETURNS,),
+    "ignores-grad-output": (_ASKED_FOR,),
+    "nonlinear-in-grad-output": (_ASKED_FOR,),
+    "uniform-grad-output": (_ASKED_FOR,),
+    "wasted-gradient": (Section(2, "needs_input_grad, measured"),),
+    "mutates-grad-output": (_MUST_NOT_TOUCH,),
+    "mutates-saved": (_MUST_NOT_TOUCH,),
+    "mutates-input": (_MARK_DIRTY,),
+    "wrong-mark-dirty": (_MARK_DIRTY,),
+    "returns-view": (Section(2, "Returning an input"),),
+    "wrong-non-differentiable": (Section(2, "Outputs without a gradient"),),
+    "none-grad-output": (Section(2, "Zeros or None: set_materialize_grads"),),
+}
+
+
+def section_to_read(exercise: Exercise, rule: str = "") -> str:
+    """Return what to reread: where the lessons up to the exercise's treat the rule.
+
+    If the first of these is a later lesson, it is that one. A rule that no lesson treats, or none
+    at all, leads to the section that the exercise names.
+    """
+    sections = SECTIONS.get(rule)
+    if sections is None:
+        return exercise.read
+    first, *others = sections
+    so_far = [section for section in others if section.lesson <= int(exercise.lesson[:2])]
+    return str([first, *so_far][-1])
