@@ -262,9 +262,8 @@ def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> S
 
 def _difference(name: str, mine: Tensor, reference: Tensor) -> tuple[str, ...]:
     if mine.shape != reference.shape:
-        return (
-            f"{name} has shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
-        )
+        shapes = f"shape {tuple(mine.shape)}, but the reference has {tuple(reference.shape)}"
+        return (f"{name} has {shapes}",)
     size = float(reference.abs().max()) if reference.numel() else 0.0
     close = {"rtol": SAME, "atol": 1e-9 * size if math.isfinite(size) else 0.0, "equal_nan": True}
     off = ~torch.isclose(mine.to(reference.dtype), reference, **close)  # type: ignore[arg-type]

@@ -186,6 +186,6 @@ ADVISED = [
     ),
     (
         "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
-        setup=take_none), (X,), FULL, "compile-mismatch", "} Remove branches on the values of tensors",
+        setup=take_none), (X,), FULL, "compile-mismatch", "} Remove branches that depend on tensor values",
     ),
 ]  # fmt: skip

@@ -87,8 +87,8 @@ def _jvp_told(comparison: Comparison) -> Match | None:
         number(plain(value)) for (value,) in (comparison.actual, comparison.expected)
     )
     return Match(
-        f"{comparison.how}, `jvp` and `backward` give different derivatives of "
-        f"{comparison.names[0]}.",
+        f"`jvp` and `backward` give different derivatives of {comparison.names[0]} "
+        f"{comparison.how}.",
         {"witness": f"⟨grad_output, jvp(v)⟩ = {actual}, ⟨backward(grad_output), v⟩ = {expected}"},
     )
 
@@ -99,9 +99,9 @@ def _jvp_told(comparison: Comparison) -> Match | None:
     "warning",
     "the derivative of jvp's tangent is wrong, without an error",
     hint="Build the tangent from saved inputs and outputs, without `.detach()`, `.data` or "
-    "`.numpy()`. Reverse mode over forward mode (a gradient of `torch.func.jvp`, `jacrev` of "
-    "`jacfwd`) differentiates the operations of `jvp`, and treats an intermediate result that "
-    "`forward` stored on `ctx` as a constant.",
+    "`.numpy()`. When reverse mode runs over forward mode, as in `jacrev` of `jacfwd`, PyTorch "
+    "differentiates the operations of `jvp`. It treats an intermediate result that `forward` "
+    "stored on `ctx` as a constant.",
     lesson="09_beyond_eager",
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
@@ -161,10 +161,10 @@ def _vmap_hint(comparison: Comparison) -> str:
     "transforms",
     "warning",
     "torch.compile and eager mode differ",
-    hint="Remove branches on the values of tensors, print calls, changes of state outside `ctx`, "
-    "and calls of `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` with "
-    "tensors that have no values. If you need such code, put it into a function that is decorated "
-    "with `torch.compiler.disable`.",
+    hint="Remove branches that depend on tensor values, print calls, changes to state outside "
+    "`ctx`, and calls to `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` "
+    "with tensors that have no values. If you need such code, put it into a function that is "
+    "decorated with `torch.compiler.disable`.",
     lesson="09_beyond_eager",
     after=FIRST_ORDER,
 )
