@@ -78,7 +78,7 @@ versions: $(VERSIONS)/.installed
 	    status=$$?; cat $(VERSIONS)/summary.txt 2>/dev/null; exit $$status
 
 # An hour or more for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
-mutants: export PYTHONPATH = tests:$(MUTANTS)
+mutants: export PYTHONPATH = tests:packages/autograd-doctor/tests:$(MUTANTS)
 mutants: $(INSTALLED) $(MUTANTS)/.installed
 	$(BIN)/python -m mutants $(ONLY)
 

@@ -28,8 +28,11 @@ if "google.colab" in sys.modules:
     from google.colab import output
 
     if importlib.util.find_spec("autograd_course") is None:
-        course = "git+https://github.com/autograd-course/autograd_course@main"
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", course], check=True)
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
 # %%

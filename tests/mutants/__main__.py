@@ -1,6 +1,7 @@
 """``python -m mutants [path …]``: which changes of the package's heart no test notices.
 
-A path is that of a module or a folder beneath ``autograd_course``; without one, all of ``PARTS``.
+A path is that of a module or a folder in ``autograd_course`` or ``autograd_doctor``; without one,
+all of ``PARTS``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PACKAGE = Path("autograd_course")
+from mutants.changes import HOMES
 
 # The tests that are to notice; a module is of the first part that it matches.
 PARTS = {
@@ -19,8 +20,9 @@ PARTS = {
     "functions/re[cp]*.py": ("test_checkpoint.py", "test_coupling.py"),  # recorded, replay
     "functions/l*_c*.py": ("test_linear_cross_entropy.py",),  # logit_chunks, linear_cross_entropy
     "functions/*.py": ("test_functions.py", "test_packed_mask.py", "test_fused_relu.py"),
-    "doctor/_rules/*.py": ("test_rules.py", "test_rule_words.py", "test_value_words.py"),
+    "_rules/*.py": ("test_rules.py", "test_rule_words.py", "test_value_words.py"),
 }
+TESTS = (Path("tests"), Path("packages/autograd-doctor/tests"))
 # Nothing is in them that runs on a CPU, or runs when a test does.
 LEFT_OUT = ("__init__.py", "triton_attention.py", "triton_kernels.py")
 
@@ -38,21 +40,27 @@ def main(paths: Sequence[str]) -> int:
 
 def _command(tests: Sequence[str], modules: Sequence[str]) -> list[str]:
     return [
-        sys.executable, "-m", "pytest", *(f"tests/{name}" for name in tests), "-p", "mutants.trial",
-        "-p", "no:cacheprovider", "-m", "not thorough", "-q", "-s", "--mutate", *modules,
+        sys.executable, "-m", "pytest", "-c", "pyproject.toml", *map(_found, tests),
+        "-p", "mutants.trial", "-p", "no:cacheprovider", "-m", "not thorough", "-q", "-s", "--mutate", *modules,
     ]  # fmt: skip
 
 
 def _modules(paths: Sequence[str]) -> Iterator[Path]:
-    for given in [PACKAGE / path for path in paths] or [PACKAGE]:
+    known = [home / path for path in paths for home in HOMES if (home / path).exists()]
+    for given in known or ([] if paths else HOMES):
         for path in sorted(given.rglob("*.py")) if given.is_dir() else [given]:
             if path.name not in LEFT_OUT and _part(path):
                 yield path
 
 
 def _part(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
+    (relative,) = (path.relative_to(home) for home in HOMES if path.is_relative_to(home))
     return next((pattern for pattern in PARTS if relative.match(pattern)), "")
+
+
+def _found(name: str) -> str:
+    """Return the path of a file of tests, which is the course's or the doctor's."""
+    return next(str(folder / name) for folder in TESTS if (folder / name).exists())
 
 
 if __name__ == "__main__":

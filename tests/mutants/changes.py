@@ -15,6 +15,7 @@ import libcst as cst
 from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
 KEPT = Path(__file__).with_name("kept.toml")
+HOMES = (Path("autograd_course"), Path("packages/autograd-doctor/src/autograd_doctor"))
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,12 @@ def kept() -> set[tuple[str, str, str]]:
     """Return the changes that are known to change nothing that can be seen."""
     table = tomllib.loads(KEPT.read_text(encoding="utf-8"))
     assert all(row["because"] for row in table["kept"])
-    return {(f"autograd_course/{row['path']}", row["old"], row["new"]) for row in table["kept"]}
+    return {(_home(row["path"]), row["old"], row["new"]) for row in table["kept"]}
+
+
+def _home(path: str) -> str:
+    """Return the whole path of a module."""
+    return next((str(home / path) for home in HOMES if (home / path).exists()), path)
 
 
 def put_in(mutant: Mutant, functions: Iterable[FunctionType]) -> bool:

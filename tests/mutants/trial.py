@@ -25,7 +25,7 @@ import torch
 from autograd_doctor._rules.rule import Rule
 from autograd_doctor._rules.values import _EXPLAINED
 
-from mutants.changes import KEPT, Mutant, kept, mutants_of, put_in
+from mutants.changes import HOMES, KEPT, Mutant, kept, mutants_of, put_in
 
 SECONDS = 60  # of a processor, for one mutant: longer is a loop without end, and noticed
 KILLED, SURVIVED = 1, 0
@@ -204,7 +204,8 @@ def _alone() -> None:
 
 def _functions_of(path: Path) -> list[FunctionType]:
     """Return all functions of a module, those too that decorators have hidden or methods are."""
-    name = ".".join(path.with_suffix("").parts)
+    (home,) = (home for home in HOMES if path.is_relative_to(home))
+    name = ".".join(path.relative_to(home.parent).with_suffix("").parts)
     import_module(name)
     # By type: other people's objects may warn, or do worse, when they are asked for their class.
     functions = (thing for thing in gc.get_objects() if type(thing) is FunctionType)
