@@ -41,7 +41,8 @@ def main(paths: Sequence[str]) -> int:
 def _command(tests: Sequence[str], modules: Sequence[str]) -> list[str]:
     return [
         sys.executable, "-m", "pytest", "-c", "pyproject.toml", *map(_found, tests),
-        "-p", "mutants.trial", "-p", "no:cacheprovider", "-m", "not thorough", "-q", "-s", "--mutate", *modules,
+        "-p", "mutants.trial", "-p", "no:cacheprovider", "-m", "not thorough", "-q", "-s",
+        "--mutate", *modules,
     ]  # fmt: skip
 
 
