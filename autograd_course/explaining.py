@@ -31,6 +31,11 @@ def explain(what: str | BaseException = "") -> Explanation:
 
     Raises:
         NothingToExplainError: No page fits.
+
+    Example:
+        >>> from autograd_course import explain
+        >>> print(explain("wrong-arity").markdown.splitlines()[0])
+        # wrong-arity
     """
     if isinstance(what, BaseException):
         what = f"{type(what).__name__}: {what}"

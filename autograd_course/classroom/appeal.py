@@ -13,6 +13,7 @@ from autograd_course.classroom.gradebook.reading import DAMAGED
 from autograd_course.classroom.grading.bench import verdict_on
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.errors import CourseError
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.verdict import Verdict
@@ -20,7 +21,7 @@ from autograd_course.grader.verdict import Verdict
 _SEED = re.compile(r"[0-9]{1,60}")
 
 
-class NoVerdictError(Exception):
+class NoVerdictError(CourseError):
     """The gradebook has no such verdict; the message is one sentence."""
 
 

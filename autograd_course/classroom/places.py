@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograd_course.errors import CourseError
 
-class PlaceError(Exception):
+
+class PlaceError(CourseError):
     """Files may not be written where they were asked for; the message is one sentence."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from autograd_course.errors import CourseError
+
 # GCC, Clang: f.cpp:7:12: error: …   MSVC: f.cpp(7): error C2065: …   nvcc: f.cu(7): error: …
 _ERROR = re.compile(
     r"^(?P<file>.+?)[:(](?P<line>\d+)(?::\d+|\))?\s?:(?: fatal)? error(?: C\d+)?: (?P<what>.+)$"
@@ -17,7 +19,7 @@ REFUSED = "Exception in aoti_torch"
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s]+)")
 
 
-class BuildError(RuntimeError):
+class BuildError(CourseError, RuntimeError):
     """C++ that cannot be built: no compiler, or a source that does not compile.
 
     ``message`` says what is wrong in one line, ``line`` is the line of the author's source that it

@@ -20,6 +20,9 @@ class _Nothing:
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     """Grade an answer to an exercise of the course, and save the outcome in the progress file.
 
+    Each pass of the answer's code has a soft time limit of 5 s. The environment variable
+    ``AUTOGRAD_COURSE_TIME_LIMIT`` sets another one, in seconds (0: none).
+
     Args:
         exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
             make no difference.
@@ -30,8 +33,11 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
         and a forgotten argument are results too.
 
-    Each pass of the answer's code has a soft time limit of 5 s. The environment variable
-    ``AUTOGRAD_COURSE_TIME_LIMIT`` sets another one, in seconds (0: none).
+    Example:
+        >>> from autograd_course import grade
+        >>> from autograd_course.functions import Square
+        >>> grade("square", Square).status
+        'passed'
     """
     if isinstance(answer, str) and not isinstance(exercise_id, str):
         return _refused(f'the id of the exercise comes first: grade("{answer}", YourAnswer).')

@@ -46,7 +46,18 @@ def hint(exercise_id: str = "") -> Hint:
     """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
     The progress file remembers how many hints you have seen. After the last hint, the last one is
-    repeated. For an unknown id, the result names the closest ids.
+    repeated.
+
+    Args:
+        exercise_id: The id of the exercise, such as ``"square"``.
+
+    Returns:
+        The hint, which a notebook shows. For an unknown id, it names the closest ids.
+
+    Example:
+        >>> from autograd_course import hint
+        >>> hint("square").number
+        1
     """
     try:
         exercise = find(exercise_id)

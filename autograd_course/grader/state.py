@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from autograd_course.errors import CourseError
+
 SCHEMA = 1
 _KNOWN = ("schema", "exercises", "questions", "measurements")
 _RUNS = 50  # of one measurement; the oldest go
 _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
-class UnreadableStateError(ValueError):
+class UnreadableStateError(CourseError, ValueError):
     """The stored data is not this version's; the message completes "The progress file …"."""
 
 

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+from autograd_course.errors import CourseError
+
 FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
 REPOSITORY = Path(__file__).parents[2]
 # The package does not contain the notebooks and exercises. This command gets them.
 GET = "git clone https://github.com/autograd-course/autograd_course"
 
 
-class LabError(Exception):
+class LabError(CourseError):
     """JupyterLab cannot be started as asked; the message is one sentence for the learner."""
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from autograd_course.errors import CourseError
+
 GAP = "…"  # in a pattern: text that varies
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
-class MessageError(ValueError):
+class MessageError(CourseError, ValueError):
     """The header of a page is incomplete or wrong; the message says how to correct it."""
 
 

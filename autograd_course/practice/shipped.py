@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autograd_course.errors import CourseError
 from autograd_course.lab.folder import GET
 from autograd_course.practice.targets import FOLDER
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _SOLUTIONS = "solutions"
 
 
-class NotShippedError(RuntimeError):
+class NotShippedError(CourseError, RuntimeError):
     """The notebook cannot be made here; the message is one sentence that says what to do."""
 
 

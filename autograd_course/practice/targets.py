@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from autograd_course.errors import CourseError
 from autograd_course.lab.folder import GET, LabError, course_folder
 from autograd_course.shell.syllabus import SYLLABUS, id_typed, lesson_with
 
@@ -14,7 +15,7 @@ FOLDER = "exercises"
 SUFFIXES = (".py", ".ipynb")
 
 
-class TargetError(LookupError):
+class TargetError(CourseError, LookupError):
     """What was typed names no exercise; the message is one sentence for the learner."""
 
 

@@ -6,10 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from string import ascii_lowercase
 
+from autograd_course.errors import CourseError
+
 COURSE = "course"  # the number of the check on all lessons
 
 
-class QuizError(ValueError):
+class QuizError(CourseError, ValueError):
     """A knowledge check is incomplete, or asked for what it has not; one sentence says what."""
 
 

@@ -2,11 +2,13 @@
 
 from importlib.util import find_spec
 
+from autograd_course.errors import CourseError
+
 PACKAGES = ("onnx", "onnxruntime", "onnxscript", "torchao")
 INSTALL = 'pip install "autograd-course[ship]"'
 
 
-class MissingExtraError(ImportError):
+class MissingExtraError(CourseError, ImportError):
     """A package of the extra ``ship`` is not installed; the message says what installs it."""
 
 

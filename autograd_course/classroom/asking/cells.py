@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from autograd_course.errors import first_line
+from autograd_course.errors import CourseError, first_line
 from autograd_course.grader.raised import line_in
 
 _MODULE = "submission"  # what classes of the cells say of where they are from
 
 
-class CellError(Exception):
+class CellError(CourseError):
     """A cell raised; the message tells which, and what."""
 
 

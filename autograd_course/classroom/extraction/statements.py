@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autograd_course.errors import CourseError
+
 LONGEST = 100_000  # characters of a cell: an answer has a few thousand
 
 # Calls that show a Function at work rather than set something up.
@@ -15,7 +17,7 @@ _SHOWS = {"apply", "backward", "show"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-class NotPythonError(ValueError):
+class NotPythonError(CourseError, ValueError):
     """A cell that does not parse; the message is one sentence."""
 
 

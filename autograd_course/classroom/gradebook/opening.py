@@ -7,11 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 from autograd_course.classroom.gradebook.schema import APPLICATION, TABLES, VERSION
+from autograd_course.errors import CourseError
 
 _WAIT = 60.0  # seconds for other writers; each writes for milliseconds
 
 
-class GradebookError(Exception):
+class GradebookError(CourseError):
     """A gradebook that cannot be used; the message is one sentence with the repair."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from autograd_course.errors import CourseError
 from autograd_course.folders import OURS
 from autograd_course.grader.exercise import Exercise
 
@@ -22,7 +23,7 @@ _EXECUTABLE, _READABLE = 0o100755 << 16, 0o100644 << 16
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-class AutograderError(Exception):
+class AutograderError(CourseError):
     """The zip cannot be written; the message is one sentence."""
 
 

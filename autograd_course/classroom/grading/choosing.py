@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from autograd_course.errors import CourseError
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.exercises import CATALOGUE, LESSONS
 
 
-class UnknownExercisesError(LookupError):
+class UnknownExercisesError(CourseError, LookupError):
     """A word names neither lesson nor exercise; the message is one sentence."""
 
 

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autograd_course.errors import CourseError
+
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
 
@@ -19,11 +21,11 @@ Opening = Callable[[], AbstractContextManager[Judge]]
 Share = Callable[[], AbstractContextManager[Opening]]
 
 
-class GradingError(RuntimeError):
+class GradingError(CourseError, RuntimeError):
     """The run cannot go on; the message is one sentence. What was recorded is kept."""
 
 
-class RefusedError(RuntimeError):
+class RefusedError(CourseError, RuntimeError):
     """A worker cannot judge anything where it is; the message says what it lacks."""
 
 

@@ -11,21 +11,22 @@ from torch import Tensor
 from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.classroom.sandbox.running import Child
+from autograd_course.errors import CourseError
 from autograd_course.grader.judging.passes import Raised
 
 _LONGEST = 2000  # characters of a text that is shown
 _MOST = 10  # names that are told
 
 
-class UnansweredError(Exception):
+class UnansweredError(CourseError):
     """No answer came, or none that could be one; the message is a sentence for the learner."""
 
 
-class StoppedError(Exception):
+class StoppedError(CourseError):
     """The answer's own time limit stopped it; the message says where in its code."""
 
 
-class BrokenError(Exception):
+class BrokenError(CourseError):
     """Something of ours failed in the sandbox; the message tells what."""
 
 

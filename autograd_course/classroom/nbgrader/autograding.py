@@ -18,6 +18,7 @@ from traitlets import Bool, Unicode
 from traitlets.config import Config, Configurable
 
 from autograd_course.classroom.sandbox import NoSandboxError
+from autograd_course.errors import CourseError
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -35,7 +36,7 @@ _PREPROCESSORS = (
 _STOPPED = "nbgrader stopped before it ran any submission"
 
 
-class NotConfiguredError(Exception):
+class NotConfiguredError(CourseError):
     """nbgrader did not read ``nbgrader_config.py``; the message says what to do."""
 
 

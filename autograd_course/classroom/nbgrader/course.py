@@ -15,6 +15,7 @@ from typing import Any
 
 from autograd_course.classroom.names import ASKED
 from autograd_course.classroom.nbgrader.autograding import safety_net
+from autograd_course.errors import CourseError
 from autograd_course.grader.exercise import Exercise
 
 SOLUTIONS = "solutions"
@@ -28,7 +29,7 @@ points("{exercise}", {name})
 ### END HIDDEN TESTS"""
 
 
-class CourseFolderError(Exception):
+class CourseFolderError(CourseError):
     """The folder cannot be made; the message is one sentence with the repair."""
 
 

@@ -17,6 +17,7 @@ from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.notebooks import Cell, Notebook
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.errors import CourseError
 from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.result import Result
@@ -24,7 +25,7 @@ from autograd_course.grader.result import Result
 _SUFFIX = "-grade"
 
 
-class GraderFailedError(Exception):
+class GraderFailedError(CourseError):
     """No verdict could be made: nbgrader keeps no score, and names the submission."""
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from autograd_course.errors import CourseError
+
 Kind = Literal["code", "markdown", "raw"]
 
 
-class UnreadableError(ValueError):
+class UnreadableError(CourseError, ValueError):
     """Nothing can be read from a file; the message is one sentence that says why."""
 
 

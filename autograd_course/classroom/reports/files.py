@@ -13,6 +13,7 @@ from autograd_course.classroom.reports.gradescope import gradescope_results
 from autograd_course.classroom.reports.junit import junit_pieces
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name
 from autograd_course.classroom.reports.table import csv_pieces, grade_table_pieces
+from autograd_course.errors import CourseError
 
 Files = Iterator[tuple[str, Iterable[str]]]  # paths in the folder, and the pieces of each text
 
@@ -57,7 +58,7 @@ _OURS = (
 _MARK = ".autograd-course-reports"  # lies in every folder that was made here
 
 
-class ReportsError(Exception):
+class ReportsError(CourseError):
     """The reports cannot be written there; the message is one sentence with the repair."""
 
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from autograd_course.errors import CourseError
+
 ZYGOTE = "autograd_course.classroom.zygote"
 
 
-class NoSandboxError(RuntimeError):
+class NoSandboxError(CourseError, RuntimeError):
     """There is nothing here to run untrusted code in; the message says what to install."""
 
 
-class SandboxError(RuntimeError):
+class SandboxError(CourseError, RuntimeError):
     """The sandbox itself failed: no fault of a submission."""
 
 

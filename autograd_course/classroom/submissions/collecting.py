@@ -25,6 +25,7 @@ from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
 from autograd_course.classroom.submissions.students import student_of
 from autograd_course.classroom.submissions.submission import Rejected, Submission, unread
+from autograd_course.errors import CourseError
 from autograd_course.grader.exercises import LESSONS
 
 # Hidden folders that programs make, with files of their own in them.
@@ -35,7 +36,7 @@ _TOOLS = {
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # of a whole checkout handed in
 
 
-class NoSubmissionsError(Exception):
+class NoSubmissionsError(CourseError):
     """There is nothing to collect from; the message is one sentence."""
 
 

@@ -86,10 +86,28 @@ def compare_flows(
 ) -> FlowComparison:
     """Show how gradients flow through several functions of the same inputs, side by side.
 
-    ``flows`` names the functions: ``{"without STE": f, "with STE": g}``. The other arguments are
-    those of :func:`gradient_flow`; a slider moves its input in all flows.
+    A slider moves its input in all flows.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be traced or compared.
+    Args:
+        flows: Two or more functions by name, as in ``{"without STE": f, "with STE": g}``.
+        inputs: As for :func:`gradient_flow`.
+        names: As for :func:`gradient_flow`; by default those of the first function's parameters.
+        sweep: As for :func:`gradient_flow`.
+        step: As for :func:`gradient_flow`.
+        depth: As for :func:`gradient_flow`.
+
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: A function cannot be traced, or the flows cannot be compared.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.visualize import compare_flows
+        >>> flows = {"sine": torch.sin, "line": lambda x: x}
+        >>> type(compare_flows(flows, torch.tensor(0.5))).__name__
+        'FlowComparison'
     """
     if not isinstance(flows, Mapping) or len(flows) < 2:
         raise TraceError(

@@ -53,15 +53,32 @@ def gradient_flow(
 ) -> GradientFlow:
     """Show how values flow forward through ``fn(*inputs)``, and gradients back.
 
-    ``fn`` is a ``torch.autograd.Function`` class, a module, or any callable that returns a tensor
-    (the loss is the sum of its elements) or a tuple of some. Values and gradients come from one
-    real forward and one real backward pass on copies of the inputs. ``names`` are for the inputs.
+    Values and gradients come from one real forward and one real backward pass on copies of the
+    inputs.
 
-    ``sweep`` gives scalar inputs a slider: ``{"x": (-3.0, 3.0)}``; by default each scalar input of
-    a small graph has one, with ``False`` none. ``step`` is where the story stands at first; by
-    default at its end, where all values and gradients are known. Modules nested at least ``depth``
-    deep are folded into one card each; by default as many as it takes to show at most sixty cards.
+    Args:
+        fn: A Function class, a module, or any callable that returns a tensor or a tuple of tensors.
+            The loss is the sum of their elements.
+        inputs: The arguments of the call.
+        names: Names for the inputs; by default those of the parameters of ``fn``.
+        sweep: Which scalar inputs get a slider, with its range, as in ``{"x": (-3.0, 3.0)}``. By
+            default each scalar input of a small graph has one; with ``False`` none has.
+        step: The step that is shown first. By default it is the last one, where all values and
+            gradients are known.
+        depth: Modules nested at least this deep are folded into one card each. By default as many
+            are folded as it takes to show at most sixty cards.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be traced.
+    Returns:
+        A widget, which a notebook shows. Printed, it describes the graph in words.
+
+    Raises:
+        TraceError: ``fn`` cannot be traced. The message is one sentence that says why.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course import gradient_flow
+        >>> flow = gradient_flow(lambda x, y: (x * y) ** 2, torch.tensor(2.0), torch.tensor(3.0))
+        >>> type(flow).__name__
+        'GradientFlow'
     """
     return GradientFlow([scene(fn, inputs, names, sweep, depth)], step)

@@ -19,22 +19,33 @@ def function_lab(
     names: Sequence[str] | None = None,
     ranges: Mapping[str, Range] | None = None,
 ) -> FunctionLab:
-    """Put a Function of one number x under the hand: drag x, and see forward and backward run.
+    """Show a Function of one number x: drag x, and see forward and backward run line by line.
 
-    ``fn`` is a ``torch.autograd.Function`` class or any callable, called as ``fn(x, *parameters)``
-    on scalars in float64, on the device of the tensors given; or several of them to choose among,
-    as a dict by name or a list. Without ``fn`` the course's reference Functions are offered.
-    ``parameters`` that are floats, integers or scalar tensors have sliders, and so has
-    ``grad_output``. What is left out is taken from forward's defaults.
+    Each x has one real forward and backward pass in float64, in which the lines that ran are
+    recorded. The slope of ``backward`` is ``∂L/∂x / grad_output``. Next to it is the slope of
+    ``forward`` by finite differences, with a step of 1e-5 of max(1, \\|x\\|).
 
-    ``x`` is where the lab begins. ``names`` are for x and the parameters, ``ranges`` for what
-    moves: ``{"x": (-3.0, 3.0)}``.
+    Args:
+        fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars, or
+            several of them in a list or by name in a dict. By default the course's reference
+            Functions.
+        parameters: Further arguments. Those that are numbers or scalar tensors have sliders. What
+            is left out is taken from forward's defaults.
+        x: Where the lab begins.
+        names: Names for x and the parameters.
+        ranges: The ranges of the sliders, as in ``{"x": (-3.0, 3.0)}``.
 
-    Every place of x has one real forward and backward pass; the lines that ran are recorded there.
-    The slope of backward is ``∂L/∂x / grad_output``; beside it stands forward's slope by
-    differences, whose step is 1e-5 of max(1, \\|x\\|).
+    Returns:
+        A widget, which a notebook shows.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be run or has no curve.
+    Raises:
+        TraceError: ``fn`` cannot be run, or has no curve.
+
+    Example:
+        >>> from autograd_course.functions import Square
+        >>> from autograd_course.visualize import function_lab
+        >>> type(function_lab(Square, x=2.0)).__name__
+        'FunctionLab'
     """
     if fn is None:
         return FunctionLab(_references(parameters, x, ranges))

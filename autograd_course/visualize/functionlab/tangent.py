@@ -83,12 +83,23 @@ class Tangent:
 def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangent:
     """Compare, at one point, the slope that ``backward`` returns with that of the forward curve.
 
-    ``fn`` works element by element: a ``torch.autograd.Function`` class (its ``.apply`` is called)
-    or any callable, called as ``fn(x, *args)`` in float64. The curve reaches from ``x - span`` to
-    ``x + span``. In a notebook the result is a figure.
+    Args:
+        fn: An elementwise Function class or callable, called as ``fn(x, *args)`` in float64.
+        x: The point.
+        args: Further arguments of ``fn``.
+        span: The curve reaches from ``x - span`` to ``x + span``.
 
-    Raises :class:`TraceError` if ``x`` is no finite number, ``fn`` raises, or it returns something
-    of another shape.
+    Returns:
+        Both slopes and the curve as plain data, which a notebook shows as a figure.
+
+    Raises:
+        TraceError: ``x`` is not a finite number, ``fn`` raises, or it returns another shape.
+
+    Example:
+        >>> from autograd_course.functions import Square
+        >>> from autograd_course.visualize import tangent
+        >>> tangent(Square, 1.5).backward
+        3.0
     """
     at, reach = number_given("x", x, 1.0), number_given("span", span, 3.0)
     call = as_callable(fn, "tangent")

@@ -83,19 +83,33 @@ def jacobian_view(
     of: int | None = None,
     reference: Callable[..., Any] | None = None,
 ) -> JacobianView:
-    """Show the Jacobian of ``fn`` at ``inputs`` as forward has it, and as backward believes it is.
+    """Show the Jacobian of ``fn`` at ``inputs`` twice: as forward and as ``backward`` has it.
 
-    ``fn`` is a ``torch.autograd.Function`` class or any callable. Entry (i, j) is
-    ∂output_i/∂input_j. Backward's matrix is gathered row by row: one pass for each one-hot
-    ``grad_output``. Forward's is gathered column by column, by central differences in float64, or
-    is that of ``reference``, a differentiable callable with the same arguments. A complex element
-    counts as two. ``of`` chooses one of several outputs.
+    Entry (i, j) is ∂output_i/∂input_j. The matrix of ``backward`` is gathered row by row, with one
+    pass for each one-hot ``grad_output``; that of ``forward`` column by column, by central
+    differences in float64. A complex element counts as two. What :func:`~autograd_course.diagnose`
+    finds first is written above the maps.
 
-    What :func:`~autograd_course.diagnose` finds first stands above the maps. Instead of a function
-    a :class:`~autograd_course.Diagnosis` may be given: its own two matrices are shown.
+    Args:
+        fn: A Function class or any callable, or a :class:`~autograd_course.Diagnosis`, whose own
+            two matrices are shown.
+        inputs: The arguments of the call; none for a diagnosis.
+        of: The position of one of several outputs.
+        reference: A differentiable callable with the same arguments, whose Jacobian takes the place
+            of the finite differences.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be shown: an input or output of more
-    than 512 elements, a forward or backward that raises.
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: An input or output has more than 512 elements, or a pass raises.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.functions import Square
+        >>> from autograd_course.visualize import jacobian_view
+        >>> type(jacobian_view(Square, torch.randn(3))).__name__
+        'JacobianView'
     """
     if isinstance(fn, Diagnosis):
         return _of_a_diagnosis(fn, inputs)

@@ -1,7 +1,9 @@
 """The one error of the visualizers."""
 
+from autograd_course.errors import CourseError
 
-class TraceError(Exception):
+
+class TraceError(CourseError):
     """What was given cannot be traced or shown; the message is one sentence that says why.
 
     A notebook shows that sentence alone, without a traceback.

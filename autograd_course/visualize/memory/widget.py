@@ -79,17 +79,28 @@ class MemoryTimeline(Live):
 def memory_timeline(
     variants: Callable[..., Any] | Mapping[str, Any], *inputs: Any, budget: int | None = None
 ) -> MemoryTimeline:
-    """Show which bytes autograd keeps through forward and backward, by whom, and until when.
+    """Show which bytes autograd keeps for backward, what keeps them, and until when.
 
-    ``variants`` is a callable – a ``torch.autograd.Function`` class, a module, a function – or a
-    dict of up to eight, by name, that do the same to the same ``inputs`` in different ways. Each
-    runs once, forward and backward, on copies of the inputs (:func:`trace_memory` says how). All
-    are drawn on the same scale. ``budget``, in bytes, is a line across; who stays below it is said.
+    Each variant runs once, forward and backward, on copies of the inputs. The bytes are those of
+    distinct storages that are kept for backward only: inputs and parameters count 0.
 
-    Bytes are those of distinct storages that are kept for backward and for nothing else: inputs and
-    parameters, alive anyway, count 0.
+    Args:
+        variants: A Function class, a module or a function, or a dict of up to eight of them by
+            name. They compute the same from the same inputs in different ways, and share one scale.
+        inputs: The arguments of the call.
+        budget: A number of bytes, drawn as a line. The widget says which variants stay below it.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be traced.
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: A variant cannot be traced, or the budget is not a number of bytes.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.visualize import memory_timeline
+        >>> type(memory_timeline(torch.exp, torch.randn(8))).__name__
+        'MemoryTimeline'
     """
     given = variants if isinstance(variants, Mapping) else {title(variants): variants}
     if not 0 < len(given) <= _MOST:

@@ -113,16 +113,28 @@ class KnowledgeCheck(Saved):
 
 
 def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
-    """Show the knowledge check of a lesson, ``"01"``; answers given before are shown again.
+    """Show the knowledge check of a lesson; answers given before are shown again.
 
-    ``"course"`` asks about all lessons: twelve questions, drawn from a bank by ``seed``, a number
-    or a learner's name, and three essays.
+    The answers are saved in the learner's progress file, and ``progress()`` counts them. Without
+    the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains. The first wrong
+    answer explains what was chosen; the second one explains every option.
 
-    What is answered is kept in the learner's progress file, and ``progress()`` counts it. Without
-    the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains. A first wrong
-    answer explains what was chosen; a second one explains every option.
+    Args:
+        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for twelve questions and
+            three essays about all lessons.
+        seed: For ``"course"``, a number or the learner's name, which draws the questions from a
+            bank.
 
-    Raises :class:`TraceError` for a lesson that has none.
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: The lesson has no knowledge check.
+
+    Example:
+        >>> from autograd_course.visualize import knowledge_check
+        >>> type(knowledge_check("01")).__name__
+        'KnowledgeCheck'
     """
     if not isinstance(lesson, str | int) or not isinstance(seed, str | int):
         raise TraceError(

@@ -189,18 +189,30 @@ class STELab(Live):
 def ste_lab(
     quantizer: Any = "sign", surrogate: str = "clipped", x: float = 0.4, *, width: float = 1.0
 ) -> STELab:
-    """Show a staircase, the gradient that stands in for its derivative, and what trains by it.
+    """Show a quantizer, the gradient that replaces its derivative, and how nets train with it.
 
-    ``quantizer`` is one of sign, ternary, uniform-2, uniform-3, uniform-4 (bits), round and floor;
-    ``surrogate`` one of zero, identity, clipped, tanh and sigmoid. Instead of a name, give a
-    ``torch.autograd.Function`` of your own, element by element with one tensor argument, or
-    several: ``{"mine": MySTE, "beside": "clipped"}``; surrogates named there take its staircase.
+    The dashed line is the quantizer's own slope over ``x ± width``, which is its derivative if that
+    is 0. Networks are trained with each surrogate when the reader asks, and for the saved picture,
+    which takes about a second.
 
-    ``x``, from -3 to 3, is where value and gradient are read. Dashed is the staircase's own slope
-    over ``x ± width`` – its derivative if that is 0. Nets with any of the surrogates are trained
-    when the reader asks, and for the saved picture (about a second).
+    Args:
+        quantizer: One of sign, ternary, uniform-2, uniform-3, uniform-4 (bits), round and floor, or
+            an elementwise Function of your own with one tensor argument, or several in a dict such
+            as ``{"mine": MySTE, "other": "clipped"}``. Surrogates named there use its quantizer.
+        surrogate: One of zero, identity, clipped, tanh and sigmoid.
+        x: Where value and gradient are read, from -3 to 3.
+        width: Half the width of the interval over which the slope is measured.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be shown.
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: There is no such quantizer or surrogate, or your Function cannot be shown.
+
+    Example:
+        >>> from autograd_course.visualize import ste_lab
+        >>> type(ste_lab("round", "identity")).__name__
+        'STELab'
     """
     at = checked(x)
     if not isinstance(quantizer, str):

@@ -94,14 +94,31 @@ def attention_tiles(
     causal: bool = False,
     mask: Tensor | None = None,
 ) -> AttentionTiles:
-    """Show how tiled attention goes through the score matrix, and what it holds meanwhile.
+    """Show how tiled attention goes through the score matrix, and what it holds in memory.
 
-    ``q`` is ``(N, E)``, ``k`` ``(M, E)``, ``v`` ``(M, F)``, one head, at most 64 queries and keys.
-    What is shown comes from real runs of ``TiledAttention``, forward and backward (the loss is the
-    sum of the output), on copies: one for ``block``, and some for other blocks to choose from, each
-    with and without ``causal``. ``mask`` is boolean, True where a key takes part.
+    Everything comes from real runs of ``TiledAttention`` on copies, forward and backward: one for
+    ``block`` and some for other blocks to choose from, each with and without ``causal``. The loss
+    is the sum of the output.
 
-    Raises :class:`TraceError`, a sentence, for what cannot be shown.
+    Args:
+        q: Queries of one head, of shape ``(N, E)`` with N up to 64.
+        k: Keys of shape ``(M, E)`` with M up to 64.
+        v: Values of shape ``(M, F)``.
+        block: The number of queries and of keys in a tile.
+        causal: Whether a query sees only the keys up to its own position.
+        mask: A boolean tensor of shape ``(N, M)``, True where a key takes part.
+
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: The shapes do not fit, or are too large to be shown.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.visualize import attention_tiles
+        >>> type(attention_tiles(*torch.randn(3, 6, 4))).__name__
+        'AttentionTiles'
     """
     if not isinstance(causal, bool):
         raise TraceError(f"causal is True or False, not of type {type(causal).__name__}.")

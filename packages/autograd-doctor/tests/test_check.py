@@ -1,4 +1,4 @@
-"""``autograd-course check``: what it takes, what it prints where, and its exit codes."""
+"""``autograd-doctor check``: what it takes, what it prints where, and its exit codes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 from autograd_doctor import Diagnosis, Finding, diagnose
-from autograd_doctor.cli import app, check
-from rich.console import Console
-from typer.testing import CliRunner, Result
+
+testing = pytest.importorskip("typer.testing", reason="the command needs the extra cli")
+
+from autograd_doctor.cli import app, check  # noqa: E402
+from rich.console import Console  # noqa: E402
 
 NO_ERROR, ERROR, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
 
@@ -163,8 +165,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, ["check", *words], env={"COLUMNS": "200"})
+def run(*words: str) -> Any:
+    return testing.CliRunner().invoke(app, ["check", *words], env={"COLUMNS": "200"})
 
 
 # What is examined
