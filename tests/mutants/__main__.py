@@ -20,7 +20,12 @@ PARTS = {
     "functions/re[cp]*.py": ("test_checkpoint.py", "test_coupling.py"),  # recorded, replay
     "functions/l*_c*.py": ("test_linear_cross_entropy.py",),  # logit_chunks, linear_cross_entropy
     "functions/*.py": ("test_functions.py", "test_packed_mask.py", "test_fused_relu.py"),
-    "_rules/*.py": ("test_rules.py", "test_rule_words.py", "test_value_words.py"),
+    "_rules/*.py": (
+        "test_rules.py",
+        "test_rule_words.py",
+        "test_value_words.py",
+        "test_examined.py",
+    ),  # fmt: skip
 }
 TESTS = (Path("tests"), Path("packages/autograd-doctor/tests"))
 # Nothing is in them that runs on a CPU, or runs when a test does.
