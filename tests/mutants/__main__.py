@@ -25,7 +25,7 @@ PARTS = {
         "test_rule_words.py",
         "test_value_words.py",
         "test_examined.py",
-    ),  # fmt: skip
+    ),
 }
 TESTS = (Path("tests"), Path("packages/autograd-doctor/tests"))
 # Nothing is in them that runs on a CPU, or runs when a test does.
