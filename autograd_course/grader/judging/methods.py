@@ -27,7 +27,7 @@ def method_problem(
         if missing := _missing(answer, name):
             return fault(missing)
         try:
-            with CapturedState((answer.__name__, answer)).lent():  # what lies on the class
+            with CapturedState((answer.__name__, answer)).borrow():  # what lies on the class
                 _CALLS[name](answer, inputs)
         except Exception as error:
             if is_unfinished(error, answer):

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 from autograd_doctor import RULES, Finding, diagnose
-from autograd_doctor._rules.values import once_said
+from autograd_doctor._rules.values import without_repeats
 from autograd_doctor.formatting import elements, listed, nth, paragraph
 from cases import LOOKALIKES, WITNESSES, Case, said
 from cases.advised import ADVISED
@@ -143,7 +143,7 @@ def test_words_fit_their_number(text: str, words: str) -> None:
     ],
 )
 def test_what_follows_for_several_inputs_is_said_once(told: list[str], words: list[str]) -> None:
-    assert once_said(told) == words
+    assert without_repeats(told) == words
 
 
 def only(name: str, cases: list[Case]) -> Case:

@@ -241,7 +241,7 @@ def test_all_is_put_back_when_the_block_raises() -> None:
     weight = torch.ones(2)
 
     def use() -> None:
-        with CapturedState(("", [weight])).lent():
+        with CapturedState(("", [weight])).borrow():
             assert weight.dtype == torch.float64
             weight.zero_()
             raise RuntimeError
@@ -266,7 +266,7 @@ def test_generators_draw_the_same_in_every_call_and_go_on_afterwards(make, draw_
     generator, other = make(), make()
     around = CapturedState(("", lambda: generator))
 
-    with around.lent():
+    with around.borrow():
         first = draw_one(generator)
         around.begin()
         again = draw_one(generator)
@@ -279,6 +279,6 @@ def test_two_tensors_in_one_memory_stay_there() -> None:
     whole = torch.zeros(4)
     part = whole[:2]
 
-    with CapturedState(("", [whole, part])).lent():
+    with CapturedState(("", [whole, part])).borrow():
         part.fill_(1)
         assert whole.tolist() == [1, 1, 0, 0]

@@ -71,8 +71,8 @@ class Draw:
             return torch.randint(2, self.shape, generator=rng).bool()
         if self.dtype.is_complex:
             return torch.randn(self.shape, generator=rng, dtype=torch.complex128).to(self.dtype)
-        drawn = self._floats(rng) if self.is_float else self._integers(rng)
-        return drawn.to(self.dtype)
+        numbers = self._floats(rng) if self.is_float else self._integers(rng)
+        return numbers.to(self.dtype)
 
     def _integers(self, rng: torch.Generator) -> Tensor:
         low = DIGITS[0] if self.low is None else int(self.low)

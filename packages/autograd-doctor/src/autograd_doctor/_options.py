@@ -42,7 +42,7 @@ def _items(intentional: Any) -> tuple[Any, ...]:
 def _no_names(thing: Any) -> CannotDiagnoseError:
     example = "intentional=('flipped-sign',)"
     return CannotDiagnoseError(
-        f"intentional= must hold names of rules, for example {example}, not {_shown(thing)}."
+        f"intentional= must hold names of rules, for example {example}, not {_describe(thing)}."
     )
 
 
@@ -66,24 +66,27 @@ def require_callables(**given: Any) -> None:
     """Refuse what is given in the place of a callable."""
     for name, thing in given.items():
         if thing is not None and not callable(thing):
-            raise CannotDiagnoseError(f"{name}= must be a callable, not {_shown(thing)}.")
+            raise CannotDiagnoseError(f"{name}= must be a callable, not {_describe(thing)}.")
 
 
 def require_settings(level: Any, seed: Any, time_limit: Any, double_backward: Any) -> None:
     """Refuse a level, a seed, a limit or a wish for second derivatives that is none."""
     if not (isinstance(level, str) and level in PROBES):
         raise CannotDiagnoseError(
-            f"level= must be {' or '.join(map(repr, PROBES))}, not {_shown(level)}."
+            f"level= must be {' or '.join(map(repr, PROBES))}, not {_describe(level)}."
         )
     if not (isinstance(seed, int) and 0 <= seed < 2**62):
-        raise CannotDiagnoseError(f"seed= must be an integer from 0 to 2**62, not {_shown(seed)}.")
+        raise CannotDiagnoseError(
+            f"seed= must be an integer from 0 to 2**62, not {_describe(seed)}."
+        )
     if not _is_time(time_limit):
         raise CannotDiagnoseError(
-            f"time_limit= must be a number of seconds, or 0 for no limit, not {_shown(time_limit)}."
+            "time_limit= must be a number of seconds, or 0 for no limit, not "
+            f"{_describe(time_limit)}."
         )
     if not (double_backward is None or isinstance(double_backward, bool)):
         raise CannotDiagnoseError(
-            f"double_backward= must be True, False or None, not {_shown(double_backward)}."
+            f"double_backward= must be True, False or None, not {_describe(double_backward)}."
         )
 
 
@@ -91,5 +94,5 @@ def _is_time(limit: Any) -> bool:
     return isinstance(limit, int | float) and 0 <= limit < math.inf
 
 
-def _shown(thing: Any) -> str:
+def _describe(thing: Any) -> str:
     return shown(thing, 60) if isinstance(thing, int | float | str) else type(thing).__name__

@@ -194,10 +194,10 @@ def _probe(
 
 def _sampled(sampler: Sampler | None, count: int, seed: int) -> list[tuple[Any, ...]]:
     rng = generator(seed, Stream.SAMPLES)
-    return [] if sampler is None else [_drawn(sampler, count, rng) for _ in range(SAMPLES)]
+    return [] if sampler is None else [_draw_sample(sampler, count, rng) for _ in range(SAMPLES)]
 
 
-def _drawn(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...]:
+def _draw_sample(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...]:
     try:
         case = as_tuple(sampler(rng))
     except USERS as error:

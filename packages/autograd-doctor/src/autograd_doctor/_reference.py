@@ -110,7 +110,7 @@ class Declared:
         nodes = list(self._interior())
         if len(nodes) > MOST_CUTS:
             return
-        named = list(zip(_told_apart([_operation(node) for node in nodes]), nodes, strict=True))
+        named = list(zip(_distinguish([_operation(node) for node in nodes]), nodes, strict=True))
         for cut in [*((one,) for one in named), *combinations(named, 2)]:
             handles = [node.register_prehook(_zeros) for _, node in cut]
             try:
@@ -156,7 +156,7 @@ _IN_WORDS = {
 }
 
 
-def _told_apart(names: Sequence[str]) -> Iterator[str]:
+def _distinguish(names: Sequence[str]) -> Iterator[str]:
     """Yield the names; one that occurs again becomes ``the second mean``."""
     for place, name in enumerate(names):
         again = names[:place].count(name)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.isolation import generator
-from autograd_doctor._execution.passes import drawn
+from autograd_doctor._execution.passes import sample_cotangents
 from autograd_doctor._inputs import in_double, wanted
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, witness
@@ -471,7 +471,7 @@ def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed:
     """
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
-    asked = dict(cotangents(drawn(outputs, rng), drawn(outputs, rng)))
+    asked = dict(cotangents(sample_cotangents(outputs, rng), sample_cotangents(outputs, rng)))
     vjps = {name: vjp for name, vjp in example.values.vjps.items() if not vjp.failure}
     if example.values.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
         raise UnfitEvidenceError("leaves out gradients that were asked for")

@@ -134,13 +134,13 @@ def diagnose(
     require_initialized(fn)
     require_dense(args)
     require_room(args)
-    with _naming_own_faults():
+    with _report_own_faults():
         prepare()
-        subject = _with_surroundings(subject_of(fn, len(args)), args, reference, surrogate, sampler)
+        subject = _capture_state(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
         with (
             preserve_global_state(seed),
-            subject.around.lent(),
+            subject.around.borrow(),
             passes_within(time_limit),
             show_output_once(lambda: ordinary_pass(subject, args, seed)),
         ):
@@ -260,16 +260,16 @@ def collect_evidence(
     Raises:
         CannotDiagnoseError: As for :func:`diagnose`.
     """
-    with _naming_own_faults():
+    with _report_own_faults():
         prepare()
-        subject = _with_surroundings(subject_of(fn, len(inputs)), inputs)
+        subject = _capture_state(subject_of(fn, len(inputs)), inputs)
         extra_probes = probes_for("standard", double_backward) if thorough else None
-        with preserve_global_state(seed), subject.around.lent(), passes_within(time_limit):
+        with preserve_global_state(seed), subject.around.borrow(), passes_within(time_limit):
             subject = choose_precision(subject, inputs, seed)
             return examine_samples(subject, inputs, None, seed, extra_probes, any_output=True)
 
 
-def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
+def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
     """Return the subject with all that it, its arguments and other callables reach."""
     named = zip(subject.parameters, args, strict=True)
     hidden = [(name, value) for name, value in named if not isinstance(value, Tensor)]
@@ -279,7 +279,7 @@ def _with_surroundings(subject: Subject, args: Sequence[Any], *others: Any) -> S
 
 
 @contextmanager
-def _naming_own_faults() -> Iterator[None]:
+def _report_own_faults() -> Iterator[None]:
     """Turn whatever goes wrong in the doctor itself into one sentence; it is never a verdict."""
     try:
         yield

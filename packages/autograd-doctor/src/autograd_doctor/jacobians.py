@@ -218,7 +218,7 @@ def compute_jacobians(
         ((2.0, 0.0), (0.0, 6.0))
     """
     session = _session(fn, inputs)
-    with preserve_global_state(_SEED), session.subject.around.lent(), passes_within(_SECONDS):
+    with preserve_global_state(_SEED), session.subject.around.borrow(), passes_within(_SECONDS):
         subject = choose_precision(session.subject, inputs, _SEED)
         session = Session(subject, session.inputs, session.wanted, _SEED)
         run = _run(session)

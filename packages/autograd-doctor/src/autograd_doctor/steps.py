@@ -244,7 +244,7 @@ READ_THE_ENTRIES = (
 )
 
 
-def told_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
+def describe_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
     """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
     if right is None:
         return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
@@ -277,7 +277,7 @@ def _difference(name: str, mine: Tensor, reference: Tensor) -> tuple[str, ...]:
     return f"{count} of {_counted(off.numel(), 'element')} {differ} from the reference", place
 
 
-def told_contract(
+def describe_contract(
     names: Sequence[str],
     inputs: Sequence[object],
     returned: Sequence[object],
@@ -321,13 +321,13 @@ def _misfit(name: str, value: object, grad: object) -> str:
     return f"{count} of the gradient of `{name}` {'is' if lost == 1 else 'are'} not finite"
 
 
-def told_raised(title: str, stage: str, kind: str, text: str) -> Step:
+def describe_raised(title: str, stage: str, kind: str, text: str) -> Step:
     """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
     line = next(iter(text.splitlines()), "no message")
     return Step(title, False, (f"`{stage}` raises {kind}: {line}",), stops=True)
 
 
-def told_never_called() -> Step:
+def describe_never_called() -> Step:
     """Say that the graph does not hold the Function; nothing further is taken."""
     return Step(
         "contract",
@@ -337,12 +337,12 @@ def told_never_called() -> Step:
     )
 
 
-def told_untaken(title: str, stopped: Step) -> Step:
+def describe_untaken(title: str, stopped: Step) -> Step:
     """Say that a step was not taken, because an earlier one stopped the walk."""
     return Step(title, None, (f"skipped, because step {stopped.number} failed",))
 
 
-def told_magnitudes(
+def describe_magnitudes(
     whats: Sequence[str],
     grads: Sequence[Tensor | None],
     truths: Sequence[Tensor],
@@ -365,7 +365,7 @@ def told_magnitudes(
     return Step("magnitudes", fine, tuple(told), "" if fine else READ_THE_RATIO)
 
 
-def told_element(
+def describe_element(
     place: str, at: float, quotient: float, actual: float, how: str = "", truth: str = DIFFERENCES
 ) -> Step:
     """Say what one element's difference quotient is, and what backward has there.
@@ -406,7 +406,7 @@ def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
     return float(values[at]), (slot, at)
 
 
-def told_gradcheck(message: str) -> Step:
+def describe_gradcheck(message: str) -> Step:
     """Say what gradcheck says: ``message`` is the first line of its error, or empty."""
     if not message:
         return Step("gradcheck", True, ("passes",))
@@ -443,7 +443,7 @@ def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None =
     with torch.no_grad():
         outputs = call.outputs()
         right = Call(reference, inputs).outputs() if reference else None
-    return told_forward(outputs, right)
+    return describe_forward(outputs, right)
 
 
 def run_backward(fn: Any, inputs: Any) -> Step:
@@ -456,14 +456,14 @@ def run_backward(fn: Any, inputs: Any) -> Step:
     outputs = call.outputs()
     node: Any = next((out.grad_fn for out in outputs if out.grad_fn is not None), None)
     if node is None:
-        return told_never_called()
+        return describe_never_called()
     if call.function is None or not hasattr(node, "saved_tensors"):
         returned = call.spread(call.gradients())
     else:
         with torch.no_grad():
             grads = node.apply(*call.cotangents(outputs))
         returned = list(grads) if isinstance(grads, tuple) else [grads]
-    return told_contract(call.names, call.args, returned, call.wanted)
+    return describe_contract(call.names, call.args, returned, call.wanted)
 
 
 def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
@@ -473,7 +473,7 @@ def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
     """
     call = Call(fn, inputs)
     whats = [f"gradient norm of {call.names[i]}" for i in call.wanted]
-    return told_magnitudes(whats, call.gradients(), call.differences(eps))
+    return describe_magnitudes(whats, call.gradients(), call.differences(eps))
 
 
 def check_element(
@@ -496,7 +496,7 @@ def check_element(
     how = f"({above:.9g} − {below:.9g}) / {2 * eps:.0e}".replace("e-0", "e-")
     actual = float(grads[call.wanted.index(argument)].reshape(-1)[index])
     name = f"{call.names[argument]}{where or ''}"
-    return told_element(name, float(value.reshape(-1)[index]), quotient, actual, how)
+    return describe_element(name, float(value.reshape(-1)[index]), quotient, actual, how)
 
 
 def run_gradcheck(fn: Any, inputs: Any) -> Step:
@@ -505,8 +505,8 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
     try:
         gradcheck(lambda *args: call.outputs(args), call.args)
     except RuntimeError as error:
-        return told_gradcheck(str(error).splitlines()[0])
-    return told_gradcheck("")
+        return describe_gradcheck(str(error).splitlines()[0])
+    return describe_gradcheck("")
 
 
 def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
@@ -528,7 +528,7 @@ def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None
     steps: list[Step] = []
     for title, take in zip(TITLES, taken, strict=True):
         stopped = next((step for step in steps if step.stops), None)
-        steps.append(told_untaken(title, stopped) if stopped else _attempt(title, take))
+        steps.append(describe_untaken(title, stopped) if stopped else _attempt(title, take))
     return Steps(Call(fn, inputs).name, tuple(steps))
 
 
@@ -537,4 +537,4 @@ def _attempt(title: str, take: Callable[[], Step]) -> Step:
         return take()
     except Exception as error:  # whatever the user's code raises is what there is to tell
         stage = "forward" if title == "forward" else "backward"
-        return told_raised(title, stage, type(error).__name__, said(error))
+        return describe_raised(title, stage, type(error).__name__, said(error))

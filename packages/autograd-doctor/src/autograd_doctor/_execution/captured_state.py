@@ -209,8 +209,8 @@ def generator_state(thing: Any) -> PutBack | None:
         state = thing.get_state()
         return lambda: _ignored(thing.set_state(state))
     if isinstance(thing, random.Random):
-        drawn = thing.getstate()
-        return lambda: thing.setstate(drawn)
+        sampled = thing.getstate()
+        return lambda: thing.setstate(sampled)
     if isinstance(thing, np.random.RandomState):
         legacy = thing.get_state()
         return lambda: thing.set_state(legacy)
@@ -428,7 +428,7 @@ class CapturedState:
         return {i: known[place] for i, place in places.items() if place in known}
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def borrow(self) -> Iterator[None]:
         """Lend everything for the duration of a block."""
         keep = [put_back for _, thing in self.things for put_back in record_state(thing)]
         self._draws = [state for _, thing in self.things if (state := generator_state(thing))]

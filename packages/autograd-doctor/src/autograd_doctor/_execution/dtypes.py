@@ -16,10 +16,10 @@ from autograd_doctor._execution.operations import DevicesNamed, OneDevice, Stran
 from autograd_doctor._execution.passes import (
     call_backward,
     direct_call,
-    drawn,
     gradients,
     runs_directly,
     runs_in_own_dtype,
+    sample_cotangents,
 )
 from autograd_doctor._execution.session import Move, Run, Session
 from autograd_doctor._numerics.tensors import is_float, is_plain
@@ -55,7 +55,7 @@ def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
 
 def _backward(run: Run, whole: bool, seed: int) -> None:
     """Send a cotangent back: directly into a Function's backward, else through autograd."""
-    gs = drawn(run.floats, generator(seed))
+    gs = sample_cotangents(run.floats, generator(seed))
     (call_backward if whole else gradients)(run, gs)
 
 

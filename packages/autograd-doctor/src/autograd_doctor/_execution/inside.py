@@ -46,13 +46,13 @@ def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[
 
     with ExitStack() as stack:
         for function in {node._forward_cls: None for node in custom_nodes(first.tensors)}:
-            stack.enter_context(_told(function, note))
+            stack.enter_context(_note_calls(function, note))
         attempt(run)
     yield from calls.values()
 
 
 @contextmanager
-def _told(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
+def _note_calls(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
     """Put a forward in the class's place that notes its arguments, and take it away again.
 
     Not ``sys.setprofile``: after torch.compile was used in the process, it can hang.

@@ -127,7 +127,7 @@ def fitting(
 
     Where an output has another shape than its cotangent, a new one is drawn for it.
     """
-    fresh = drawn(outputs, torch.Generator().manual_seed(0))
+    fresh = sample_cotangents(outputs, torch.Generator().manual_seed(0))
     return [
         g if g is None else like(g, out) if g.shape == out.shape else new
         for out, g, new in zip(outputs, grad_outputs, fresh, strict=True)
@@ -160,7 +160,7 @@ def backward_pass(
     return VjpResult(grad_outputs, done.grads, done.failure)
 
 
-def drawn(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
+def sample_cotangents(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[Tensor, ...]:
     """Draw a contiguous standard normal cotangent for each output."""
     return tuple(
         torch.randn(out.shape, dtype=out.dtype, generator=rng).to(out.device) for out in outputs

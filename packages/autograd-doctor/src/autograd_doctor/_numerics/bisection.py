@@ -172,16 +172,16 @@ class _Compared:
 
     def off(self, part: Part) -> float:
         """Return how much the gradient gives more than the slope, by differences of one step."""
-        return self._came(part) - self._difference(part, STEP / 2)
+        return self._actual(part) - self._difference(part, STEP / 2)
 
     def differs(self, part: Part) -> bool:
         """Whether the two differ by more than differences of two steps leave open."""
         wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
         slope, slot = (4 * narrow - wide) / 3, part[0]
         error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
-        return abs(self._came(part) - slope) > error
+        return abs(self._actual(part) - slope) > error
 
-    def _came(self, part: Part) -> float:
+    def _actual(self, part: Part) -> float:
         slot, start, end = part
         return float(self._terms[slot][start:end].sum())
 

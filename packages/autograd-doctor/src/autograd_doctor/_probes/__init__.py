@@ -27,7 +27,7 @@ from autograd_doctor._probes.memory import (
     wasted_gradients,
 )
 from autograd_doctor._probes.precision import extremes, float32_steps
-from autograd_doctor._probes.second_order import second_order, second_order_asked
+from autograd_doctor._probes.second_order import require_second_order, second_order
 from autograd_doctor._probes.state import (
     captured,
     on_ctx,
@@ -87,7 +87,7 @@ PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
     """Return a level's probes: second derivatives are asked for, left out, or just looked at."""
-    instead = {True: (second_order_asked,), False: (), None: (second_order,)}[double_backward]
+    instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(
         probe
         for usual in PROBES[level]

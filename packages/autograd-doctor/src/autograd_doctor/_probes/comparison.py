@@ -14,7 +14,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.calls import attempt, fresh, takes_ctx
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.operations import OperationRecorder, custom_nodes, memory
-from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
+from autograd_doctor._execution.passes import Pass, both_ways, copies, gradients, sample_cotangents
 from autograd_doctor._execution.saved_tensors import SavedTensorSwapper, derived_twice
 from autograd_doctor._execution.session import Move, Run, Session, stay
 from autograd_doctor._numerics.closeness import cancellation, identical, same, size
@@ -141,7 +141,7 @@ def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) ->
     sent: list[Tensor] = []
 
     def cotangents(outputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        sent.extend(drawn(outputs, rng))
+        sent.extend(sample_cotangents(outputs, rng))
         return copies(sent)
 
     done = both_ways(session, cotangents, inputs=inputs)

@@ -13,7 +13,7 @@ from autograd_doctor._execution.calls import attempt, fresh
 from autograd_doctor._execution.dtypes import in_own_dtypes, variants
 from autograd_doctor._execution.forward import forward_pass
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.passes import backward_pass, direct_call, drawn
+from autograd_doctor._execution.passes import backward_pass, direct_call, sample_cotangents
 from autograd_doctor._execution.session import Session, Subject
 from autograd_doctor._inputs import in_double, wanted
 from autograd_doctor._numerics.bisection import bisect_columns
@@ -90,7 +90,7 @@ def probe(
     )
     if not any(found.forward.requires_grad):
         return found
-    one, two = drawn(outputs, rng), drawn(outputs, rng)
+    one, two = sample_cotangents(outputs, rng), sample_cotangents(outputs, rng)
     linear = linear_range(session, found, one, two, intentional)
     found = replace(
         found, values=replace(found.values, cotangent_range=linear.words if linear else None)

@@ -92,7 +92,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
         }
         if len(used) == len(exchanges):
             break
-    told = (_told(evidence, call, group, group in read, group in used) for group in exchanges)
+    told = (_kept_of(evidence, call, group, group in read, group in used) for group in exchanges)
     return replace(evidence, memory=replace(evidence.memory, kept=tuple(told)))
 
 
@@ -153,7 +153,7 @@ def _exchanges(call: Call, group: Group) -> tuple[Exchange, ...]:
     return exchanges_for(dtypes.pop()) if len(dtypes) == 1 else ()
 
 
-def _told(evidence: Evidence, call: Call, group: Group, read: bool, used: bool) -> Kept:
+def _kept_of(evidence: Evidence, call: Call, group: Group, read: bool, used: bool) -> Kept:
     tensors = [call.saved[place] for place in group]
     names = tuple(dict.fromkeys(name_of(evidence, call, tensor) for tensor in tensors))
     return Kept(names, tensors[0].untyped_storage().nbytes(), read, used)

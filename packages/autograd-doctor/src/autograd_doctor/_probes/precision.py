@@ -14,7 +14,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import passes_within
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.passes import both_ways, drawn
+from autograd_doctor._execution.passes import both_ways, sample_cotangents
 from autograd_doctor._execution.session import Move, Session, stay
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.rounding import (
@@ -442,7 +442,7 @@ def _values(session: Session, by: float) -> Values | None:
         return tensor * (1 + by * way).to(tensor.device)  # not where(…, 1 + by, …): in float32
 
     def cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
-        return [moved(g) for g in drawn(outputs, rng)]
+        return [moved(g) for g in sample_cotangents(outputs, rng)]
 
     inputs = [moved(v) if i in session.wanted else v for i, v in enumerate(session.inputs)]
     try:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.operations import graph_nodes
-from autograd_doctor._execution.passes import both_ways, drawn, gradients
+from autograd_doctor._execution.passes import both_ways, gradients, sample_cotangents
 from autograd_doctor._execution.session import Session
 from autograd_doctor._numerics.finite_differences import (
     STEP,
@@ -157,7 +157,7 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
     return replace(evidence, second_order=SecondOrder(found, failure))
 
 
-def second_order_asked(session: Session, evidence: Evidence) -> Evidence:
+def require_second_order(session: Session, evidence: Evidence) -> Evidence:
     """Fill in the same for a Function that is meant to be differentiated twice."""
     return replace(second_order(session, evidence), second_order_required=True)
 
@@ -174,7 +174,7 @@ class _Question:
         rng = torch.Generator().manual_seed(session.seed + 2)
         likes = [session.inputs[position] for position in session.wanted]
         self.along = Projection(
-            weights=tuple(flat([weight]) for weight in drawn(likes, rng)),
+            weights=tuple(flat([weight]) for weight in sample_cotangents(likes, rng)),
             directions=tuple(flat([vector]) for vector in smooth_directions(evidence)),
             other=tuple(flat([g]) for g in other.grad_outputs if g is not None),
         )

@@ -17,7 +17,7 @@ from torch.autograd import Function, forward_ad
 
 from autograd_doctor._execution.calls import attempt, describe_compile_error, fresh
 from autograd_doctor._execution.isolation import Stream, generator, reseed
-from autograd_doctor._execution.passes import Pass, both_ways, copies, drawn, gradients
+from autograd_doctor._execution.passes import Pass, both_ways, copies, gradients, sample_cotangents
 from autograd_doctor._execution.session import Arrange, Move, Run, Session
 from autograd_doctor._inputs import varied
 from autograd_doctor._numerics.closeness import cancellation, resolution
@@ -55,7 +55,7 @@ def forward_mode(session: Session, evidence: Evidence) -> Evidence:
 def _forward_mode_question(
     session: Session, evidence: Evidence, plain: Plain
 ) -> Iterator[Comparison]:
-    tangents = drawn_tangents(session, plain.inputs)
+    tangents = sample_tangents(session, plain.inputs)
     gradients = list(_by_output(session, plain))
     for how, moving in _moving(evidence, tangents):
         given = _copied(moving)
@@ -67,10 +67,10 @@ def _forward_mode_question(
             yield Comparison("jvp", how, failure=actual, stage="forward mode")
 
 
-def drawn_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
+def sample_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
     """Return a random tangent for each input that is differentiated."""
     likes = [inputs[position] for position in session.wanted]
-    found = drawn(likes, generator(session.seed, Stream.TANGENTS))
+    found = sample_cotangents(likes, generator(session.seed, Stream.TANGENTS))
     return dict(zip(session.wanted, found, strict=True))
 
 
@@ -189,7 +189,7 @@ def _twice(evidence: Evidence) -> bool:
 def _reverse_over_forward_question(
     session: Session, evidence: Evidence, plain: Plain
 ) -> Iterator[Comparison]:
-    tangents = drawn_tangents(session, plain.inputs)
+    tangents = sample_tangents(session, plain.inputs)
     expected = attempt(lambda: _backward_differentiated(session, plain, tangents))
     actual = attempt(lambda: _tangent_differentiated(session, plain, tangents))
     if isinstance(actual, Failure) or isinstance(expected, Failure):  # whoever needs it hears of it

@@ -22,15 +22,15 @@ from autograd_doctor.steps import (
     TITLES,
     Step,
     Steps,
+    describe_contract,
+    describe_element,
+    describe_forward,
+    describe_gradcheck,
+    describe_magnitudes,
+    describe_never_called,
+    describe_raised,
+    describe_untaken,
     furthest,
-    told_contract,
-    told_element,
-    told_forward,
-    told_gradcheck,
-    told_magnitudes,
-    told_never_called,
-    told_raised,
-    told_untaken,
 )
 
 ATOL, RTOL = 1e-5, 1e-3  # gradcheck's defaults
@@ -43,7 +43,7 @@ def steps_of(evidence: Evidence) -> Steps:
         TITLES, (_forward, _contract, _magnitudes, _element, _gradcheck), strict=True
     ):
         stopped = next((step for step in steps if step.stops), None)
-        steps.append(told_untaken(title, stopped) if stopped else take(evidence))
+        steps.append(describe_untaken(title, stopped) if stopped else take(evidence))
     return Steps(evidence.subject, tuple(steps))
 
 
@@ -62,7 +62,7 @@ def as_html(steps: Steps) -> str:
 def _forward(evidence: Evidence) -> Step:
     if evidence.forward.failure:
         return _raised("forward", "forward", evidence.forward.failure)
-    return told_forward(evidence.forward.outputs, evidence.values.reference_outputs)
+    return describe_forward(evidence.forward.outputs, evidence.values.reference_outputs)
 
 
 def _contract(evidence: Evidence) -> Step:
@@ -70,7 +70,7 @@ def _contract(evidence: Evidence) -> Step:
     if failure:
         return _raised("contract", "backward", failure)
     if not evidence.values.vjps:
-        return told_never_called()
+        return describe_never_called()
     if evidence.contract.direct:
         # None stands there for whatever is no tensor; what comes on top matters if it is one.
         returned = [*evidence.contract.direct.grads]
@@ -80,7 +80,7 @@ def _contract(evidence: Evidence) -> Step:
             return _raised("contract", "backward", failure)
         found = dict(zip(evidence.wanted, evidence.values.vjps[RANDOM].grads, strict=True))
         returned = [found.get(i) for i in range(len(evidence.inputs))]
-    return told_contract(evidence.parameters, evidence.inputs, returned, evidence.wanted)
+    return describe_contract(evidence.parameters, evidence.inputs, returned, evidence.wanted)
 
 
 def _magnitudes(evidence: Evidence) -> Step:
@@ -92,9 +92,9 @@ def _magnitudes(evidence: Evidence) -> Step:
         seen, _ = along_directions(evidence.values.slopes, vjp)
         g = flat_cotangent(evidence, vjp.grad_outputs)
         what = f"gradient norm along {len(seen)} random directions"
-        return told_magnitudes([what], [seen], [evidence.values.slopes.matrix.T @ g])
+        return describe_magnitudes([what], [seen], [evidence.values.slopes.matrix.T @ g])
     whats = [f"gradient norm of {evidence.name(i)}" for i in evidence.wanted]
-    return told_magnitudes(whats, vjp.grads, [e.value for e in expected], _truth(evidence))
+    return describe_magnitudes(whats, vjp.grads, [e.value for e in expected], _truth(evidence))
 
 
 def _element(evidence: Evidence) -> Step:
@@ -118,7 +118,7 @@ def _element(evidence: Evidence) -> Step:
     actual = 0.0 if grad is None else grad[index].item()
     place = element(evidence.name(position), index)
     at, slope = value[index].item(), truths[slot][index].item()
-    return told_element(place, at, slope, actual, truth=_truth(evidence))
+    return describe_element(place, at, slope, actual, truth=_truth(evidence))
 
 
 def _gradcheck(evidence: Evidence) -> Step:
@@ -128,7 +128,7 @@ def _gradcheck(evidence: Evidence) -> Step:
             None,
             ("skipped, because backward is declared to be a surrogate gradient",),
         )
-    return told_gradcheck(next(_mismatches(evidence), ""))
+    return describe_gradcheck(next(_mismatches(evidence), ""))
 
 
 def _mismatches(evidence: Evidence) -> Iterator[str]:
@@ -160,4 +160,4 @@ def _truth(evidence: Evidence) -> str:
 
 
 def _raised(title: str, stage: str, failure: Failure) -> Step:
-    return told_raised(title, stage, failure.kind, failure.text)
+    return describe_raised(title, stage, failure.kind, failure.text)

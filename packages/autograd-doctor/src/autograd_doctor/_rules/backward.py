@@ -180,7 +180,7 @@ def none_grad_output(evidence: Evidence) -> Match | None:
 def wrong_arity(evidence: Evidence) -> Match | None:
     raw, arguments = evidence.contract.direct, len(evidence.inputs)
     if raw and not raw.failure:
-        if wasted_gradients := _unasked(evidence, raw):
+        if wasted_gradients := _wasted(evidence, raw):
             return Match(wasted_gradients, {"line": return_line(evidence.contract.backward_source)})
         extra = [kind for kind in raw.kinds[arguments:] if kind != "NoneType"]
         if raw.count >= arguments and not extra:
@@ -214,7 +214,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
     )
 
 
-def _unasked(evidence: Evidence, raw: DirectBackward) -> str:
+def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
     """Say for which argument backward returned a gradient though it can have none."""
     given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
     numbers = [

@@ -85,7 +85,7 @@ def no_double_backward(evidence: Evidence) -> Match | None:
     return Match(
         f"differentiating `backward` {what_was_raised(second.failure)}",
         raised(second.failure),
-        severity=_if_asked(evidence),
+        severity=_severity(evidence),
         hint=_IN_PLACE if in_place else "",
     )
 
@@ -138,9 +138,9 @@ def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str =
         f"direction: {actual}, should be {expected}"
     )
     seen = {"input": wrong.of, "witness": witness}
-    return Match(message, seen, severity=_if_asked(evidence), hint=hint)
+    return Match(message, seen, severity=_severity(evidence), hint=hint)
 
 
-def _if_asked(evidence: Evidence) -> Severity | None:
+def _severity(evidence: Evidence) -> Severity | None:
     """Return the severity for a Function that is meant to be differentiated twice."""
     return "error" if evidence.second_order_required else None

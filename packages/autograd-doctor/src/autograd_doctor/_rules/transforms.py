@@ -60,11 +60,11 @@ USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code tha
     after=FIRST_ORDER,
 )
 def wrong_jvp(evidence: Evidence) -> Match | None:
-    seen = next(filter(None, map(_jvp_told, comparisons(evidence, "jvp"))), None)
-    return seen or next(filter(None, map(_tangent_told, comparisons(evidence, "tangent"))), None)
+    seen = next(filter(None, map(_match_jvp, comparisons(evidence, "jvp"))), None)
+    return seen or next(filter(None, map(_match_tangent, comparisons(evidence, "tangent"))), None)
 
 
-def _tangent_told(comparison: Comparison) -> Match | None:
+def _match_tangent(comparison: Comparison) -> Match | None:
     seen = describe_disagreement(comparison)
     return seen and replace(
         seen,
@@ -73,7 +73,7 @@ def _tangent_told(comparison: Comparison) -> Match | None:
     )
 
 
-def _jvp_told(comparison: Comparison) -> Match | None:
+def _match_jvp(comparison: Comparison) -> Match | None:
     if comparison.failure:
         seen = describe_disagreement(comparison)
         hints = {
@@ -106,11 +106,11 @@ def _jvp_told(comparison: Comparison) -> Match | None:
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
 def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
-    seen = next(filter(None, map(_graph_told, comparisons(evidence, "tangent graph"))), None)
+    seen = next(filter(None, map(_match_graph, comparisons(evidence, "tangent graph"))), None)
     return seen and replace(seen, severity="error" if evidence.second_order_required else None)
 
 
-def _graph_told(comparison: Comparison) -> Match | None:
+def _match_graph(comparison: Comparison) -> Match | None:
     place = furthest(comparison)
     if place is None:
         return None

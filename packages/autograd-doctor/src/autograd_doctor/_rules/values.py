@@ -654,19 +654,19 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
             if sentence is not None:
                 found.setdefault(hypothesis.rule, []).append((m, sentence))
                 break
-    seen = {name: _told(name, explained) for name, explained in found.items()}
+    seen = {name: _match_of(name, explained) for name, explained in found.items()}
     turned = _turned(evidence)
     return seen if turned is None else {**seen, "transposed-gradient": turned}
 
 
-def _told(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
+def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     wrong = [m for m, _ in explained]
-    sentences = once_said(dict.fromkeys(sentence for _, sentence in explained))
+    sentences = without_repeats(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
     return Match(paragraph(sentences), seen)
 
 
-def once_said(sentences: Iterable[str]) -> list[str]:
+def without_repeats(sentences: Iterable[str]) -> list[str]:
     """Return the first sentence on each input; what follows them all, at the end and once."""
     told = [sentence.partition(". ")[::2] for sentence in sentences]
     (_, rest), *_ = told
@@ -675,7 +675,7 @@ def once_said(sentences: Iterable[str]) -> list[str]:
     return [*(first for first, _ in told), *filter(None, [rest])]
 
 
-def _asked(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
+def _decide_by(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
     return explain(evidence).get(hypothesis.rule) or hypothesis.otherwise(evidence)
 
 
@@ -715,7 +715,7 @@ VALUE_RULES = tuple(
         title=hypothesis.title,
         hint=hypothesis.hint,
         lesson=hypothesis.lesson,
-        decide=partial(_asked, hypothesis),
+        decide=partial(_decide_by, hypothesis),
         after=_AFTER,
         by_design=("wrong-jvp",),  # which compares forward mode with backward
     )
