@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -75,6 +76,19 @@ def test_nothing_private_of_the_doctor_is_used_outside_of_it(path: Path) -> None
     names = [name for name in imported(path) if name.startswith("autograd_doctor.")]
 
     assert not [name for name in names if re.search(r"\._", name)]
+
+
+# With its own dependencies and pytest alone, the doctor's tests pass or say what they skip.
+TESTS_OF_DOCTOR = sorted((ROOT / "packages" / "autograd-doctor" / "tests").rglob("*.py"))
+THERE = {"_pytest", "autograd_doctor", "numpy", "pytest", "rich", "torch", "typer"}
+
+
+@pytest.mark.parametrize("path", TESTS_OF_DOCTOR, ids=lambda path: path.name)
+def test_the_doctors_tests_need_nothing_but_the_doctor(path: Path) -> None:
+    beside = {test.stem for test in TESTS_OF_DOCTOR} | {"cases", "production"}
+    names = {name.partition(".")[0] for name in imported(path)}
+
+    assert names <= THERE | beside | set(sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize(

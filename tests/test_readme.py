@@ -167,7 +167,8 @@ def test_a_figure_takes_what_the_table_gives_it(call: str) -> None:
 # --- paths, links and pictures -------------------------------------------------------------------
 
 READ = [*PAGES, ROOT / "ARCHITECTURE.md", *(ROOT / "docs" / name for name in sorted(DERIVED))]
-FROM = (ROOT, ROOT / "autograd_course")
+DOCTOR = ROOT / "packages" / "autograd-doctor"
+FROM = (ROOT, ROOT / "autograd_course", DOCTOR, DOCTOR / "src" / "autograd_doctor")
 NAMED = re.compile(r"[\w.]+(/[\w.]+)*(/|\.(py|md|toml|txt|yml|css))")  # no NN, no <name>, no *
 
 

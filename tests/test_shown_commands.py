@@ -14,10 +14,14 @@ from pages import ROOT, commands
 from typer.core import TyperGroup
 
 from autograd_course.cli import app
+from tools.settings import read_settings
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 (_, USAGE_ERROR, *_) = typer.BadParameter.__mro__  # click's, which typer may bring itself
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+DOCTOR = "packages/autograd-doctor"
 
 
 def understands(words: list[str]) -> None:
@@ -48,14 +52,19 @@ def is_a_module(words: list[str]) -> None:
         assert "-m venv $(VENV)" in MAKEFILE
         assert f"VENV := {options[0]}\n" in MAKEFILE
     if name == "pytest":
-        made = MAKEFILE.replace("$(NOTEBOOKS)", "notebooks solutions exercises").split()
-        assert set(options) <= set(made)
+        made = MAKEFILE.replace("$(TESTS_OF)", "tests packages/autograd-doctor/tests")
+        made = made.replace("$(NOTEBOOKS)", "notebooks solutions exercises")
+        assert set(options) <= set(made.split())
 
 
 def is_installed(words: list[str]) -> None:
     """Find the file of versions, and the extras."""
-    assert words[:4] == ["install", "-c", "constraints.txt", "-e"]
-    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[4]).groups()  # type: ignore[union-attr]
+    address = read_settings(ROOT).address.partition("@")[0]
+    if words[1].startswith(address):
+        assert words == ["install", f"{address}#subdirectory={DOCTOR}", address]
+        return
+    assert words[:5] == ["install", "-c", "constraints.txt", "-e", DOCTOR]
+    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[6]).groups()  # type: ignore[union-attr]
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
 
 

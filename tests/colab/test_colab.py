@@ -17,6 +17,7 @@ from sampling import first_rows
 
 from colab import PYTHON, ROOT, Machine
 from colab.notebooks import differences, setup_cell
+from tools.settings import read_settings
 
 PINS = (Path(__file__).parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
 PINNED = [Requirement(line) for line in PINS if not line.startswith("#")]
@@ -36,8 +37,10 @@ def test_the_versions_are_those_of_colab(machine: Machine) -> None:
 def test_the_first_setup_cell_installs_the_course_and_says_from_where(machine: Machine) -> None:
     (asked,) = machine.asked
 
-    assert asked[:2] == ["install", "--quiet"]
-    assert asked[2] in setup_cell(ROOT / "notebooks" / "00_start_here.ipynb")
+    address = read_settings(ROOT).address
+    doctor = f"{address}#subdirectory=packages/autograd-doctor"
+    assert asked == ["install", "--quiet", doctor, f"autograd-course @ {address}"]
+    assert (ROOT / "packages" / "autograd-doctor" / "pyproject.toml").is_file()
 
 
 def test_run_again_it_does_nothing_and_says_nothing(machine: Machine) -> None:

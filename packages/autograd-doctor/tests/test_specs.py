@@ -145,6 +145,7 @@ def test_what_describes_nothing_is_quoted_and_refused(spec: str, says: str) -> N
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_the_command_s_help_names_every_type(name: str) -> None:
+    pytest.importorskip("typer", reason="the command needs the extra cli")
     from autograd_doctor.cli import check_epilog
 
     assert f" {name}" in check_epilog("autograd-doctor")
