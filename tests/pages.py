@@ -14,10 +14,13 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parent.parent
 DERIVED = {"command_line.md", "error_messages.md", "rules.md"}  # made of what has its own tests
 DOCS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in DERIVED]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+DOCTOR = ROOT / "packages" / "autograd-doctor" / "README.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCTOR, *DOCS]
 
 
-_COMMAND = re.compile(r"(\w+=\w+ )*(make|autograd-course|python -m) ")  # in a sentence
+_COMMAND = re.compile(
+    r"(\w+=\w+ )*(make|autograd-course|autograd-doctor|python -m) "
+)  # in a sentence
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import pytest
 import typer
 import yaml
+from autograd_doctor.cli import app as doctor_app
 from pages import ROOT, commands
 from typer.core import TyperGroup
 
@@ -24,7 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 DOCTOR = "packages/autograd-doctor"
 
 
-def understands(words: list[str]) -> None:
+def understands(words: list[str], app: typer.Typer = app) -> None:
     """Read a command line of ours as the command would, without doing anything."""
     command, context = typer.main.get_command(app), None
     while isinstance(command, TyperGroup):
@@ -61,7 +62,10 @@ def is_installed(words: list[str]) -> None:
     """Find the file of versions, and the extras."""
     address = read_settings(ROOT).address.partition("@")[0]
     if words[1].startswith(address):
-        assert words == ["install", f"{address}#subdirectory={DOCTOR}", address]
+        assert words[1:] in (
+            [f"{address}#subdirectory={DOCTOR}"],
+            [f"{address}#subdirectory={DOCTOR}", address],
+        )
         return
     assert words[:5] == ["install", "-c", "constraints.txt", "-e", DOCTOR]
     (extras,) = re.fullmatch(r"\.\[(.*)\]", words[6]).groups()  # type: ignore[union-attr]
@@ -89,6 +93,7 @@ def is_nbgrader_s(words: list[str]) -> None:
 
 CALLS = {
     "autograd-course": understands,
+    "autograd-doctor": lambda words: understands(words, doctor_app),
     "make": is_made,
     "python": is_a_module,
     "pip": is_installed,
