@@ -184,7 +184,7 @@ def test_an_exception_counts_only_in_the_callers_own_dtype(fn, rules, says) -> N
     assert [(f.rule, f.severity) for f in single.findings] == [(rule, "warning") for rule in rules]
     assert single.ok is None
     assert says in single.unexamined[0]
-    assert double.ok is False
+    assert [f.severity for f in double.findings] == ["error"]
 
 
 def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> None:
@@ -233,6 +233,28 @@ def test_what_fails_in_the_callers_own_dtype_is_an_error(dtype) -> None:
 
     assert (finding.rule, finding.severity) == ("backward-raises", "error")
     assert "the dtype of your inputs" in finding.message
+
+
+class CountsInHalf(Function):
+    """x², whose backward reads too many entries of needs_input_grad for float16 alone."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return None if g.dtype == torch.float16 and ctx.needs_input_grad[1] else 2 * x * g
+
+
+def test_what_fails_in_the_callers_own_dtype_has_its_line_and_hint() -> None:
+    (finding,) = diagnose(CountsInHalf, (X.half(),)).findings
+
+    assert finding.message.startswith("in float16, the dtype of your inputs, `backward` raises")
+    assert finding.evidence.keys() == {"exception", "text", "line", "call"}
+    assert "`ctx.needs_input_grad` has entries only for arguments" in finding.hint
 
 
 def rotated(x: Tensor) -> Tensor:
