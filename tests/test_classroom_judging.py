@@ -240,7 +240,7 @@ SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
     ),
     "a fault of ours": (Frame({"failed": "KeyError: 3"}), FAILED, "KeyError: 3"),
     "what is not there": (
-        Frame({"problem": f"it raised: {LACKS}", "lacking": f"{LACKS}."}),
+        Frame({"problem": "it raised", "raised": True, "lacking": f"{LACKS}."}),
         FAILED, f"in the sandbox: {LACKS}.",
     ),
     "a fault on this side": (

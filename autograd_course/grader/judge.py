@@ -57,9 +57,9 @@ def _judged(exercise: Exercise, answer: Any, seed: int | None, printed: Printed)
 
 
 def _unless_missing(exercise: Exercise, verdict: Verdict) -> Verdict:
-    """Blame no answer for having said that this machine lacks what it needs to run."""
-    missing = exercise.needs() if exercise.needs and verdict.status == "wrong" else None
-    return failed(missing) if missing and missing.rstrip(".") in verdict.message else verdict
+    """Blame no answer that raises where this machine lacks what it needs to run."""
+    missing = exercise.needs() if exercise.needs and verdict.raised else None
+    return failed(missing) if missing else verdict
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ class Verdict:
     ``sample`` names the kind of input that the fault was seen on. ``warnings`` are what the doctor
     warns of in an answer that passed. ``printed`` is what the answer printed in one forward and one
     backward pass. ``remarks`` are for the instructor: what the code has that no answer needs;
-    ``grade`` makes none.
+    ``grade`` makes none. ``raised`` says that an exception of the answer's code is the reason.
     """
 
     status: Status
@@ -27,11 +27,17 @@ class Verdict:
     remarks: tuple[str, ...] = ()
     warnings: tuple[Finding, ...] = ()
     printed: str = ""
+    raised: bool = False
 
 
 def wrong(message: str) -> Verdict:
     """Return the verdict on an answer that cannot be right."""
     return Verdict("wrong", message)
+
+
+def raised_error(message: str) -> Verdict:
+    """Return the verdict on an answer whose own code raised an exception."""
+    return Verdict("wrong", message, raised=True)
 
 
 def unfinished(message: str) -> Verdict:

@@ -79,7 +79,8 @@ FORGING = {
         "send({'failed': 'no fault of mine'})", f"{_HINDERS}: no fault", status="grader failed"
     ),
     "a lack of the sandbox": _sends(
-        "send({'lacking': 'ink', 'problem': 'ink'})", f"{_HINDERS}: .*: ink", status="grader failed"
+        "send({'lacking': 'ink', 'problem': 'no', 'raised': True})", f"{_HINDERS}: .*: ink",
+        status="grader failed"
     ),
     "a doctor who cannot tell": _sends(
         f"{_BEGUN}send({{'unexamined': 'what it is'}})", f"{_HINDERS}: .*what it is",

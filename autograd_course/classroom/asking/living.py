@@ -60,7 +60,7 @@ def _run(
         with time_limit(said["seconds"]), quiet_world():
             defined = _defined(said["cells"], integrity)
     except cells.CellError as error:
-        return _refused("wrong", str(error)), None
+        return Frame({"status": "wrong", "problem": str(error), "raised": True}), None
     except TimeUp:
         return _refused("wrong", _ENDLESS), None
     if said["name"] not in defined:

@@ -41,7 +41,7 @@ from autograd_course.grader.judging import naming
 from autograd_course.grader.judging.limits import VARIABLE, limit_in_seconds
 from autograd_course.grader.judging.order import Order
 from autograd_course.grader.judging.routine_order import RoutineOrder
-from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
+from autograd_course.grader.verdict import Verdict, failed, raised_error, unfinished, wrong
 
 _FAILED = "grader failed"
 _HINDERS = "the grader cannot examine this answer, as it can a right one"
@@ -132,7 +132,7 @@ def _examined(
         )
     said = asked.ask(begin).said
     if (problem := said.get("problem")) is not None:
-        verdict = (unfinished if said.get("status") == "not attempted" else wrong)(text(problem))
+        verdict = _refused(text(problem), said)
     else:
         verdict = _asked_about(exercise, asked, secret, said)
     return _unless_lacking(said.get("lacking"), verdict)
@@ -157,11 +157,17 @@ def _named(said: dict[str, Any]) -> Any:
     return instance(text(said["type"])) if "type" in said else None
 
 
+def _refused(problem: str, said: dict[str, Any]) -> Verdict:
+    """Return the verdict on an answer that could not be asked anything."""
+    if said.get("status") == "not attempted":
+        return unfinished(problem)
+    return raised_error(problem) if said.get("raised") is True else wrong(problem)
+
+
 def _unless_lacking(lacking: Any, verdict: Verdict) -> Verdict:
-    """Blame no answer for having said that the sandbox lacks what it needs to run."""
+    """Blame no answer that raises where the sandbox lacks what it needs to run."""
     sentence = text(lacking).rstrip(".") if lacking else ""
-    blamed = sentence and verdict.status == "wrong" and sentence in verdict.message
-    return failed(f"in the sandbox: {sentence}.") if blamed else verdict
+    return failed(f"in the sandbox: {sentence}.") if sentence and verdict.raised else verdict
 
 
 def _stopped(seconds: float, where: str) -> Verdict:

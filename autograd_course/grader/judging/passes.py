@@ -15,7 +15,7 @@ from autograd_course.grader.calls import as_tuple, differentiated, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference, recognized
 from autograd_course.grader.raised import is_unfinished, not_written, told, unfinished_part
-from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
+from autograd_course.grader.verdict import Verdict, fault, raised_error, unfinished
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def forward_verdict(
             return unfinished(not_written(came.unwritten))
         if came.unwritten:
             return unfinished(f"you have not written `forward` yet: {exercise.signature}.")
-        return wrong(came.told)
+        return raised_error(came.told)
     found = difference(came, as_tuple(exercise.reference(*inputs)))
     if found is None:
         return None
@@ -89,7 +89,9 @@ def backward_verdict(came: Raised | None) -> Verdict | None:
     if came is None:
         return None
     return (
-        unfinished("you have not written `backward` yet.") if came.unwritten else wrong(came.told)
+        unfinished("you have not written `backward` yet.")
+        if came.unwritten
+        else raised_error(came.told)
     )
 
 

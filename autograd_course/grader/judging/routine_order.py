@@ -19,7 +19,7 @@ from autograd_course.grader.judging.differing import difference, recognized
 from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
 from autograd_course.grader.judging.passes import Raised
 from autograd_course.grader.raised import not_written
-from autograd_course.grader.verdict import Verdict, unfinished, wrong
+from autograd_course.grader.verdict import Verdict, raised_error, unfinished, wrong
 
 Inputs = tuple[Any, ...]
 
@@ -77,7 +77,7 @@ class RoutineOrder:
 def _raised(came: Raised) -> Verdict:
     if came.unwritten:
         return unfinished(not_written(came.unwritten))
-    return wrong(came.told)
+    return raised_error(came.told)
 
 
 def _at(evidence: Mapping[str, Any]) -> str:

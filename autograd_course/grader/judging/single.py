@@ -13,7 +13,7 @@ from autograd_course.grader.calls import as_tuple, differentiated
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.judging.differing import Difference, difference
 from autograd_course.grader.judging.passes import Raised, passed_back
-from autograd_course.grader.verdict import Verdict, fault, wrong
+from autograd_course.grader.verdict import Verdict, fault, raised_error
 
 Inputs = tuple[Any, ...]
 # Of the largest number. Sums in another order lose a hundredth of it; half the gradient is a half.
@@ -44,7 +44,7 @@ def single_verdict(exercise: FunctionExercise, called: Called, inputs: Inputs) -
         return None
     came = called.forward(single)
     if isinstance(came, Raised):
-        return wrong(f"in float32, {came.told}") if came.told else None
+        return raised_error(f"in float32, {came.told}") if came.told else None
     if found := _off(came, expected, "in float32, `forward`"):
         return fault(_finding("forward-mismatch", found))
     return _gradient_verdict(exercise, called, single)
@@ -55,7 +55,7 @@ def _gradient_verdict(exercise: FunctionExercise, called: Called, single: Inputs
     came = called.gradients(single) if truth else ()
     if len(came) != len(truth):
         raised = called.backward(single)
-        return wrong(f"in float32, {raised.told}") if raised else None
+        return raised_error(f"in float32, {raised.told}") if raised else None
     for name, got, right in zip(_names(exercise, single), came, truth, strict=True):
         if found := _off((got,), (right,), f"in float32, the gradient of `{name}`"):
             return fault(_finding("gradient-mismatch", found))
