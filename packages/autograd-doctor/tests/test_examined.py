@@ -253,8 +253,27 @@ def test_what_fails_in_the_callers_own_dtype_has_its_line_and_hint() -> None:
     (finding,) = diagnose(CountsInHalf, (X.half(),)).findings
 
     assert finding.message.startswith("in float16, the dtype of your inputs, `backward` raises")
-    assert finding.evidence.keys() == {"exception", "text", "line", "call"}
+    assert finding.evidence["call"] == "x float16[3, 4]"
     assert "`ctx.needs_input_grad` has entries only for arguments" in finding.hint
+
+
+def single_and_double(ctx, x: Tensor) -> Tensor:
+    if x.dtype == torch.float16:
+        raise ValueError("no float16")
+    ctx.save_for_backward(x)
+    return x * x
+
+
+def test_a_forward_that_fails_in_the_callers_own_dtype_is_shown_in_it() -> None:
+    fn = raw(single_and_double, lambda ctx, g: 2 * ctx.saved_tensors[0] * g)
+
+    (finding,) = diagnose(fn, (X.half(),)).findings
+
+    assert finding.rule == "forward-raises"
+    assert finding.message == (
+        "in float16, the dtype of your inputs, `forward` raises ValueError: no float16"
+    )
+    assert finding.evidence["call"] == "x float16[3, 4]"
 
 
 def rotated(x: Tensor) -> Tensor:

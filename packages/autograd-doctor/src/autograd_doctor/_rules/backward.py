@@ -43,7 +43,7 @@ def backward_raises(evidence: Evidence) -> Match | None:
         where = f"in {own.dtype}, the dtype of your inputs, "
         return Match(
             f"{where}`backward` {what_was_raised(own.failure)}",
-            {**raised(own.failure), "call": call(evidence)},
+            {**raised(own.failure), "call": call(evidence, own.dtype)},
             hint=_what_to_do(own.failure, evidence.contract.backward_source),
         )
     if failure is None or turned:

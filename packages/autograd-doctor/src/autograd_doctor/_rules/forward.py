@@ -158,15 +158,16 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
 )
 def forward_raises(evidence: Evidence) -> Match | None:
     failure, own = evidence.forward.failure, evidence.contract.own
-    where = ""
+    where = dtype = ""
     if own and own.stage == "forward":
-        failure, where = own.failure, f"in {own.dtype}, the dtype of your inputs, "
+        failure, dtype = own.failure, own.dtype
+        where = f"in {dtype}, the dtype of your inputs, "
     if failure is None or failure.runs_in_own_dtype:
         return None
     ambiguous = "value of Tensor with more than one value" in failure.text
     return Match(
         f"{where}`forward` {what_was_raised(failure)}",
-        {**raised(failure), "call": call(evidence)},
+        {**raised(failure), "call": call(evidence, dtype)},
         hint=_ONE_ANSWER if ambiguous else "",
     )
 

@@ -118,18 +118,22 @@ def what_was_raised(failure: Failure) -> str:
     return f"raises {failure.kind}{said}"
 
 
-def call(evidence: Evidence) -> str:
-    """Return the arguments of the call in short: ``x float64[3, 4], ceiling 6.0``."""
+def call(evidence: Evidence, dtype: str = "") -> str:
+    """Return the arguments of the call in short: ``x float64[3, 4], ceiling 6.0``.
+
+    ``dtype`` is that of floating-point arguments, if the call was not made on float64 copies.
+    """
     return ", ".join(
-        f"{name} {describe(value)}"
+        f"{name} {describe(value, dtype)}"
         for name, value in zip(evidence.parameters, evidence.inputs, strict=True)
     )
 
 
-def describe(value: Any) -> str:
+def describe(value: Any, dtype: str = "") -> str:
     if not isinstance(value, torch.Tensor):
         return shown(value)
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    known = dtype if value.is_floating_point() else ""
+    return f"{known or str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:
