@@ -202,3 +202,27 @@ def test_a_rule_does_not_take_rounding_for_a_mistake(forward, backward) -> None:
 
 def test_a_callable_may_change_the_input_that_it_returns() -> None:
     assert diagnose(lambda x: LeakyReLUInPlace.apply(x, 0.5), (X,)).ok
+
+
+def saving_both(ctx, x: Tensor, w: Tensor) -> Tensor:
+    ctx.save_for_backward(x, w)
+    return x + w
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "says"),
+    [
+        (raw(saving_both, lambda ctx, g: (1 * g, 1 * g)), (X, X + 1),
+         "`x` and `w` for `backward` (192 bytes in float64), but `backward` never "
+         "unpacks them."),
+        (raw(lambda ctx, x: float(x.sum()), lambda ctx, g: g), (X,),
+         "`forward` returns a value of type float, but"),
+        (raw(lambda ctx, x: (1.0, 2), lambda ctx, g: g), (X,),
+         "`forward` returns values of type float, int, but"),
+    ],
+    ids=["two saved tensors", "one value", "two values"],
+)  # fmt: skip
+def test_one_thing_and_several_are_told_as_such(fn, inputs, says) -> None:
+    messages = [finding.message for finding in diagnose(fn, inputs).findings]
+
+    assert any(says in message for message in messages), messages
