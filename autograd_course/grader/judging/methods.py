@@ -51,7 +51,7 @@ def _missing(answer: type[Function], name: str) -> Finding | None:
     if name == "jvp" and answer.jvp is Function.jvp:
         return _found(
             "wrong-jvp",
-            "`forward` is right, but the class has no method `jvp`, which forward mode needs.",
+            "`forward` is right, but the class has no `jvp` method, which forward mode needs.",
         )
     return None
 

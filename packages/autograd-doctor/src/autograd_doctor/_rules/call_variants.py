@@ -39,8 +39,8 @@ def grad_output_layout(evidence: Evidence) -> Match | None:
     "layout",
     "error",
     "the result depends on an input's memory layout",
-    hint="Do not assume contiguous inputs: a transpose or a slice has other strides. Check every "
-    "`view`, `as_strided`, raw pointer and buffer in `forward` and `backward`, or call "
+    hint="Do not assume contiguous inputs: a transpose or a slice has different strides. Check "
+    "every `view`, `as_strided`, raw pointer and buffer in `forward` and `backward`, or call "
     "`.contiguous()` first.",
     lesson="10_external_code",
     after=("contract", "linearity"),

@@ -97,9 +97,9 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     operations = {"plain": ordinary.operations, "function": function.operations}
     return Match(
         "plain autograd on the same `forward` gives the same gradients at no greater cost. It "
-        f"saves {sizes['plain']} bytes {IN_FLOAT64} (the Function saves {sizes['function']}) and "
-        f"runs {plural(ordinary.operations, 'operation')} (the Function runs "
-        f"{function.operations}).",
+        f"saves {sizes['plain']} bytes {IN_FLOAT64} and runs "
+        f"{plural(ordinary.operations, 'operation')}. The Function saves "
+        f"{sizes['function']} bytes and runs {plural(function.operations, 'operation')}.",
         {"bytes": sizes, "operations": operations},
     )
 

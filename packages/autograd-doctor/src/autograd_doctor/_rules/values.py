@@ -735,7 +735,8 @@ VALUE_RULES = tuple(
     "the gradient differs from the reference only where no derivative exists",
     hint="State in the docstring which value `backward` returns at the kink. Any value "
     "between the two slopes is valid. PyTorch chooses 0 for relu at 0 and for hardtanh at its "
-    "bounds. For clamp at its bounds it chooses 1 up to PyTorch 2.13 and 0 from 2.14 on.",
+    "bounds. For clamp at its bounds, PyTorch 2.13 and earlier choose 1; PyTorch 2.14 and later "
+    "choose 0.",
     lesson="01_template",
     after=("contract", "linearity", "values"),
 )
