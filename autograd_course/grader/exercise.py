@@ -19,7 +19,7 @@ Trial = Callable[[Callable[..., Any]], Verdict | None]
 
 # Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
 # has the dtype and the shape of its input.
-CONTRACT = ("gradient-dtype", "unreduced-broadcast")
+CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
 # Warnings that are never shown: exercises that want needs_input_grad to be used ask for it.
 UNTOLD = ("wasted-gradient",)
 

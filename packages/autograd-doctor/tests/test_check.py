@@ -468,4 +468,4 @@ def test_color_tells_how_severe_a_finding_is() -> None:
 
     assert "\x1b[1;31mnonlinear-in-grad-output" in shown
     assert "\x1b[1;33mwarning, gradient-dtype" in shown
-    assert "\x1b[1;36minfo, kink-convention" in shown
+    assert "\x1b[2mnotes\x1b[0m    `kink-convention`: no result is wrong" in shown

@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from autograd_doctor._numerics.tensors import is_float, is_symmetric, mirrored
+from autograd_doctor._numerics.structure import another, sorted_like, structure_of
+from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# By what factors the elements of an example are varied, widest first: a wide variation reaches
-# regions that the example misses (a ceiling it stays under); where it leaves the Function's domain,
-# the mild one need not. Signs are kept: a logarithm's inputs stay positive.
-SPREADS = (4.0, 1.25)
-
+SINGULAR = (0.0, 1.0, -1.0)
 
 _MEMINFO = Path("/proc/meminfo")
 LARGE = 2**20  # numbers that are sure to find room
@@ -117,27 +115,62 @@ def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
     return tuple(value.dtype if is_float(value) else None for value in case)
 
 
-def varied(case: Sequence[Any], spread: float, rng: torch.Generator) -> tuple[Any, ...]:
-    """Multiply every floating element by its own random factor from 1/spread to spread.
+def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
+    """Return other inputs of the same kind: the example's ranges, signs and structures are kept.
 
-    The largest element of each tensor grows by the whole spread: the example's range is left. A
-    symmetric matrix stays symmetric. What is not differentiated stays as it is: targets that sum to
-    one, masks, a rotation's cosines may be what makes a backward right.
+    Where one tensor lies below another of its shape, as a lower bound does, it stays there. What is
+    not differentiated stays as it is: targets that sum to one, masks, a rotation's cosines may be
+    what makes a backward right.
     """
     places = wanted(case)
-    return tuple(_varied(v, spread, rng) if i in places else v for i, v in enumerate(case))
+    found = [another(in_double(v), rng) if i in places else v for i, v in enumerate(case)]
+    for low, high in permutations(places, 2):
+        if _lies_below(case[low], case[high]):
+            found[low], found[high] = (
+                torch.minimum(*(pair := (found[low], found[high]))),
+                (torch.maximum(*pair)),
+            )
+    return tuple(
+        value.requires_grad_(case[i].requires_grad) if i in places else value
+        for i, value in enumerate(found)
+    )
 
 
-def _varied(value: Tensor, spread: float, rng: torch.Generator) -> Tensor:
-    noise = 2 * torch.rand(value.shape, generator=rng, dtype=torch.float64).to(value.device) - 1
-    if value.numel():
-        noise.view(-1)[value.abs().argmax()] = 1.0
-    if is_symmetric(value):
-        noise = mirrored(noise)
-    moved: Tensor = in_double(value) * spread**noise
-    if not bool(value.any()):  # a factor leaves zeros where they are
-        moved = moved + noise
-    return moved.requires_grad_(value.requires_grad)
+def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
+    """Return the example with 0, 1, -1 and two equal elements, where its range contains them.
+
+    These are the commonest inputs at which a formula divides by zero.
+    """
+    places = wanted(case)
+    return tuple(
+        _with_singular_elements(v.detach(), rng).requires_grad_(v.requires_grad)
+        if i in places
+        else v
+        for i, v in enumerate(case)
+    )
+
+
+def _with_singular_elements(value: Tensor, rng: torch.Generator) -> Tensor:
+    if value.is_complex() or value.numel() < len(SINGULAR) + 2 or structure_of(value) is not None:
+        return value.clone()
+    if bool((value == value.round()).all()):
+        return value.clone()
+    low, high = float(value.min()), float(value.max())
+    found = value.clone(memory_format=torch.contiguous_format)
+    order = torch.randperm(value.numel(), generator=rng).tolist()
+    for number in SINGULAR:
+        if low <= number <= high:
+            found.view(-1)[order.pop()] = number
+    rows = found.view(-1, found.shape[-1])
+    if rows.shape[1] > 1:
+        row, column = divmod(order[0], rows.shape[1])
+        rows[row, column] = rows[row, column - 1]
+    return sorted_like(value, found)
+
+
+def _lies_below(low: Tensor, high: Tensor) -> bool:
+    comparable = low.shape == high.shape and not (low.is_complex() or high.is_complex())
+    return comparable and low.numel() > 0 and bool((low < high).all())
 
 
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:

@@ -30,7 +30,8 @@ def rules_named(intentional: Any) -> tuple[str, ...]:
             raise CannotDiagnoseError(
                 f"intentional= got {name[:60]!r}, which is not the name of a rule.{meant}"
             )
-    return names
+    # A random backward has a name of its own, and is nondeterministic as well.
+    return (*names, "rng-not-restored") if "nondeterministic" in names else names
 
 
 def _items(intentional: Any) -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ inputs (``_execution.dtypes``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -50,13 +51,14 @@ from autograd_doctor._coverage import nothing_compared
 from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.inside import functions_inside
 from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.passes import both_ways
 from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
-    SPREADS,
     beside,
     in_double,
     own_dtypes,
     require_dense,
+    singular,
     varied,
     wanted,
 )
@@ -107,6 +109,7 @@ def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
 SAMPLES = 2  # drawn from a sampler, beside the example
+DRAWS = 2  # of a variation: the first may lie outside the domain
 
 
 def examine_samples(
@@ -137,7 +140,8 @@ def examine_samples(
         _require_numbers(evidence)
     if sampler:
         return evidence
-    return evidence + _variation(subject, args, seed, evidence[0], intentional)
+    evidence += _variation(subject, args, seed, evidence[0], intentional)
+    return evidence + _singular(subject, args, seed, intentional)
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
@@ -149,6 +153,19 @@ def avoided_kinks(evidence: Evidence) -> Iterator[str]:
                 f"`{evidence.name(position)}` near kinks: `forward` is not differentiable at "
                 f"{len(kinks)} of its {total} elements, so these were moved slightly"
             )
+
+
+def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
+    """Yield a sentence for each input that was changed only in ways that keep its structure."""
+    words = {name: words for each in seen for name, words in each.values.structures.items()}
+    for name, structure in words.items():
+        yield f"`{name}` only for changes that keep the structure of your example ({structure})"
+
+
+def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
+    """Yield a sentence if gradients were compared with an inexact forward."""
+    if off := max(evidence.values.inexact for evidence in seen):
+        yield f"values only to {100 * off:.1g} %, because `forward` is inexact"
 
 
 def blind_spots(evidence: Evidence) -> Iterator[str]:
@@ -219,18 +236,34 @@ def _variation(
     example: Evidence,
     intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence on the widest variation of the example that stays inside the domain.
+    """Return evidence on other inputs like the example, if forward is defined there.
 
-    Where forward has a kink at the example, the variation lies beside it.
+    Where forward has a kink at the example, they lie beside it.
     """
     rng = generator(seed, Stream.VARIATIONS)
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
-    for spread in SPREADS:
-        case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, spread, rng))]
+    for _ in range(DRAWS):
+        case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, rng))]
         evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
         if not evidence.forward.failure and not _nan_output(evidence):
             return [evidence]
     return []
+
+
+def _singular(
+    subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
+) -> list[Evidence]:
+    """Return evidence on an example with zeros and equal elements, if a gradient is nan there."""
+    case = singular(args, generator(seed, Stream.SINGULAR))
+    session = Session(subject, [in_double(value) for value in case], wanted(case), seed)
+    done = both_ways(session, lambda outputs: [torch.ones_like(out) for out in outputs])
+    subject.begin(())
+    finite = all(bool(torch.isfinite(out).all()) for out in done.outputs)
+    nan = any(grad is not None and bool(torch.isnan(grad).any()) for grad in done.grads)
+    if done.failure or not (finite and nan):
+        return []
+    evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
+    return [] if evidence.forward.failure or _nan_output(evidence) else [evidence]
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
@@ -275,12 +308,12 @@ def has_error(findings: Findings) -> bool:
     return any(finding.severity == "error" for finding in findings)
 
 
-def clearest(verdicts: Sequence[Findings]) -> Findings:
+def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Findings:
     """Return one verdict of several, the first of which is on the caller's example.
 
     Of wrong values, random inputs hide less than an example. But where the example shows the same,
     its own element is the one that the caller knows, and only there causes beyond values are asked
-    for.
+    for. Where inputs disagree on the name, most decide, with those of a second run (``again``).
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -288,7 +321,10 @@ def clearest(verdicts: Sequence[Findings]) -> Findings:
         return tuple(sorted(told.values(), key=_place))
     if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in VALUE_FAMILIES:
         return wrong[0]
-    return next(v for v in wrong if v[0].rule == wrong[-1][0].rule)
+    votes = Counter(found[0].rule for found in (*wrong, *again[1:]) if has_error(found))
+    most = max(votes[found[0].rule] for found in wrong)
+    name = next(f[0].rule for f in reversed(wrong) if votes[f[0].rule] == most)
+    return next(found for found in wrong if found[0].rule == name)
 
 
 class Examiner(Protocol):
@@ -367,10 +403,10 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
         errors = _errors(verdicts)
         thorough = any(RULES[name].family not in VALUE_FAMILIES for name in errors)
         second = examiner.judge(examiner.collect(second_seed, thorough=thorough), second_seed)
-        findings = clearest([keep_confirmed(found, second) for found in verdicts])
+        findings = clearest([keep_confirmed(found, second) for found in verdicts], second)
         if not has_error(findings):
             others = examiner.judge(evidence, seed, skip_rules=_and_their_like(errors))
-            findings = clearest([keep_confirmed(found, second) for found in others])
+            findings = clearest([keep_confirmed(found, second) for found in others], second)
     return Conclusion(findings, verdicts, evidence)
 
 

@@ -269,7 +269,10 @@ def establish(
     if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
-    evidence = replace(evidence, values=replace(evidence.values, surrogate=surrogate is not None))
+    values = replace(evidence.values, surrogate=surrogate is not None)
+    if declared is not None:  # which is exact
+        values = replace(values, inexact=0.0)
+    evidence = replace(evidence, values=values)
     if declared is None and in_16_bits(evidence):
         columns = ()
     evidence = replace(

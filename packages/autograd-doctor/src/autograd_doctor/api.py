@@ -28,8 +28,10 @@ from autograd_doctor._pipeline import (
     Sampler,
     avoided_kinks,
     blind_spots,
+    coarse_values,
     conclude,
     examine_samples,
+    kept_structures,
     ordinary_pass,
 )
 from autograd_doctor._probes import Level, probes_for
@@ -149,11 +151,18 @@ def diagnose(
         done.require_gradient()
         findings, evidence = done.findings, done.evidence
         missing = tuple(unexamined(evidence, designed))
-        remarks = (*avoided_kinks(evidence[0]), *(() if sampler else blind_spots(evidence[0])))
+        remarks = (
+            *kept_structures(evidence),
+            *coarse_values(evidence),
+            *avoided_kinks(evidence[0]),
+            *(() if sampler else blind_spots(evidence[0])),
+        )
         return Diagnosis(
             case.subject.name,
             findings,
             examined=(*examined(level, evidence, designed, missing), *remarks),
+            limits=remarks,
+            level=level,
             unexamined=missing,
             jacobians=done.jacobians(),
             steps=steps_of(evidence[0]),

@@ -23,6 +23,8 @@ class Diagnosis:
     lists what was checked in words, ``unexamined`` what could not be. Printed, it is a plain-text
     report; in a notebook, HTML; by rich in a terminal, the same text in color. ``jacobians`` holds
     what the HTML draws where values are wrong: forward's Jacobian beside backward's.
+    ``limits`` are those parts of ``examined`` that say where inputs were restricted. At ``level``
+    ``"standard"``, the report names findings of severity ``"info"`` in one line.
     ``print(diagnosis.steps)`` tells the same example in the five steps of
     :func:`~autograd_doctor.five_steps`, from what was seen.
     """
@@ -33,6 +35,8 @@ class Diagnosis:
     unexamined: tuple[str, ...] = ()
     jacobians: Jacobians | None = None
     steps: Steps | None = None
+    limits: tuple[str, ...] = ()
+    level: str = "standard"
 
     @property
     def ok(self) -> bool | None:

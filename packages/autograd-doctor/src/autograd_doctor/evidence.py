@@ -81,10 +81,12 @@ class Forward:
     kinds: tuple[str, ...] = ()
     requires_grad: tuple[bool, ...] = ()
     custom_node: bool = False
-    whole: bool = False  # the outputs come straight from one custom node, the inputs go straight in
+    # The subject is a Function, and its outputs come straight from its own node in the graph.
+    whole: bool = False
     changed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
     written: tuple[int, ...] = ()  # to which an operation writes, be it the same value
+    changing_line: str = ""  # the user's line that changed an argument
     versions_moved: tuple[int, ...] = ()  # arguments of which autograd knows that they changed
     views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
     marked_non_differentiable: tuple[int, ...] = ()
@@ -102,6 +104,9 @@ class DirectBackward:
     kinds: tuple[str, ...] = ()
     changed_grad_outputs: tuple[int, ...] = ()
     changed_saved: tuple[int, ...] = ()
+    changing_line: str = ""  # the user's line that changed a cotangent or a saved tensor
+    # With saved tensors of its own changed: the next call "returns the same" or "raises".
+    again: str = ""
     sparse: bool = False  # some gradient came as a sparse tensor; ``grads`` are dense
     failure: Failure | None = None
 
@@ -133,7 +138,8 @@ class Comparison:
     different, so that "the gradient of x changes" + how is a sentence. ``names`` says what each
     tensor is ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the
     two, ``floor`` is what rounding leaves of terms that cancel. Where the other way raised,
-    ``failure`` says so and ``stage`` where: ``"forward"`` or ``"backward"``.
+    ``failure`` says so and ``stage`` where: ``"forward"`` or ``"backward"``. ``line`` is the user's
+    line at which the two ways part, where that is known.
     """
 
     kind: str
@@ -145,6 +151,7 @@ class Comparison:
     failure: Failure | None = None
     stage: str = ""
     floor: float = 0.0
+    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -354,15 +361,17 @@ class Float32Steps:
 class Contract:
     """How the Function keeps autograd's contract, apart from values.
 
-    ``own`` is set only where the call raised in the dtype of the caller's inputs. ``own_views`` are
-    the outputs that are views of what a Function's forward made, ``old_style`` the Functions whose
-    forward takes ctx itself.
+    ``own`` is set only where the call raised in the dtype of the caller's inputs. ``rejected`` is
+    how autograd rejected the number of gradients: all else was examined with the right number.
+    ``own_views`` are the outputs that are views of what a Function's forward made, ``old_style``
+    the Functions whose forward takes ctx itself.
     """
 
     instance_methods: tuple[str, ...] = ()
     backward_source: str = ""
     own: OwnDtype | None = None
     direct: DirectBackward | None = None
+    rejected: Failure | None = None
     own_views: tuple[int, ...] = ()
     old_style: tuple[str, ...] = ()
 
@@ -371,16 +380,23 @@ class Contract:
 class Values:
     """Gradients, and what they should be.
 
-    ``cotangent_range`` says in words which cotangents were sent, where not all would do; ``None``
-    says that backward is linear for none. ``jacobian`` is there only where the slopes do not settle
-    the matter, ``rows`` and ``resized`` where it is. ``expected`` maps a cotangent to the truth for
-    each wanted input; ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the
-    latter with its kink conventions).
+    ``piecewise`` are the slots of inputs in which forward changes only by jumps. ``structures``
+    maps the name of an input to the structure that the gradient is right for, where it is right for
+    changes alone that keep this. ``inexact`` is how far the gradient is off, relative to its size,
+    where forward is too inexact to say more, and 0 elsewhere. ``cotangent_range`` says in words
+    which cotangents were sent, where not all would do; ``None`` says that backward is linear for
+    none. ``jacobian`` is there only where the slopes do not settle the matter, ``rows`` and
+    ``resized`` where it is. ``expected`` maps a cotangent to the truth for each wanted input;
+    ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the latter with its kink
+    conventions).
     """
 
     cotangent_range: str | None = ""
     vjps: Mapping[Cotangent, VjpResult] = field(default_factory=dict)
     slopes: DirectionalDerivatives | None = None
+    piecewise: tuple[int, ...] = ()
+    structures: Mapping[str, str] = field(default_factory=dict)
+    inexact: float = 0.0
     jacobian: tuple[JacobianColumns, ...] = ()
     rows: JacobianRows | None = None
     resized: tuple[Resized, ...] = ()

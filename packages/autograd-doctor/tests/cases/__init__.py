@@ -7,6 +7,7 @@ from cases import (
     conventions,
     data,
     efficiency,
+    field,
     first_order,
     layout,
     numerics,
@@ -16,7 +17,18 @@ from cases import (
 )
 from cases.making import Case
 
-_FAMILIES = (first_order, layout, numerics, realistic, state, order, efficiency, conventions, data)
+_FAMILIES = (
+    first_order,
+    layout,
+    numerics,
+    realistic,
+    state,
+    order,
+    efficiency,
+    conventions,
+    data,
+    field,
+)
 
 WITNESSES: list[Case] = [case for family in _FAMILIES for case in family.WITNESSES]
 LOOKALIKES: list[Case] = [case for family in _FAMILIES for case in family.LOOKALIKES]

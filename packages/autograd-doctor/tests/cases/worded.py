@@ -590,7 +590,7 @@ SAID = [
         "running statistics", raw(counts, lambda ctx, g: (2 * g, None)),
         (X.clone().requires_grad_(), X[0].clone()), {}, "mutates-input",
         "warning: forward changes m in place but does not mark it as dirty (m does not require "
-        'grad). {"input": "m"} Ignore this warning for running statistics',
+        'grad). {"input": "m", "line": ... Ignore this warning for running statistics',
     ),
     (
         "no return", raw(lambda ctx, x: None, lambda ctx, g: g), (X,), {}, "backward-never-called",
@@ -674,7 +674,7 @@ SAID = [
         (X,), {}, "gradient-mismatch", "The error comes only from the second output.",
     ),
     (
-        "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {},
+        "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {"double_backward": False},
         "tensor-on-ctx", "ctx.kept stores an intermediate result as an attribute. PyTorch does "
         "not free this tensor after backward, and saved-tensor hooks do not see it.",
     ),
@@ -686,12 +686,12 @@ SAID = [
     ),
     (
         "five gradients", saving(five, all_five), (X, Y, X + 1, Y + 1, X + Y), {}, "wasted-gradient",
-        "warning: backward computes the gradient of args[0] (4 operations: mul 4 times) even "
+        "info: backward computes the gradient of args[0] (4 operations: mul 4 times) even "
         "when args[0] does not require grad. The same holds for args[1], args[2] and 2 more. {",
     ),
     (
         "two tensors for nothing", Sum, (X, Y), {}, "oversaved",
-        "warning: forward saves x and y for backward (192 bytes in float64), but no gradient "
+        "info: forward saves x and y for backward (192 bytes in float64), but no gradient "
         "depends on their values. {",
     ),
     (
@@ -835,7 +835,7 @@ OF_WITNESSES = {
         "within each slice along dim 0, the error in the gradient of args[0] is a multiple of the "
         "output. forward probably reduces over these elements (a mean,",
     "oversaved: a product that is never unpacked":
-        "warning: forward saves the output for backward (96 bytes in float64), but backward "
+        "info: forward saves the output for backward (96 bytes in float64), but backward "
         "never unpacks it.",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_doctor._execution.calls import attempt, prepare_meta
+from autograd_doctor._execution.calls import attempt, passes_within, prepare_meta
 from autograd_doctor._execution.isolation import generator
 from autograd_doctor._execution.operations import DevicesNamed, OneDevice, Strangers
 from autograd_doctor._execution.passes import (
@@ -23,6 +23,7 @@ from autograd_doctor._execution.passes import (
 )
 from autograd_doctor._execution.session import Move, Run, Session
 from autograd_doctor._numerics.tensors import is_float, is_plain
+from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype, Variant
 
 # --------------------------------------------------------------------------------------------------
@@ -69,6 +70,9 @@ def _with(
     return replace(
         found, contract=replace(found.contract, own=OwnDtype(dtypes.pop(), stage, failure))
     )
+
+
+PATIENCE = 1.0  # seconds for one pass in another dtype
 
 
 # --------------------------------------------------------------------------------------------------
@@ -144,7 +148,11 @@ def _moved(
 
     ``None`` where forward does not run this way, or returns other shapes than in float64.
     """
-    run = attempt(lambda: session.run(move))
+    try:
+        with passes_within(PATIENCE):
+            run = attempt(lambda: session.run(move))
+    except CannotDiagnoseError:  # a solver may not reach its tolerance in so few digits
+        return None
     if isinstance(run, Failure) or [out.shape for out in run.floats] != [
         g.shape for g in grad_outputs
     ]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt, fresh
+from autograd_doctor._execution.lines import line_that_changes
 from autograd_doctor._execution.operations import OperationRecorder, custom_nodes, memory
 from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._numerics.tensors import changed
@@ -45,12 +46,20 @@ def forward_pass(session: Session) -> Forward:
         changed=changed(before, args),
         dirty=dirty,
         written=_written(session) if set(dirty) - set(changed(before, args)) else dirty,
+        changing_line=_changing_line(session) if set(changed(before, args)) - set(dirty) else "",
         versions_moved=tuple(i for i, v in _versions(args).items() if v != versions[i]),
         views=tuple(_shared_memory(tensors, args, dirty)),
         marked_non_differentiable=_positions(log.non_differentiable, tensors),
         saved=tuple(t.detach().clone() for t in log.saved if isinstance(t, Tensor)),
         read_saved=log.read_saved_in_forward,
     )
+
+
+def _changing_line(session: Session) -> str:
+    """Run forward once more and return the line that changes an argument."""
+    _, args = fresh(session.inputs, session.wanted)
+    watched = [value.detach() for value in args if isinstance(value, Tensor)]
+    return line_that_changes(lambda: session.call(args), watched)
 
 
 def _written(session: Session) -> tuple[int, ...]:

@@ -44,6 +44,10 @@ class Stream(IntEnum):
     SLICES = 22
     STAIRS = 23
     RESIZED = 24
+    STRUCTURES = 25
+    LINES = 26
+    FAR = 27
+    SINGULAR = 28
 
 
 def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
@@ -62,6 +66,13 @@ def reseed(seed: int) -> None:
         torch.cuda.manual_seed_all(_OWN + seed)
     random.seed(_OWN + seed)
     np.random.seed((_OWN + seed) % 2**32)
+
+
+def random_state() -> tuple[object, ...]:
+    """Return the states of the generators on the CPU that the user's code draws from."""
+    _, numbers, *rest = np.random.get_state(legacy=True)
+    state = torch.default_generator.get_state().numpy().tobytes()
+    return state, random.getstate(), np.asarray(numbers).tobytes(), *rest
 
 
 # --------------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.lines import line_that_changes
+from autograd_doctor._execution.operations import memory
 from autograd_doctor._execution.session import Arrange, Move, Run, Session, stay
-from autograd_doctor._numerics.tensors import changed, is_float
+from autograd_doctor._numerics.tensors import as_tuple, changed, is_float, same_bytes
 from autograd_doctor.evidence import DirectBackward, Failure, VjpResult
 
 # --------------------------------------------------------------------------------------------------
@@ -188,15 +190,49 @@ def direct_call(
     if isinstance(got, Failure):
         runs = move is stay and runs_directly(session, grad_outputs, session.in_own_dtypes())
         return DirectBackward(failure=runs_in_own_dtype(got) if runs else got)
-    grads = got if isinstance(got, tuple) else (got,)
+    grads: tuple[Any, ...] = got if isinstance(got, tuple) else (got,)
+    changed_saved = changed(held_before, held)
+    changed_outputs, line = changed(gs_before, gs), ""
+    if (changed_outputs or changed_saved) and move is stay:
+        line = _changing_line(session, grad_outputs)
+    kept = [g.detach().clone() if isinstance(g, Tensor) else g for g in grads]
+    shared = memory([held[i] for i in changed_saved]) & memory([*run.args, *run.tensors, *grads])
     return DirectBackward(
         count=len(grads),
         grads=tuple(dense(g.detach()) if isinstance(g, Tensor) else None for g in grads),
         kinds=tuple(type(g).__name__ for g in grads),
-        changed_grad_outputs=changed(gs_before, gs),
-        changed_saved=changed(held_before, held),
+        changed_grad_outputs=changed_outputs,
+        changing_line=line,
+        changed_saved=changed_saved,
+        again=_again(node, gs_before, kept) if changed_saved and not shared else "",
         sparse=any(isinstance(g, Tensor) and g.layout is not torch.strided for g in grads),
     )
+
+
+def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
+    """Call backward once more, and return the line that changes a cotangent or a saved tensor."""
+    run = session.run()
+    node, gs = own_node(run), list(handed_over(run.returned, grad_outputs))
+    saved = [t for t in node.saved_tensors if isinstance(t, Tensor)]
+
+    def backward() -> None:
+        with torch.no_grad():
+            node.apply(*gs)
+
+    return line_that_changes(backward, [*(g for g in gs if g is not None), *saved])
+
+
+def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:
+    """Say whether another call of backward returns the same bit by bit, or raises as it should."""
+    with torch.no_grad():
+        again = attempt(lambda: as_tuple(node.apply(*copies(gs))))
+    if isinstance(again, Failure):
+        return "raises" if "modified by an inplace operation" in again.text else ""
+    same = all(
+        same_bytes(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b
+        for a, b in zip(first, again, strict=True)
+    )
+    return "returns the same" if same else ""
 
 
 def runs_directly(

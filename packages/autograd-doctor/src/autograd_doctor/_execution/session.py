@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -119,6 +119,26 @@ def _describe(thing: Any) -> str:
         if isinstance(thing, str | int)
         else type(thing).__name__
     )
+
+
+def with_right_arity(subject: Subject) -> Subject:
+    """Return the subject with a backward that returns one value for each argument.
+
+    Missing values are None, and those beyond the arguments are left out. So what else is wrong can
+    be examined, too.
+    """
+    function, count = subject.function, len(subject.parameters)
+    assert function is not None
+
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        grads = as_tuple(function.backward(ctx, *grad_outputs))
+        given = [grad if isinstance(grad, Tensor) else None for grad in grads]
+        return (*given, *count * [None])[:count]
+
+    make: Any = type(function)
+    body = {"__module__": function.__module__, "backward": staticmethod(backward)}
+    repaired = make(function.__name__, (function,), body)
+    return replace(subject, call=repaired.apply, function=repaired)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -29,22 +29,36 @@ MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
 Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat and real
 
 
+Keep = Callable[[int, Tensor], Tensor]  # position and direction -> one that keeps a structure
+
+
 def slopes(
-    values: Values, inputs: Sequence[Any], wanted: Sequence[int], rng: torch.Generator
+    values: Values,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    rng: torch.Generator,
+    keep: Keep | None = None,
+    step: float = STEP,
 ) -> DirectionalDerivatives:
-    """Differentiate along random directions, in each of which every wanted element moves."""
-    center = values(_copies(inputs))
+    """Differentiate along random directions, in each of which every wanted element moves.
+
+    ``keep`` may turn a direction into one along which an input keeps its structure. ``step`` is a
+    fraction of an element's own size.
+    """
+    center = values(copied(inputs))
     scales = [_scale(_real(inputs[position])) for position in wanted]
     found, vectors = [], []
     for _ in range(DIRECTIONS):
         vector = [scale * _signed(scale, rng) for scale in scales]
+        if keep is not None:
+            vector = [keep(i, v) for i, v in zip(wanted, vector, strict=True)]
 
         def at(offset: float, vector: list[Tensor] = vector) -> Tensor:
             return values(moved_by(inputs, wanted, [offset * v for v in vector]))
 
-        found.append(points(at, STEP))
+        found.append(points(at, step))
         vectors.append(vector)
-    value, error, smooth = derivatives(torch.stack(found), torch.tensor(STEP), center, 1.0)
+    value, error, smooth = derivatives(torch.stack(found), torch.tensor(step), center, 1.0)
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
     return DirectionalDerivatives(by_input, _turned(value), _turned(error), smooth)
 
@@ -59,7 +73,7 @@ def jacobian(
 
     Drawn by a generator, they are all places, or a sample where they are many.
     """
-    center = values(_copies(inputs))
+    center = values(copied(inputs))
     noise = _noise(values, inputs, wanted, center)
     if isinstance(places, torch.Generator):
         sizes = [_real(inputs[position]).numel() for position in wanted]
@@ -143,7 +157,7 @@ def _columns(
 
     def moved(i: int) -> Tensor:
         def at(offset: float) -> Tensor:
-            copies = _copies(inputs)
+            copies = copied(inputs)
             as_real(copies[position]).view(-1)[i] += offset
             return values(copies)
 
@@ -234,13 +248,14 @@ def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
 
 def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
     """Return copies of the inputs, the wanted ones moved by flat real offsets."""
-    copies = _copies(inputs)
+    copies = copied(inputs)
     for position, offset in zip(wanted, offsets, strict=True):
         as_real(copies[position]).view(-1).add_(offset)
     return copies
 
 
-def _copies(inputs: Sequence[Any]) -> list[Any]:
+def copied(inputs: Sequence[Any]) -> list[Any]:
+    """Return contiguous copies of the tensors among arguments: a forward may change them."""
     return [
         value.detach().clone(memory_format=torch.contiguous_format)
         if isinstance(value, Tensor)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import resolution, size, within
-from autograd_doctor._numerics.tensors import shared
+from autograd_doctor._numerics.structure import halved, structure_of
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import plain, unraveled
 
@@ -92,10 +92,31 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
     for slot, (grad, expected) in enumerate(zip(seen.grads, truth, strict=True)):
         actual = torch.zeros_like(expected.value) if grad is None else grad.to(expected.value.dtype)
         rounding = resolution(actual) * size(actual)
-        expected = Expected(shared(expected.value, actual), expected.tolerance + rounding)
+        expected = Expected(halved(expected.value, actual), expected.tolerance + rounding)
         found = Mismatch(evidence, slot, actual, expected, grad is not None)
-        if bool(found.wrong.any()):
-            yield found
+        if bool(found.wrong.any()) and (kept := _along_structure(found)) is not None:
+            yield kept
+
+
+def _along_structure(found: Mismatch) -> Mismatch | None:
+    """Return what is wrong for changes that keep the structure of the example.
+
+    What a gradient says of other changes has no influence on such inputs.
+    """
+    structure = structure_of(found.input)
+    if structure is None:
+        return found
+    truth = torch.where(found.known, found.truth, found.actual)
+    off = structure.tangent(found.actual - truth)
+    tolerance = found.expected.tolerance.expand_as(truth).max()
+    if not bool((found.known & ~(off.abs() <= tolerance)).any()):
+        return None
+    if not structure.is_matrix:
+        return found
+    truth = torch.where(found.known, structure.tangent(truth), torch.nan)
+    actual = structure.tangent(found.actual)
+    wide = torch.full_like(found.expected.tolerance, float(tolerance))
+    return replace(found, actual=actual, expected=Expected(truth, wide))
 
 
 def witness(mismatch: Mismatch) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from backward, sees a wrong element wherever it is. Where they agree, no Jacobia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -36,6 +37,28 @@ def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -
     tolerance = error + RELATIVE * size + 1e-12
     sharp = error <= SHARP * torch.maximum(size, expected.abs()) + 1e-9
     return bool((((projected - expected).abs() <= tolerance) & sharp).all())
+
+
+def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
+    """Return how far the compared gradients are off along the directions, relative to their size.
+
+    It is infinite where that is not known. The size is that of the largest gradient for cotangents
+    of one length: some, as a constant one before a softmax, have no gradient at all.
+    """
+    vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
+    if not vjps or any(vjp.failure for vjp in vjps):
+        return math.inf
+    offs, sizes = [], []
+    for vjp in vjps:
+        g = flat_cotangent(evidence, vjp.grad_outputs)
+        expected = slopes.matrix.T @ g
+        projected, size = along_directions(slopes, vjp)
+        length = float(g.norm()) or 1.0
+        offs.append(float((projected - expected).abs().max()) / length)
+        sizes.append(float(torch.maximum(size, expected.abs()).max()) / length)
+    if not all(map(math.isfinite, (*offs, *sizes))):
+        return math.inf
+    return max(offs) / max(sizes) if max(sizes) else 0.0
 
 
 def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.lines import line_that_differs
 from autograd_doctor._execution.passes import Pass, both_ways
 from autograd_doctor._execution.session import Session
 from autograd_doctor._numerics.tensors import is_float
@@ -80,7 +82,7 @@ def _cotangents_laid_out(
     if not all(g.numel() for g in plain.grad_outputs):
         return
     for how, lay in (LAYOUTS | EXPANDED).items():
-        laid = [lay(g) for g in plain.grad_outputs]
+        laid = [lay(g.clone()) for g in plain.grad_outputs]
         if all(g.is_contiguous() for g in laid):
             continue
         expected = replace(plain.done, outputs=())
@@ -89,14 +91,29 @@ def _cotangents_laid_out(
         actual = _sent_back(session, plain, laid)
         if not expected.failure:
             how = f"when `grad_output` is {how}"
-            yield compare(
+            found = compare(
                 evidence, "grad-output-layout", how, actual, expected, tolerance=TOLERANCE
+            )
+            plainly = [g.contiguous() for g in laid]
+            yield _with_line(
+                found,
+                partial(_sent_back, session, plain, plainly),
+                partial(_sent_back, session, plain, laid),
             )
 
 
 def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
     """Send cotangents back as they lie in memory, and return the gradients alone."""
     return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
+
+
+def _with_line(
+    found: Comparison, plainly: Callable[[], object], otherwise: Callable[[], object]
+) -> Comparison:
+    """Return a comparison with the line at which both ways part, if they do."""
+    if agrees(found) or found.failure:
+        return found
+    return replace(found, line=line_that_differs(plainly, otherwise))
 
 
 def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
@@ -124,11 +141,13 @@ def _passed(
     def arrange(args: list[Any]) -> list[Any]:
         return [lay(a) if i in places else a for i, a in enumerate(args)]
 
-    done = both_ways(session, plain.grad_outputs, inputs=plain.inputs, arrange=arrange)
+    plainly = partial(both_ways, session, plain.grad_outputs, inputs=plain.inputs)
+    done = plainly(arrange=arrange)
     if done.stage == "forward" or len(done.outputs) == len(plain.done.outputs):
         names = listed([f"`{evidence.name(i)}`" for i in places], len(places))
         how = f"when {names} {'is' if len(places) == 1 else 'are'} {how}"
-        yield compare(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)
+        found = compare(evidence, "input-layout", how, done, plain.done, tolerance=TOLERANCE)
+        yield _with_line(found, plainly, partial(plainly, arrange=arrange))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -13,14 +13,26 @@ from autograd_doctor._execution.calls import attempt, fresh
 from autograd_doctor._execution.dtypes import in_own_dtypes, variants
 from autograd_doctor._execution.forward import forward_pass
 from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.lines import line_that_differs
 from autograd_doctor._execution.passes import backward_pass, direct_call, sample_cotangents
-from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._execution.session import Session, Subject, with_right_arity
 from autograd_doctor._inputs import in_double, wanted
 from autograd_doctor._numerics.bisection import bisect_columns
-from autograd_doctor._numerics.finite_differences import Values, flat, jacobian, slopes
+from autograd_doctor._numerics.closeness import same
+from autograd_doctor._numerics.finite_differences import (
+    Values,
+    as_real,
+    copied,
+    flat,
+    jacobian,
+    slopes,
+)
 from autograd_doctor._numerics.projection import projections_agree
+from autograd_doctor._numerics.structure import another, structure_of
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._probes import Probe
+from autograd_doctor._probes.accuracy import inexact
+from autograd_doctor._probes.comparison import output_names
 from autograd_doctor._probes.linear_range import ANY, Range, drawn_from, linear_range
 from autograd_doctor.evidence import (
     DOUBLE,
@@ -32,6 +44,7 @@ from autograd_doctor.evidence import (
     RANDOM,
     SUM,
     ZERO,
+    Comparison,
     Contract,
     Cotangent,
     Evidence,
@@ -40,6 +53,7 @@ from autograd_doctor.evidence import (
 )
 
 Cotangents = tuple[Tensor | None, ...]
+FAR_INPUTS = 3  # that are tried to see whether an input matters at all
 
 
 def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
@@ -81,6 +95,13 @@ def probe(
     if found.forward.failure or not outputs:
         return found
     values = _values(session, flat(outputs))
+    differing = _without_grad(found, values(copied(session.inputs)))
+    if differing:
+        there = copied(session.inputs)
+        line = line_that_differs(session.run, lambda: values(there))
+        differing = replace(differing, line=line)
+        found = replace(found, variants=replace(found.variants, comparisons=(differing,)))
+        values = _values(session, flat(outputs), in_grad_mode=True)
     directions = generator(seed, Stream.DIRECTIONS)
     found = replace(
         found,
@@ -96,17 +117,70 @@ def probe(
         found, values=replace(found.values, cotangent_range=linear.words if linear else None)
     )
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
+    if rejected := _rejected(found):
+        direct = found.contract.direct
+        session = Session(with_right_arity(subject), inputs, wanted, seed, own_dtypes)
+        found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes=False)
+        found = replace(found, contract=replace(found.contract, direct=direct, rejected=rejected))
     if not found.values.vjps:
         return found
     if differences and not projections_agree(found):
+        found = _along_structures(session, found, values)
+    if differences and not (projections_agree(found) or found.values.inexact):
         columns = jacobian(values, session.inputs, session.wanted, rng)
         found = replace(found, values=replace(found.values, jacobian=columns))
         found = bisect_columns(values, session.inputs, session.wanted, found)
+        found = replace(
+            found, values=replace(found.values, piecewise=tuple(_piecewise(session, found, values)))
+        )
     if found.values.vjps[RANDOM].failure:
         return found
     for look in further:
         found = look(session, found)
     return found
+
+
+def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
+    """Measure the slopes along changes that keep the structure of each input.
+
+    They replace the others if the gradient is right along them. If it is nearly right, forward may
+    be inexact.
+    """
+    structures = {i: structure_of(session.inputs[i]) for i in session.wanted}
+
+    def keep(position: int, direction: Tensor) -> Tensor:
+        structure, like = structures[position], session.inputs[position]
+        if structure is None:
+            return direction
+        shaped = direction.reshape(as_real(like).shape)
+        shaped = torch.view_as_complex(shaped) if like.is_complex() else shaped
+        return as_real(structure.tangent(shaped)).reshape(-1)
+
+    rng = generator(session.seed, Stream.STRUCTURES)
+    words = {found.name(i): s.words for i, s in structures.items() if s is not None}
+    if words:
+        along = slopes(values, session.inputs, session.wanted, rng, keep)
+        kept = replace(found, values=replace(found.values, slopes=along, structures=words))
+        if projections_agree(kept):
+            return kept
+    return inexact(session, found, values, rng, keep)
+
+
+def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
+    """Yield the slots of inputs that change the output, but not by a small change of theirs."""
+    rng = generator(session.seed, Stream.FAR)
+    for slot, columns in enumerate(found.values.jacobian):
+        position = session.wanted[slot]
+        if not columns.index.numel() or bool(columns.matrix[:, columns.smooth].any()):
+            continue
+        here = values(copied(session.inputs))
+        for _ in range(FAR_INPUTS):
+            inputs = copied(session.inputs)
+            inputs[position] = another(session.inputs[position], rng)
+            there = values(inputs)
+            if bool(((there - here).abs() > 0).any()):
+                yield slot
+                break
 
 
 def _after_forward(session: Session) -> Evidence:
@@ -154,7 +228,31 @@ def _after_backward(
     )
 
 
-def _values(session: Session, like: Tensor) -> Values:
+def _rejected(found: Evidence) -> Failure | None:
+    """Return how autograd rejected the number of gradients that a Function returned."""
+    direct, vjp = found.contract.direct, found.values.vjps.get(RANDOM)
+    if direct is None or direct.failure or vjp is None or vjp.failure is None:
+        return None
+    return vjp.failure if "incorrect number of gradients" in vjp.failure.text else None
+
+
+def _without_grad(found: Evidence, values: Tensor) -> Comparison | None:
+    """Return how the outputs differ if no input requires grad, ``None`` if they do not."""
+    outputs = tuple(output for output in found.forward.outputs if is_float(output))
+    right = tuple(map(in_double, outputs))
+    parts = values.split([as_real(output).numel() for output in right])
+    shaped = [part.view(as_real(out).shape) for part, out in zip(parts, right, strict=True)]
+    without = tuple(
+        torch.view_as_complex(part) if out.is_complex() else part
+        for part, out in zip(shaped, right, strict=True)
+    )
+    if bool(values.isnan().any()) or all(map(same, without, right)):
+        return None
+    names = tuple(output_names(len(outputs)))
+    return Comparison("without grad", "if no input requires grad", names, without, right)
+
+
+def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Values:
     """Return forward as a map from arguments to one flat vector, without any graph.
 
     A callable may differentiate by its own arguments, and then needs grad mode. Where forward
@@ -162,8 +260,9 @@ def _values(session: Session, like: Tensor) -> Values:
     """
 
     def values(args: Sequence[Any]) -> Tensor:
-        with torch.no_grad():
-            returned = attempt(lambda: session.call(args, watched=False))
+        with torch.set_grad_enabled(in_grad_mode):
+            call = fresh(args, session.wanted)[1] if in_grad_mode else args
+            returned = attempt(lambda: session.call(call, watched=False))
         if isinstance(returned, Failure) and session.subject.function is None:
             _, leaves = fresh(args, session.wanted)
             returned = attempt(lambda: session.call(leaves, watched=False))

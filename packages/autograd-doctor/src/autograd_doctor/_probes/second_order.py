@@ -19,7 +19,7 @@ from autograd_doctor._numerics.finite_differences import (
     flat,
     moved_by,
 )
-from autograd_doctor._numerics.tensors import is_symmetric, mirrored
+from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor.evidence import (
     OTHER,
     RANDOM,
@@ -37,7 +37,7 @@ from autograd_doctor.evidence import (
 def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
     """Yield a tensor like each wanted input: random, and 0 where forward is not smooth.
 
-    It is 0 as well where that was not examined. A symmetric matrix stays symmetric along it.
+    It is 0 as well where that was not examined. Along it, the input keeps its structure.
     """
     slopes = evidence.values.slopes
     is_smooth = slopes is not None and bool(slopes.smooth.all())
@@ -51,9 +51,9 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
             smooth = columns.index[columns.smooth].to(flat.device)
             flat[smooth] = slopes.vectors[k][smooth, 0]
         real = flat.reshape(as_real(like).shape)
-        if not like.is_complex() and is_symmetric(like):
-            real = mirrored(real)
-        yield torch.view_as_complex(real) if like.is_complex() else real
+        direction = torch.view_as_complex(real) if like.is_complex() else real
+        structure = structure_of(like)
+        yield direction if structure is None else structure.tangent(direction)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.captured_state import TensorState
-from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.isolation import Stream, generator, random_state, reseed
+from autograd_doctor._execution.lines import line_that_differs
 from autograd_doctor._execution.operations import custom_nodes, memory
 from autograd_doctor._execution.passes import Pass, both_ways, copies, gradients
 from autograd_doctor._execution.session import Run, Session
@@ -20,7 +22,7 @@ from autograd_doctor._inputs import in_double
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import flat, slopes
 from autograd_doctor._numerics.tensors import is_float, same_bytes
-from autograd_doctor._probes.comparison import compare, output_names
+from autograd_doctor._probes.comparison import agrees, compare, output_names
 from autograd_doctor._safe_repr import shown
 from autograd_doctor.evidence import (
     OTHER,
@@ -40,30 +42,50 @@ from autograd_doctor.evidence import (
 def repetition(session: Session, evidence: Evidence) -> Evidence:
     """Make the same call again, in all the ways at once that must not matter.
 
-    Only where something differs is each way tried alone, to find out which it was.
+    Only where something differs is each way tried alone, to find out which it was. One random
+    number may decide whether others are drawn, so a call that draws is made with several seeds.
     """
-    plain = _first_time(evidence)
-    if _identical(_again(session, evidence, filled=True, redrawn=True), plain):
-        return evidence
-    ways = {
-        "repeated": (REPEATED, _again(session, evidence)),
-        "filled": (FILLED, _again(session, evidence, filled=True)),
-        "redrawn": (REDRAWN, _again(session, evidence, redrawn=True)),
-    }
-    found = tuple(
-        compare(evidence, kind, how, actual, plain)
-        for kind, (how, actual) in ways.items()
-        if _comparable(actual, plain) and not _identical(actual, plain)
-    )
+    plain, grad_outputs = _first_time(evidence), evidence.values.vjps[RANDOM].grad_outputs
+    altogether, draws = _again(session, grad_outputs, filled=True, redrawn=True, reseeded=True)
+    found: list[Comparison] = []
+    if not _identical(altogether, plain):
+        ways = {
+            "repeated": (REPEATED, _again(session, grad_outputs)[0], plain),
+            "filled": (FILLED, _again(session, grad_outputs, filled=True)[0], plain),
+            "redrawn": (REDRAWN, _again(session, grad_outputs, redrawn=True)[0], plain),
+            "reseeded": (RESEEDED, _again(session, grad_outputs, reseeded=True)[0], plain),
+        }
+        found = [
+            compare(evidence, kind, how, actual, expected)
+            for kind, (how, actual, expected) in ways.items()
+            if _comparable(actual, expected) and not _identical(actual, expected)
+        ]
+    elif draws:
+        found = list(_with_other_seeds(session, evidence))
     return replace(
         evidence,
-        variants=replace(evidence.variants, comparisons=evidence.variants.comparisons + found),
+        variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, *found)),
     )
 
 
+SEEDS = 8  # with which a call that draws is made
 REPEATED = "from one call to the next, with the same arguments and seeds"
 FILLED = "when torch.empty returns memory filled with nan"
 REDRAWN = "when `backward` reuses them"
+RESEEDED = "when `backward` starts from a different seed"
+
+
+def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparison]:
+    """Yield how backward differs from itself with another seed, if it does for some draws."""
+    grad_outputs = evidence.values.vjps[RANDOM].grad_outputs
+    for k in range(1, SEEDS + 1):
+        other = copy.copy(session)
+        other.seed += k
+        plain, _ = _again(other, grad_outputs)
+        actual, _ = _again(other, grad_outputs, reseeded=True)
+        if _comparable(actual, plain) and not _identical(actual, plain):
+            yield compare(evidence, "reseeded", RESEEDED, actual, plain)
+            return
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
@@ -75,10 +97,24 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
 
     actual = both_ways(session, second.grad_outputs, between=go_through)
     found = _backward_twin(evidence, actual)
+    if not agrees(found):
+        found = replace(found, line=_parting_line(session, second.grad_outputs))
     return replace(
         evidence,
         variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
     )
+
+
+def _parting_line(session: Session, grad_outputs: Sequence[Tensor | None]) -> str:
+    """Return the line at which a second backward pass gets something else than the first."""
+    run = attempt(session.run)
+    if isinstance(run, Failure):
+        return ""
+
+    def backward() -> None:
+        gradients(run, copies(grad_outputs), retain_graph=True)
+
+    return line_that_differs(backward, backward)
 
 
 def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
@@ -94,14 +130,32 @@ def _first_time(evidence: Evidence) -> Pass:
 
 
 def _again(
-    session: Session, evidence: Evidence, *, filled: bool = False, redrawn: bool = False
-) -> Pass:
+    session: Session,
+    grad_outputs: Sequence[Tensor | None],
+    *,
+    filled: bool = False,
+    redrawn: bool = False,
+    reseeded: bool = False,
+) -> tuple[Pass, bool]:
+    """Make the call again, and say whether it draws random numbers."""
+    reseed(session.seed)
+    states = [random_state()]
+
     def between(run: Run) -> None:
+        states.append(random_state())
         if redrawn:
             session.redraw()
+        if reseeded:
+            reseed(session.seed + OTHER_SEED)
+        states.append(random_state())
 
     with memory_filled(filled):
-        return both_ways(session, evidence.values.vjps[RANDOM].grad_outputs, between=between)
+        done = both_ways(session, grad_outputs, between=between)
+    states.append(random_state())
+    return done, states[0] != states[1] or states[-2] != states[-1]
+
+
+OTHER_SEED = 1000  # beyond those of other samples
 
 
 @contextmanager

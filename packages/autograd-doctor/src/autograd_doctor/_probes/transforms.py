@@ -234,7 +234,6 @@ def _differentiated(
 # Hold torch.func.vmap over a stack of inputs against a loop over them.
 # --------------------------------------------------------------------------------------------------
 
-SPREAD = 1.25
 COTANGENTS = (1.0, -0.5, 2.0)  # the factors of grad_output for each slice
 # A batched kernel may add in another order, and a rule may pass through float32.
 VMAP_TOLERANCE = 1e-6
@@ -269,7 +268,7 @@ def opted_in(function: type[Function]) -> bool:
 
 def _vmap_question(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     rng = generator(session.seed, Stream.SLICES)
-    slices = [plain.inputs, *(varied(plain.inputs, SPREAD, rng) for _ in COTANGENTS[1:])]
+    slices = [plain.inputs, *(varied(plain.inputs, rng) for _ in COTANGENTS[1:])]
     for layout in _layouts(evidence):
         expected = attempt(lambda: _looped(session, plain, slices, layout))  # noqa: B023 - called here
         if isinstance(expected, Failure) or expected.failure:

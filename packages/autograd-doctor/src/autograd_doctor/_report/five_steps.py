@@ -85,8 +85,8 @@ def _contract(evidence: Evidence) -> Step:
 
 def _magnitudes(evidence: Evidence) -> Step:
     vjp, expected = evidence.values.vjps[RANDOM], evidence.values.expected.get(RANDOM, ())
-    if vjp.failure:
-        return _raised("magnitudes", "backward", vjp.failure)
+    if failure := evidence.contract.rejected or vjp.failure:
+        return _raised("magnitudes", "backward", failure)
     if _settled(evidence):
         assert evidence.values.slopes is not None
         seen, _ = along_directions(evidence.values.slopes, vjp)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from autograd_doctor.diagnosis import Diagnosis
+    from autograd_doctor.finding import Finding
+
+
+MORE = "Pass `level='full'` for details."
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -40,7 +44,7 @@ def _kind(diagnosis: Diagnosis) -> str:
 
 
 def _headline(diagnosis: Diagnosis) -> str:
-    counts = Counter(finding.severity for finding in diagnosis.findings)
+    counts = Counter(finding.severity for finding in _told(diagnosis))
     if counts["error"]:
         return f"✗ {diagnosis.subject} · wrong"
     if diagnosis.unexamined:
@@ -52,7 +56,18 @@ def _headline(diagnosis: Diagnosis) -> str:
 
 
 def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
-    if not diagnosis.findings:
+    told = _told(diagnosis)
+    if not told:
         yield (("examined", item) for item in diagnosis.examined)
-    yield from map(card.finding_rows, diagnosis.findings)
+    yield from map(card.finding_rows, told)
+    if told and diagnosis.ok:
+        yield (("examined", item) for item in diagnosis.limits)
+    if notes := [f"`{f.rule}`" for f in diagnosis.findings if f not in told]:
+        yield iter([("notes", f"{', '.join(notes)}: no result is wrong. {MORE}")])
     yield (("skipped", item) for item in diagnosis.unexamined)
+
+
+def _told(diagnosis: Diagnosis) -> list[Finding]:
+    """Return the findings that are told one by one; notes are so at level ``"full"`` alone."""
+    full = diagnosis.level == "full"
+    return [f for f in diagnosis.findings if full or f.severity != "info"]

@@ -1,7 +1,7 @@
 """The rules: pure functions from evidence to a finding.
 
 ``RULES`` lists them in the order of work: the most basic causes come first. To add a rule, write it
-in the module of its family, add it here, and add its page in ``pages/``.
+in the module of its family, add it here, and write its page next to the module.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ RULES: dict[str, Rule] = {
         backward.mutates_saved,
         backward.none_grad_output,
         state.nondeterministic,
+        forward.depends_on_requires_grad,
         state.rng_not_restored,
         state.captured_tensor,
         state.recompute_side_effect,
@@ -58,6 +59,7 @@ RULES: dict[str, Rule] = {
         call_variants.frozen_input,
         precision.overflow,
         precision.precision,
+        precision.inexact_forward,
         transforms.autocast,
         state.shared_state,
         state.not_reentrant,

@@ -19,6 +19,7 @@ from autograd_doctor._rules.rule import (
     what_was_raised,
 )
 from autograd_doctor.evidence import DirectBackward, Evidence, Failure, Variant
+from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import plural, quoted
 
 # --------------------------------------------------------------------------------------------------
@@ -108,7 +109,10 @@ def mutates_grad_output(evidence: Evidence) -> Match | None:
     return Match(
         "`backward` changes `grad_output` in place, so another branch of the graph that shares it "
         "gets a wrong gradient.",
-        {"outputs": list(evidence.contract.direct.changed_grad_outputs)},
+        {
+            "outputs": list(evidence.contract.direct.changed_grad_outputs),
+            "line": evidence.contract.direct.changing_line,
+        },
     )
 
 
@@ -124,11 +128,12 @@ def mutates_grad_output(evidence: Evidence) -> Match | None:
 def mutates_saved(evidence: Evidence) -> Match | None:
     if not evidence.contract.direct or not evidence.contract.direct.changed_saved:
         return None
-    return Match(
-        f"`backward` changes saved tensor {evidence.contract.direct.changed_saved[0]} (counting "
-        "from 0) in place.",
-        {"saved": list(evidence.contract.direct.changed_saved)},
-    )
+    direct = evidence.contract.direct
+    what = f"`backward` changes saved tensor {direct.changed_saved[0]} (counting from 0) in place"
+    seen = {"saved": list(direct.changed_saved), "line": direct.changing_line}
+    if direct.again:
+        return Match(f"{what}. A second backward pass {direct.again}.", seen, "warning")
+    return Match(f"{what}.", seen)
 
 
 @rule(
@@ -318,7 +323,7 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
                 f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
                 f"shape {shape(want)}. Autograd silently sums it to that shape, and {mended}.",
                 {"input": name, "expected": list(want), "actual": list(got)},
-                "warning" if right else "error",
+                "info" if right else "error",
             )
     return None
 
@@ -370,6 +375,7 @@ def gradient_dtype(evidence: Evidence) -> Match | None:
                 f"for {want} inputs, `backward` returns a {got} gradient for `{name}`, which "
                 "autograd silently converts.",
                 {"input": name, "expected": want, "actual": got},
+                "warning" if _coarser(got, want) else "info",
             )
     return None
 
@@ -378,6 +384,12 @@ _NUMPY = (
     "Write the formula in PyTorch operations: NumPy does not support bfloat16, and it records no "
     "graph. If you must use NumPy, call `.float()` first."
 )
+
+
+def _coarser(got: str, want: str) -> bool:
+    """Whether a gradient of one dtype has lost digits that the other has."""
+    lost, kept = (torch.finfo(getattr(torch, dtype)).eps for dtype in (got, want))
+    return lost > kept
 
 
 def _unsupported(text: str) -> bool:
@@ -421,6 +433,8 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     after=("gradient-shape", "wrong-arity", "gradient-dtype"),
 )
 def gradient_device(evidence: Evidence) -> Match | None:
+    devices = {value.device.type for value in evidence.inputs if isinstance(value, torch.Tensor)}
+    severity: Severity = "warning" if devices == {"cpu"} else "error"  # the caller may stay there
     for variant in evidence.variants.dtypes:
         if variant.name != "meta":
             continue
@@ -429,6 +443,7 @@ def gradient_device(evidence: Evidence) -> Match | None:
                 "`backward` mixes devices when its inputs are not on the CPU. It raises "
                 f"{variant.failure.kind}: {variant.failure.text}",
                 raised(variant.failure),
+                severity,
             )
         for position, _, got in _unlike(evidence, variant):
             name = evidence.name(position)
@@ -436,5 +451,6 @@ def gradient_device(evidence: Evidence) -> Match | None:
                 f"`backward` returns the gradient of `{name}` on the device {got}, whatever the "
                 f"device of `{name}` is.",
                 {"input": name, "actual": got},
+                severity,
             )
     return None

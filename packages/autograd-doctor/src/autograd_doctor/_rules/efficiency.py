@@ -16,7 +16,7 @@ IN_FLOAT64 = "in float64"  # in which Functions are examined, whatever the calle
 @rule(
     "wasted-gradient",
     "efficiency",
-    "warning",
+    "info",
     "backward computes a gradient that the call does not need",
     hint="Compute a gradient only if its entry in `ctx.needs_input_grad` is True. There is one "
     "entry for each argument of `forward`.",
@@ -48,7 +48,7 @@ def _counted(operations: Sequence[str]) -> str:
 @rule(
     "oversaved",
     "efficiency",
-    "warning",
+    "info",
     "forward saves a tensor that backward does not need",
     hint="Save only the tensors that the formula of the derivative contains: a saved tensor stays "
     "in memory until `backward` has run. If `backward` needs only a shape or a number, store that "

@@ -11,8 +11,16 @@ from torch import Tensor
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._rules.rule import Match, call, raised, rule, what_was_raised
+from autograd_doctor._rules.rule import (
+    Match,
+    call,
+    disagreement,
+    raised,
+    rule,
+    what_was_raised,
+)
 from autograd_doctor.evidence import Evidence
+from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import elements, plain, plural, quoted
 
 # --------------------------------------------------------------------------------------------------
@@ -33,13 +41,14 @@ def missing_staticmethod(evidence: Evidence) -> Match | None:
     names = evidence.contract.instance_methods
     if not names:
         return None
+    severity: Severity = "error" if evidence.forward.failure else "warning"  # apply runs it
     methods = " and ".join(quoted(names))
     verb = (
         "is an instance method, but it must be a static method"
         if len(names) == 1
         else "are instance methods, but they must be static methods"
     )
-    return Match(f"{methods} {verb}.", {"methods": list(names)})
+    return Match(f"{methods} {verb}.", {"methods": list(names)}, severity)
 
 
 @rule(
@@ -123,14 +132,15 @@ def mutates_input(evidence: Evidence) -> Match | None:
         return None
     harmful = [i for i in hidden if not _may_be_statistics(evidence, i)]
     name = evidence.name((harmful or hidden)[0])
+    seen = {"input": name, "line": evidence.forward.changing_line}
     if harmful:
         message = f"`forward` changes `{name}` in place but does not mark it as dirty."
-        return Match(message, {"input": name})
+        return Match(message, seen)
     message = (
         f"`forward` changes `{name}` in place but does not mark it as dirty (`{name}` does not "
         "require grad)."
     )
-    return Match(message, {"input": name}, "warning", _STATISTICS)
+    return Match(message, seen, "warning", _STATISTICS)
 
 
 _STATISTICS = (
@@ -212,7 +222,8 @@ def backward_never_called(evidence: Evidence) -> Match | None:
     if not forward.custom_node:
         return Match(
             "the outputs come from plain autograd: their graph contains no custom Function, so "
-            "your `backward` never runs."
+            "your `backward` never runs.",
+            severity="warning",
         )
     return None
 
@@ -351,3 +362,17 @@ def _far(mine: Tensor, reference: Tensor) -> Tensor:
         mine.to(reference.dtype), reference, rtol=1e-7, atol=1e-9 * size(reference), equal_nan=True
     )
     return ~close
+
+
+@rule(
+    "depends-on-requires-grad",
+    "contract",
+    "error",
+    "the output depends on whether an input requires grad",
+    hint="Compute the same output in every mode. Read `requires_grad` or `ctx.needs_input_grad` "
+    "only to decide what to save and which gradients to compute.",
+    lesson="02_ctx_rules",
+    after=("contract", "nondeterministic"),
+)
+def depends_on_requires_grad(evidence: Evidence) -> Match | None:
+    return disagreement(evidence, "without grad")

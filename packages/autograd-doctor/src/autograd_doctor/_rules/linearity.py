@@ -10,7 +10,7 @@ from torch import Tensor
 
 from autograd_doctor._numerics.closeness import cancellation, resolution, same, size
 from autograd_doctor._numerics.mismatch import mismatches, return_line
-from autograd_doctor._rules.rule import Match, rule
+from autograd_doctor._rules.rule import UNUSABLE, Match, rule
 from autograd_doctor.evidence import (
     DOUBLE,
     LARGE,
@@ -30,6 +30,8 @@ from autograd_doctor.formatting import element, number, plain, unraveled
 ROUNDING = (
     1e-6  # of a gradient: a backward that computes in float32 rounds by less, and stays linear
 )
+
+INEXACT = 0.05  # of a gradient, where a solver stops as soon as its result is close enough
 
 
 def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
@@ -62,7 +64,7 @@ def _seen(
     hint="Multiply the local derivative by `grad_output` in every gradient that `backward` "
     "returns.",
     lesson="01_template",
-    after=("contract",),
+    after=UNUSABLE,
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),
 )
 def ignores_grad_output(evidence: Evidence) -> Match | None:
@@ -92,7 +94,7 @@ def ignores_grad_output(evidence: Evidence) -> Match | None:
     hint="Do not apply `clamp`, `sign`, `abs`, `relu`, `square` or a comparison to `grad_output`: "
     "a vector-Jacobian product is linear in it.",
     lesson="01_template",
-    after=("contract", "ignores-grad-output"),
+    after=(*UNUSABLE, "ignores-grad-output"),
 )
 def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
     b = {n: _grads(evidence, n) for n in (RANDOM, OTHER, *MULTIPLES, SUM)}
@@ -153,7 +155,8 @@ def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tenso
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
-    coarseness = max(ROUNDING, _coarseness(evidence, vjp))
+    inexact = INEXACT if evidence.values.inexact else 0.0
+    coarseness = max(ROUNDING, inexact, _coarseness(evidence, vjp))
     slack = cancellation(evidence, vjp) + coarseness * size(wanted)
     return bool(torch.isfinite(off).all()) and size(off) <= slack
 
@@ -176,7 +179,7 @@ def _plus(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     hint="Use `grad_output` elementwise, not its mean, its sum or its first element: every element "
     "of the output has its own upstream gradient.",
     lesson="01_template",
-    after=("contract", "linearity"),
+    after=(*UNUSABLE, "wrong-arity", "linearity"),
 )
 def uniform_grad_output(evidence: Evidence) -> Match | None:
     outputs = (

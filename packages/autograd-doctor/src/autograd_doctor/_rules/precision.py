@@ -99,6 +99,27 @@ def at(tensor: Tensor, index: tuple[int, ...]) -> str:
     return number(plain(tensor[index]))
 
 
+@rule(
+    "inexact-forward",
+    "layout",
+    "info",
+    "a solver stops when its result is close enough",
+    hint="Pass a smaller tolerance to the solver for this check, and see whether the difference "
+    "shrinks with it. In tests, allow for the tolerance.",
+    lesson="01_template",
+    after=("contract", "linearity", "values"),
+)
+def inexact_forward(evidence: Evidence) -> Match | None:
+    off = evidence.values.inexact
+    if not off:
+        return None
+    return Match(
+        f"the gradient differs from the slope of `forward` by {100 * off:.1g} %. The code stops as "
+        "soon as a result is close enough, and that can explain the difference.",
+        {"relative": off},
+    )
+
+
 # --------------------------------------------------------------------------------------------------
 # Rules of precision: what a formula, or a cast, loses beyond rounding.
 # --------------------------------------------------------------------------------------------------
@@ -120,6 +141,8 @@ OTHERWISE = 0.5  # of what a straight line gives
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:
+    if evidence.values.inexact:  # what an iteration leaves is no lack of digits
+        return None
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 

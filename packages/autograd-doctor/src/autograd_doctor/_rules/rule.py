@@ -73,6 +73,22 @@ class Rule:
         )
 
 
+# After an error of these, gradients say nothing: they are missing, or those of something else.
+# A Function that changes what it should not still returns gradients that can be judged.
+UNUSABLE = (
+    "non-tensor-saved",
+    "saved-tensors-in-forward",
+    "forward-raises",
+    "backward-never-called",
+    "wrong-non-differentiable",
+    "gradient-shape",
+    "unreduced-broadcast",
+    "backward-raises",
+    "none-grad-output",
+    "nondeterministic",
+)
+
+
 def rule(
     name: str,
     family: Family,
@@ -214,7 +230,9 @@ def describe_disagreement(comparison: Comparison) -> Match | None:
     )
     where = element(name, index)
     return Match(
-        f"{name} changes {comparison.how}.", {"witness": f"{where}: {actual}, should be {expected}"}
+        f"{name} changes {comparison.how}.",
+        {"witness": f"{where}: {actual}, should be {expected}"}
+        | ({"line": comparison.line} if comparison.line else {}),
     )
 
 

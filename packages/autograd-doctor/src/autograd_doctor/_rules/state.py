@@ -19,6 +19,7 @@ from autograd_doctor._rules.rule import (
     what_was_raised,
 )
 from autograd_doctor.evidence import RANDOM, Comparison, Evidence, OnCtx
+from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
 # --------------------------------------------------------------------------------------------------
@@ -165,6 +166,15 @@ def _rounding(evidence: Evidence) -> Match | None:
     by_design=COMPARISONS,
 )
 def rng_not_restored(evidence: Evidence) -> Match | None:
+    for comparison in comparisons(evidence, "reseeded"):
+        if (place := furthest(comparison)) and not any(comparisons(evidence, "redrawn")):
+            name, witness = _witness(comparison, place, "for one seed, {} for another")
+            return Match(
+                f"`backward` draws random numbers. {sentence(name)} changes {comparison.how}.",
+                {"witness": witness},
+                hint="Draw random numbers in `forward` and save them for `backward`. If a random "
+                "gradient is what you want, pass `intentional='rng-not-restored'`.",
+            )
     for comparison in comparisons(evidence, "redrawn"):
         if place := furthest(comparison):
             name, witness = _witness(
@@ -287,7 +297,9 @@ def tensor_on_ctx(evidence: Evidence) -> Match | None:
                 severity="error",
             )
     kept = next((kept for kept in evidence.memory.on_ctx if kept.role), evidence.memory.on_ctx[0])
-    return Match(f"{_kept(evidence, kept)}{_drawback(kept)}", names)
+    # A tensor of the call may change in place; any other costs memory alone.
+    severity: Severity = "warning" if kept.role else "info"
+    return Match(f"{_kept(evidence, kept)}{_drawback(kept)}", names, severity)
 
 
 def _kept(evidence: Evidence, kept: OnCtx) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._rules.regions import edge, labeled, region
 from autograd_doctor._rules.rule import (
+    UNUSABLE,
     Decide,
     Match,
     Rule,
@@ -197,10 +198,10 @@ def _grown(evidence: Evidence) -> Match | None:
 def undeclared_surrogate(m: Mismatch) -> str | None:
     """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
     e = m.evidence
-    if (
-        e.values.surrogate
-        or not e.values.jacobian
-        or any(bool(c.matrix[:, c.smooth].any()) for c in e.values.jacobian)
+    if e.values.surrogate or not e.values.jacobian:
+        return None
+    if m.slot not in e.values.piecewise and any(
+        bool(c.matrix[:, c.smooth].any()) for c in e.values.jacobian
     ):
         return None
     values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
@@ -396,8 +397,8 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """Right inside, wrong at one edge of a dim; not one that an argument names and that is 0."""
-    if labeled(m) and not bool(m.actual[m.wrong].any()):
+    """Right inside, wrong at one edge of a dim that no argument names."""
+    if labeled(m):
         return None
     where = edge(m.wrong, m.known)
     return f"the gradient of `{m.name}` is wrong only at {where}" if where else None
@@ -654,9 +655,26 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
             if sentence is not None:
                 found.setdefault(hypothesis.rule, []).append((m, sentence))
                 break
+    if estimated := found.get("undeclared-surrogate"):
+        found = {"undeclared-surrogate": [*estimated, *_of_the_same_estimate(found)]}
     seen = {name: _match_of(name, explained) for name, explained in found.items()}
     turned = _turned(evidence)
     return seen if turned is None else {**seen, "transposed-gradient": turned}
+
+
+def _of_the_same_estimate(
+    found: Mapping[str, Sequence[tuple[Mismatch, str]]],
+) -> Iterator[tuple[Mismatch, str]]:
+    """Yield the other inputs of a quantizer, as a learned step: the surrogate has a say in them."""
+    for name, explained in found.items():
+        for m, _ in explained if name != "undeclared-surrogate" else ():
+            yield (
+                m,
+                (
+                    f"the gradient of `{m.name}` is not that of `forward` either, and only the "
+                    "surrogate tells whether it is right"
+                ),
+            )
 
 
 def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
@@ -693,19 +711,7 @@ def _turned(evidence: Evidence) -> Match | None:
 
 
 # A mismatch that a broken contract, a non-linear backward or a wrong forward explains is not news.
-_AFTER = (
-    "linearity",
-    "forward-mismatch",
-    "wrong-arity",
-    "gradient-shape",
-    "unreduced-broadcast",
-    "mutates-input",
-    "mutates-grad-output",
-    "mutates-saved",
-    "saved-tensors-in-forward",
-    "backward-raises",
-    "gradient-dtype",
-)
+_AFTER = (*UNUSABLE, "linearity", "forward-mismatch", "wrong-arity", "gradient-dtype")
 
 VALUE_RULES = tuple(
     Rule(

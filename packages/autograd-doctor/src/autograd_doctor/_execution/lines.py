@@ -1,0 +1,104 @@
+"""Which line of the user's code it was that changed a tensor, or that went another way.
+
+An exception brings its line along. A tensor that changes in place does not: so the pass is run once
+more, and each operation is noted with the line that it came from.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import attempt, users_last
+from autograd_doctor._numerics.tensors import changed, same_bytes
+from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
+
+MOST_NUMBERS = 2**16  # of an operation's result: larger ones are not compared
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operation: its name, the user's line, and copies of what it returned."""
+
+    operation: str
+    line: str
+    results: tuple[Tensor, ...]
+
+
+class _Steps(DispatchMode):
+    """A block in which the operations are noted, and the first line that changes a tensor."""
+
+    def __init__(self, watched: Sequence[Tensor] = (), *, keep_results: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.steps: list[_Step] = []
+        self.changing_line = ""
+        self._watched, self._before = watched, [t.detach().clone() for t in watched]
+        self._keep_results = keep_results
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation and note it."""
+        result = func(*args, **(kwargs or {}))
+        if self._keep_results:
+            kept = tuple(
+                t.detach().clone() for t in iter_tensors([result]) if t.numel() <= MOST_NUMBERS
+            )
+            self.steps.append(_Step(operation_name(func), _line(), kept))
+        elif not self.changing_line and changed(self._before, self._watched):
+            self.changing_line = _line()
+        return result
+
+
+def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> str:
+    """Return the line of a call after which a tensor holds other values, ``""`` if not known."""
+    with _Steps(watched) as seen:
+        attempt(call)
+    return seen.changing_line
+
+
+def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:
+    """Return the line at which two calls of the same code first get different results."""
+    ways = []
+    for call in (plain, other):
+        with _Steps(keep_results=True) as seen:
+            attempt(call)
+        ways.append(seen.steps)
+    one, two = ways
+    names = [[step.operation for step in way] for way in ways]
+    for block in SequenceMatcher(a=names[0], b=names[1], autojunk=False).get_matching_blocks():
+        for k in range(block.size):
+            first, second = one[block.a + k], two[block.b + k]
+            if second.line and not _alike(first.results, second.results):
+                return second.line
+    return ""
+
+
+def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    return len(one) == len(other) and all(
+        a.shape == b.shape and (same_bytes(a, b) or _near(a, b))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    """Whether results agree up to the order of additions, which a layout may change."""
+    if not (one.is_floating_point() or one.is_complex()) or one.dtype != other.dtype:
+        return False
+    return torch.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True)
+
+
+def _line() -> str:
+    """Return the user's line that runs now, without those that led to the diagnosis."""
+    frames = traceback.extract_stack()
+    ours = [k for k, f in enumerate(frames) if f.filename == __file__ and f.name in _STARTS]
+    return users_last(frames[ours[-1] :] if ours else frames)
+
+
+_STARTS = (line_that_changes.__name__, line_that_differs.__name__)

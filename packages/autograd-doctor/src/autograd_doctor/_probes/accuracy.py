@@ -1,0 +1,136 @@
+"""How accurate forward itself is, where it stops as soon as its result is close enough.
+
+A solver that iterates to a tolerance is a function with an error of its own. ``backward`` returns
+the derivative of the exact solution, and differences of ``forward`` are those of the approximate
+one. So they agree to a few digits only, and ``backward`` is right all the same.
+
+Three signs tell a solver. Its values jump a little where one iteration more is needed. It reads
+numbers from tensors again and again, to decide whether to go on. Or backward is a solver itself:
+then it is linear in grad_output to a few digits only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.passes import both_ways
+from autograd_doctor._execution.session import Session
+from autograd_doctor._inputs import varied
+from autograd_doctor._numerics.closeness import resolution, size
+from autograd_doctor._numerics.finite_differences import STEP, Keep, Values, copied, slopes
+from autograd_doctor._numerics.projection import deviation
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor.evidence import DOUBLE, RANDOM, Evidence
+from autograd_doctor.memory import DispatchMode, operation_name
+
+STEPS = (STEP, 1e-2, 1e-1)  # of an element's own size: a long step averages small jumps
+CLOSE = 0.05  # of a gradient: a wrong one is mostly further off than a solver's tolerance
+LINES = 2
+POINTS = 64  # on a line from the example to another input
+SUSPECTS = 3  # intervals of a line that are searched for a jump
+HALVINGS = 30
+SMALLEST, LARGEST = 3e-6, 1e-2  # a jump, of the values: between rounding in float32 and a quantizer
+DIGITS = 1e-4  # relative: 16-bit numbers have fewer
+READS = 3  # numbers read in one call: a test or two is no loop
+
+
+def inexact(
+    session: Session, found: Evidence, values: Values, directions: torch.Generator, keep: Keep
+) -> Evidence:
+    """Note how far the gradient is off, if that may be the fault of an inexact forward."""
+    outputs = (out for out in found.forward.outputs if is_float(out))
+    if any(not out.is_complex() and resolution(out.double()) > DIGITS for out in outputs):
+        return found  # in so few digits all values jump
+    off = min(
+        deviation(found, slopes(values, session.inputs, session.wanted, directions, keep, step))
+        for step in STEPS
+    )
+    if off > CLOSE:
+        return found
+    if not (_nearly_linear(found) or _reads_numbers(session) or _jumps(session, found, values)):
+        return found
+    return replace(found, values=replace(found.values, inexact=off))
+
+
+class _ReadNumbers(DispatchMode):
+    """Counts how often a block reads a number from a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation, and count it if it returns a number."""
+        self.count += operation_name(func) == "_local_scalar_dense"
+        return func(*args, **(kwargs or {}))
+
+
+def _nearly_linear(found: Evidence) -> bool:
+    """Whether doubling grad_output doubles the gradients to a few digits, and not exactly."""
+    pairs = zip(found.values.vjps[RANDOM].grads, found.values.vjps[DOUBLE].grads, strict=False)
+    off = [
+        size(twice - 2 * once) / size(twice)
+        for once, twice in pairs
+        if once is not None and twice is not None and size(twice) > 0
+    ]
+    return bool(off) and SMALLEST < max(off) < LARGEST
+
+
+def _reads_numbers(session: Session) -> bool:
+    with _ReadNumbers() as reading:
+        both_ways(session, lambda outputs: [torch.ones_like(out) for out in outputs])
+    return reading.count >= READS
+
+
+def _jumps(session: Session, found: Evidence, values: Values) -> bool:
+    """Whether values jump by a little on the way from the example to other inputs."""
+    rng = generator(session.seed, Stream.LINES)
+    example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
+    for _ in range(LINES):
+        other = varied(example, rng)
+
+        def at(t: float, other: tuple[Any, ...] = other) -> Tensor:
+            ends = zip(found.inputs, other, strict=True)
+            moved = [a + t * (b.detach() - a) if is_float(a) else a for a, b in ends]
+            return values(copied(moved))
+
+        if SMALLEST < _largest_jump(at) < LARGEST:
+            return True
+    return False
+
+
+def _detached(found: Evidence) -> list[tuple[int, Any]]:
+    return [(i, v.detach() if isinstance(v, Tensor) else v) for i, v in enumerate(found.inputs)]
+
+
+def _largest_jump(at: Callable[[float], Tensor]) -> float:
+    """Return the largest step of a function on [0, 1] that halving an interval leaves."""
+    points = torch.stack([at(k / POINTS) for k in range(POINTS + 1)])
+    if not bool(torch.isfinite(points).all()) or not points.numel():
+        return 0.0
+    size, largest = float(points.abs().max()), 0.0
+    rises = points.diff(dim=0)
+    bends = rises.diff(n=3, dim=0).abs().amax(1)
+    places = bends.argsort(descending=True)[:SUSPECTS].tolist()
+    for first, offset in product(places, range(1, 3)):
+        place = first + offset
+        low, high = place / POINTS, (place + 1) / POINTS
+        left, right = points[place], points[place + 1]
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            value = at(middle)
+            if float((value - left).abs().max()) > float((right - value).abs().max()):
+                high, right = middle, value
+            else:
+                low, left = middle, value
+        largest = max(largest, float((right - left).abs().max()))
+    return largest / size if size else 0.0
