@@ -15,6 +15,7 @@ from autograd_doctor.extension import collect_evidence
 from torch import Tensor
 
 TWO = torch.tensor(2.0, dtype=torch.float64)
+TWOS = torch.tensor([2.0, 2.0, 2.0], dtype=torch.float64)
 Backward = Callable[[Tensor, Tensor], Tensor]
 
 INHERITED: dict[str, Backward] = {
@@ -24,14 +25,16 @@ INHERITED: dict[str, Backward] = {
     "another dtype": lambda x, g: (2 * x * g).to(torch.float32).to(g.dtype),
     "in place": lambda x, g: g.clone().mul_(x).mul_(2),
     "a list of parts": lambda x, g: torch.cat([2 * x[:2] * g[:2], 2 * x[2:] * g[2:]]),
+    "a factory that is told where": lambda x, g: torch.full((3,), 2.0, device=x.device) * x * g,
+    "a captured number": lambda x, g: TWO * x * g,
+    "to where another is": lambda x, g: (2 * x * g).to(x),
 }
 CHOSEN: dict[str, Backward] = {
     "a factory": lambda x, g: torch.full((3,), 2.0, dtype=g.dtype) * x * g,
-    "a factory that is told where": lambda x, g: torch.full((3,), 2.0, device=x.device) * x * g,
-    "a captured tensor": lambda x, g: TWO * x * g,
+    "a captured tensor": lambda x, g: TWOS * x * g,
+    "a captured gradient": lambda x, g: TWOS,
     "by way of NumPy": lambda x, g: torch.from_numpy((2 * x * g).numpy()),
     "to a device": lambda x, g: (2 * x * g).to("cpu"),
-    "to where another is": lambda x, g: (2 * x * g).to(x),
     "cpu()": lambda x, g: (2 * x * g).cpu(),
     "a path for each device": lambda x, g: 2 * x * g if x.is_cpu else x * g * 2,
 }

@@ -19,7 +19,8 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-SINGULAR = (0.0, 1.0, -1.0)
+# What is put into an example, and in one of how many elements.
+SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
 _MEMINFO = Path("/proc/meminfo")
 LARGE = 2**20  # numbers that are sure to find room
@@ -158,9 +159,10 @@ def _with_singular_elements(value: Tensor, rng: torch.Generator) -> Tensor:
     low, high = float(value.min()), float(value.max())
     found = value.clone(memory_format=torch.contiguous_format)
     order = torch.randperm(value.numel(), generator=rng).tolist()
-    for number in SINGULAR:
+    for number, share in SINGULAR.items():
         if low <= number <= high:
-            found.view(-1)[order.pop()] = number
+            for _ in range(max(1, value.numel() // share)):
+                found.view(-1)[order.pop()] = number
     rows = found.view(-1, found.shape[-1])
     if rows.shape[1] > 1:
         row, column = divmod(order[0], rows.shape[1])

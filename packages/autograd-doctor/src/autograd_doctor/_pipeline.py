@@ -51,7 +51,6 @@ from autograd_doctor._coverage import nothing_compared
 from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.inside import functions_inside
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.passes import both_ways
 from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
     beside,
@@ -140,8 +139,8 @@ def examine_samples(
         _require_numbers(evidence)
     if sampler:
         return evidence
-    evidence += _variation(subject, args, seed, evidence[0], intentional)
-    return evidence + _singular(subject, args, seed, intentional)
+    evidence += _singular(subject, args, seed, intentional)
+    return evidence + _variation(subject, args, seed, evidence[0], intentional)
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
@@ -253,17 +252,14 @@ def _variation(
 def _singular(
     subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
 ) -> list[Evidence]:
-    """Return evidence on an example with zeros and equal elements, if a gradient is nan there."""
+    """Return evidence on the example with zeros, ones and equal elements, if any fit into it."""
     case = singular(args, generator(seed, Stream.SINGULAR))
-    session = Session(subject, [in_double(value) for value in case], wanted(case), seed)
-    done = both_ways(session, lambda outputs: [torch.ones_like(out) for out in outputs])
-    subject.begin(())
-    finite = all(bool(torch.isfinite(out).all()) for out in done.outputs)
-    nan = any(grad is not None and bool(torch.isnan(grad).any()) for grad in done.grads)
-    if done.failure or not (finite and nan):
+    pairs = zip(args, case, strict=True)
+    if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
         return []
     evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
-    return [] if evidence.forward.failure or _nan_output(evidence) else [evidence]
+    finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
+    return [evidence] if finite and not evidence.forward.failure else []
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
@@ -355,6 +351,17 @@ class Conclusion:
         """Whether a finding is an error."""
         return has_error(self.findings)
 
+    @property
+    def is_wrong_only_elsewhere(self) -> bool:
+        """Whether only other inputs show an error of values, and several tensors vary there.
+
+        Some of them may belong together, as scores and their softmax do.
+        """
+        example = self.evidence[0]
+        tensors = [value for value in example.inputs if is_float(value)]
+        values = all(RULES[f.rule].family in VALUE_FAMILIES for f in _errors_of(self.findings))
+        return self.has_error and values and len(tensors) > 1 and not has_error(self.verdicts[0])
+
     def require_gradient(self) -> None:
         """Raise :class:`CannotDiagnoseError` if there was no gradient that rules could judge."""
         example = self.evidence[0]
@@ -408,6 +415,21 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
             others = examiner.judge(evidence, seed, skip_rules=_and_their_like(errors))
             findings = clearest([keep_confirmed(found, second) for found in others], second)
     return Conclusion(findings, verdicts, evidence)
+
+
+def as_warning(finding: Finding) -> Finding:
+    """Return an error that only varied inputs show as a warning that says so."""
+    if finding.severity != "error":
+        return finding
+    message = f"{finding.message} This is so on other inputs than your example. {ELSEWHERE}"
+    return replace(finding, severity="warning", message=message)
+
+
+ELSEWHERE = "If the tensors belong together, pass `sampler=`, which draws them together."
+
+
+def _errors_of(findings: Findings) -> Iterator[Finding]:
+    return (finding for finding in findings if finding.severity == "error")
 
 
 def _errors(verdicts: Sequence[Findings]) -> set[str]:

@@ -26,6 +26,7 @@ from autograd_doctor._options import (
 from autograd_doctor._pipeline import (
     Case,
     Sampler,
+    as_warning,
     avoided_kinks,
     blind_spots,
     coarse_values,
@@ -150,6 +151,8 @@ def diagnose(
             done = conclude(case, seed, seed + 1)
         done.require_gradient()
         findings, evidence = done.findings, done.evidence
+        if sampler is None and done.is_wrong_only_elsewhere:
+            findings = tuple(map(as_warning, findings))
         missing = tuple(unexamined(evidence, designed))
         remarks = (
             *kept_structures(evidence),

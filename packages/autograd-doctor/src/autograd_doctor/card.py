@@ -132,8 +132,11 @@ BY_DESIGN = {
     "extra-gradient": "for a straight-through estimator, pass `surrogate=f`, where `f` is the "
     "differentiable function whose gradient `backward` returns",
     "flipped-sign": "for a gradient reversal, pass `intentional='flipped-sign'`",
+    "ignores-grad-output": "for a loss that is never scaled, pass "
+    "`intentional='ignores-grad-output'`",
     "nonlinear-in-grad-output": "for a clipped or guided `backward`, pass "
     "`intentional='nonlinear-in-grad-output'`",
+    "rng-not-restored": "for a random gradient, pass `intentional='rng-not-restored'`",
     "undeclared-surrogate": "for a straight-through estimator, pass `surrogate=f`, where `f` is "
     "the differentiable function whose gradient `backward` returns",
 }
@@ -176,6 +179,8 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "if meant", DATA.format(*evidence["without_gradient"])
     elif evidence.get("held_fixed"):
         yield "if meant", HELD_FIXED
+    elif evidence.get("passes_grad_output"):
+        yield "if meant", BY_DESIGN["undeclared-surrogate"]
     if finding.lesson:
         yield "lesson", finding.lesson
 

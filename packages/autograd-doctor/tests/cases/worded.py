@@ -590,7 +590,7 @@ SAID = [
         "running statistics", raw(counts, lambda ctx, g: (2 * g, None)),
         (X.clone().requires_grad_(), X[0].clone()), {}, "mutates-input",
         "warning: forward changes m in place but does not mark it as dirty (m does not require "
-        'grad). {"input": "m", "line": ... Ignore this warning for running statistics',
+        'grad). {"input": "m", "line": … Ignore this warning for running statistics',
     ),
     (
         "no return", raw(lambda ctx, x: None, lambda ctx, g: g), (X,), {}, "backward-never-called",

@@ -130,7 +130,8 @@ def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
     def both() -> Any:
         return call_backward(session.run(watched=False), grad_outputs)
 
-    strangers, devices = Strangers([*session.inputs, *grad_outputs]), DevicesNamed()
+    strangers = Strangers([*session.inputs, *grad_outputs])
+    devices = DevicesNamed(strangers)
     with strangers, devices:
         grads = attempt(both)
     strangers.meet([grads])

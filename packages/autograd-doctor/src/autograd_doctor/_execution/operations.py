@@ -153,36 +153,22 @@ def _only_makes(func: Any) -> bool:
 # Can a subject put a tensor anywhere but where its inputs lie?
 #
 # On the meta device that would show, but the first operation there imports ``torch._dynamo``, for a
-# second. So the subject is first watched where it is: if it names no device, asks for none, and
-# uses no tensors but those made from its inputs, its results lie where these lie.
+# second. So the subject is first watched where it is. If it names no device but that of a tensor,
+# and uses no tensors but those made from its inputs, its results lie where these lie.
 # --------------------------------------------------------------------------------------------------
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}
-_ASKS = {vars(torch._C.TensorBase)[name].__get__ for name in ("device", "is_cpu", "is_cuda")}
-
-
-class DevicesNamed(TorchFunctionMode):
-    """A block in which calls that name a device, or ask for one, are noted.
-
-    ``to`` and ``cpu`` do nothing to a tensor that is there already: no operation would tell.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = False
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Call a function of PyTorch, and note whether a device plays a part."""
-        kwargs = kwargs or {}
-        moved = func is Tensor.to and not all(isinstance(a, torch.dtype | bool) for a in args[1:])
-        self.found |= moved or kwargs.get("device") is not None or func in _MOVES | _ASKS
-        return func(*args, **kwargs)
+_DEVICE, *_ASKS = (vars(torch._C.TensorBase)[n].__get__ for n in ("device", "is_cpu", "is_cuda"))
+# What a tensor on the CPU says of its device while it is watched. PyTorch takes both for the same
+# device, but only a literal in the user's code has no index.
+_OF_A_TENSOR = torch.device("cpu", 0)
 
 
 class Strangers(DispatchMode):
-    """A block in which tensors are noted that are not made from the ``given`` ones."""
+    """A block in which tensors are noted that are not made from the ``given`` ones.
+
+    A number, which has no dims, can lie on the CPU beside tensors of another device.
+    """
 
     def __init__(self, given: Iterable[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -197,14 +183,55 @@ class Strangers(DispatchMode):
         result = func(*args, **kwargs)
         if self.found:
             return result
-        read = list(iter_tensors([args, kwargs]))
-        if read and kwargs.get("device") is None:
-            self.meet(read)
-            self._known |= memory([result])
+        read, device = list(iter_tensors([args, kwargs])), kwargs.get("device")
+        if _is_of_a_tensor(device) or (read and device is None):
+            self.meet(tensor for tensor in read if tensor.dim())
+            self.know(result)
         return result
+
+    def know(self, value: Any) -> None:
+        """Take tensors for such as lie where the inputs lie."""
+        self._known |= memory([value])
 
     def meet(self, values: Iterable[Any]) -> None:
         """Note the strangers among values."""
         for tensor in iter_tensors(list(values)):
             own = memory([tensor])
             self.found |= not own or not own <= self._known
+
+
+class DevicesNamed(TorchFunctionMode):
+    """A block in which calls are noted that name a device other than that of a tensor.
+
+    ``to`` and ``cpu`` do nothing to a tensor that is there already: no operation would tell.
+    """
+
+    def __init__(self, strangers: Strangers) -> None:
+        super().__init__()
+        self.found = False
+        self._strangers = strangers
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function of PyTorch, and note whether a device plays a part."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func == _DEVICE:
+            return _OF_A_TENSOR if result.type == "cpu" else result
+        device = kwargs.get("device")
+        moved = func is Tensor.to and not all(map(_stays, args[1:]))
+        named = device is not None and not _is_of_a_tensor(device)
+        self.found |= moved or named or func in _MOVES or func in _ASKS
+        if _is_of_a_tensor(device):
+            self._strangers.know(result)
+        return result
+
+
+def _is_of_a_tensor(device: Any) -> bool:
+    return isinstance(device, torch.device) and (device.type, device.index) == ("cpu", 0)
+
+
+def _stays(argument: Any) -> bool:
+    """Whether an argument of ``to`` leaves a tensor on the device of another one."""
+    return isinstance(argument, torch.dtype | bool | Tensor) or _is_of_a_tensor(argument)

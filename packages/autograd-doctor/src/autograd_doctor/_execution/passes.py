@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Variable
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.lines import line_that_changes
@@ -106,15 +107,28 @@ def gradients(
     if not pairs or not run.leaves:
         return tuple(None for _ in run.leaves)
     outputs, gs = zip(*pairs, strict=True)
-    grads = torch.autograd.grad(
-        outputs,
-        run.leaves,
-        gs,
-        allow_unused=True,
-        retain_graph=retain_graph or create_graph,
-        create_graph=create_graph,
-    )
+    kept = retain_graph or create_graph
+    try:
+        # What torch.autograd.grad does, without its check of the shapes of grad_outputs: that
+        # imports sympy, which takes longer than a whole diagnosis.
+        grads = Variable._execution_engine.run_backward(
+            outputs, gs, kept, create_graph, tuple(run.leaves), True, False
+        )
+    except RuntimeError as error:
+        if ".grad()" not in str(error):
+            raise
+        # A checkpoint that runs backward inside of backward wants to be called in this way.
+        torch.autograd.backward(outputs, gs, kept, create_graph)
+        return _taken_from(run.leaves)
     return tuple(map(dense, grads))
+
+
+def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """Return the gradients that a backward pass left, and remove them."""
+    grads = tuple(dense(leaf.grad) for leaf in leaves)
+    for leaf in leaves:
+        leaf.grad = None
+    return grads
 
 
 def dense(grad: Tensor | None) -> Tensor | None:

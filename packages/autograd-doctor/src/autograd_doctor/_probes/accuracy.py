@@ -24,7 +24,7 @@ from autograd_doctor._execution.passes import both_ways
 from autograd_doctor._execution.session import Session
 from autograd_doctor._inputs import varied
 from autograd_doctor._numerics.closeness import resolution, size
-from autograd_doctor._numerics.finite_differences import STEP, Keep, Values, copied, slopes
+from autograd_doctor._numerics.finite_differences import STEP, TINY, Keep, Values, copied, slopes
 from autograd_doctor._numerics.projection import deviation
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import DOUBLE, RANDOM, Evidence
@@ -92,7 +92,10 @@ def _reads_numbers(session: Session) -> bool:
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether values jump by a little on the way from the example to other inputs."""
+    """Whether values jump by a little on the way from the example to other inputs.
+
+    Where they do nothing else, forward is a quantizer.
+    """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
     for _ in range(LINES):
@@ -103,6 +106,8 @@ def _jumps(session: Session, found: Evidence, values: Values) -> bool:
             moved = [a + t * (b.detach() - a) if is_float(a) else a for a, b in ends]
             return values(copied(moved))
 
+        if torch.equal(at(0.0), at(TINY)):
+            return False
         if SMALLEST < _largest_jump(at) < LARGEST:
             return True
     return False

@@ -95,13 +95,14 @@ def probe(
     if found.forward.failure or not outputs:
         return found
     values = _values(session, flat(outputs))
-    differing = _without_grad(found, values(copied(session.inputs)))
+    graded = _values(session, flat(outputs), in_grad_mode=True)
+    differing = _without_grad(found, values(copied(session.inputs)), graded)
     if differing:
         there = copied(session.inputs)
         line = line_that_differs(session.run, lambda: values(there))
         differing = replace(differing, line=line)
         found = replace(found, variants=replace(found.variants, comparisons=(differing,)))
-        values = _values(session, flat(outputs), in_grad_mode=True)
+        values = graded
     directions = generator(seed, Stream.DIRECTIONS)
     found = replace(
         found,
@@ -236,7 +237,7 @@ def _rejected(found: Evidence) -> Failure | None:
     return vjp.failure if "incorrect number of gradients" in vjp.failure.text else None
 
 
-def _without_grad(found: Evidence, values: Tensor) -> Comparison | None:
+def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison | None:
     """Return how the outputs differ if no input requires grad, ``None`` if they do not."""
     outputs = tuple(output for output in found.forward.outputs if is_float(output))
     right = tuple(map(in_double, outputs))
@@ -247,6 +248,8 @@ def _without_grad(found: Evidence, values: Tensor) -> Comparison | None:
         for part, out in zip(shaped, right, strict=True)
     )
     if bool(values.isnan().any()) or all(map(same, without, right)):
+        return None
+    if not torch.equal(graded(copied(found.inputs)), flat(outputs)):  # nor does it repeat with grad
         return None
     names = tuple(output_names(len(outputs)))
     return Comparison("without grad", "if no input requires grad", names, without, right)

@@ -35,7 +35,20 @@ from autograd_doctor.formatting import plural, quoted
     hint="Read the line that raises the exception, and print the shapes of `grad_output` and of "
     "the saved tensors there.",
     lesson="08_debugging_clinic",
-    after=("contract",),
+    after=(
+        "missing-staticmethod",
+        "non-tensor-saved",
+        "saved-tensors-in-forward",
+        "wrong-mark-dirty",
+        "forward-raises",
+        "backward-never-called",
+        "wrong-non-differentiable",
+        "wrong-arity",
+        "gradient-shape",
+        "unreduced-broadcast",
+        "gradient-dtype",
+        "gradient-device",
+    ),
 )
 def backward_raises(evidence: Evidence) -> Match | None:
     failure, own = backward_failure(evidence), evidence.contract.own
@@ -48,6 +61,8 @@ def backward_raises(evidence: Evidence) -> Match | None:
             hint=_what_to_do(own.failure, evidence.contract.backward_source),
         )
     if failure is None or turned:
+        return None
+    if evidence.forward.changed and "modified by an inplace operation" in failure.text:
         return None
     # The family of cotangents stops at the first, if that fails.
     some = "for some values of `grad_output`, " if len(evidence.values.vjps) > 1 else ""

@@ -297,11 +297,11 @@ def _stepped(output: Tensor) -> bool:
 
 
 def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
-    """Yield whether each output changes with the inputs."""
-    assert evidence.values.slopes is not None
-    seen = [columns.matrix for columns in evidence.values.jacobian] or [
-        evidence.values.slopes.matrix
-    ]
+    """Yield whether each output changes smoothly with the inputs."""
+    slopes = evidence.values.slopes
+    assert slopes is not None
+    measured = evidence.values.jacobian or (slopes,)
+    seen = [columns.matrix[:, columns.smooth.to(columns.matrix.device)] for columns in measured]
     parts = [matrix.split([as_real(out).numel() for out in outputs]) for matrix in seen]
     yield from (any(bool(rows.any()) for rows in of_one) for of_one in zip(*parts, strict=True))
 

@@ -172,8 +172,7 @@ def rng_not_restored(evidence: Evidence) -> Match | None:
             return Match(
                 f"`backward` draws random numbers. {sentence(name)} changes {comparison.how}.",
                 {"witness": witness},
-                hint="Draw random numbers in `forward` and save them for `backward`. If a random "
-                "gradient is what you want, pass `intentional='rng-not-restored'`.",
+                hint="Draw random numbers in `forward` and save them for `backward`.",
             )
     for comparison in comparisons(evidence, "redrawn"):
         if place := furthest(comparison):

@@ -432,11 +432,22 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
         yield "held_fixed", held
     if rule == "constant-factor" and all(map(_returned, wrong)):
         yield "acts_on_the_gradient_alone", True  # a reversal or a scale
+    if all(map(_passes_through, wrong)):
+        yield "passes_grad_output", True  # a straight-through estimator
 
 
 def _held_fixed(m: Mismatch) -> bool:
     """Whether the gradient is 0 exactly where an argument says, as that of padding is."""
     return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
+
+
+def _passes_through(m: Mismatch) -> bool:
+    """Whether each element of the gradient is that of grad_output, or 0."""
+    g = _one_grad_output(m)
+    if g is None or g.shape != m.actual.shape:
+        return False
+    passed = m.actual == g.to(m.actual.dtype)
+    return bool(passed.any()) and bool((passed | (m.actual == 0)).all())
 
 
 def _returned(m: Mismatch) -> bool:
