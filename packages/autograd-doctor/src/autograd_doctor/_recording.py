@@ -37,6 +37,7 @@ MOST_STRUCTURES = 100  # of one Function, told apart
 MOST_BYTES = 64 * 2**20  # of all copies
 WHOLE = 2**16  # numbers in a call that is kept as it is
 SMALL = 2**12  # numbers in one that is made smaller, at most
+PATIENCE = 100  # looks in a row without a new structure, until only some calls are looked at
 FREE = 0.05  # seconds that looking at calls may take
 SHARE = 0.04  # of the program's time that it may take beyond
 DEEPEST = 4  # of lists in lists
@@ -76,7 +77,7 @@ class RecordedFunction:
     kept: list[RecordedCall] = field(default_factory=list)
     structures: dict[Any, RecordedCall | None] = field(default_factory=dict)
     why_not: Counter[str] = field(default_factory=Counter)  # why calls were not kept
-    settled: bool = False
+    fruitless: int = 0  # looks in a row that showed no new structure
 
     def wants(self, size: int) -> RecordedCall | bool:
         """Whether another call is to be kept; the one to let go of, if it takes its place."""
@@ -131,22 +132,36 @@ class Recorder:
             seen = self._first_seen(function)
         if seen is None:
             return None
-        with self._changing:
-            seen.calls += 1
+        seen.calls += 1
         if not torch.is_grad_enabled():
             return None
-        with torch._C.DisableTorchFunction():
-            if not _any_requires_grad((*args, *kwargs.values()) if kwargs else args):
-                return None
-            with self._changing:
-                seen.differentiated += 1
-            if seen.settled or self._out_of_time():
-                return None
-            began = time.perf_counter()
-            try:
+        if torch._C._is_torch_function_mode_enabled():
+            with torch._C.DisableTorchFunction():
+                return self._followed(seen, function, args, kwargs)
+        return self._followed(seen, function, args, kwargs)
+
+    def _followed(
+        self,
+        seen: RecordedFunction,
+        function: type[Function],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Callable[[Any], None] | None:
+        """Count a call that autograd follows, and look at it if it is worth the time."""
+        if not _any_requires_grad((*args, *kwargs.values()) if kwargs else args):
+            return None
+        seen.differentiated += 1
+        if seen.fruitless and (seen.differentiated & _mask(seen.fruitless)):
+            return None
+        if self._spent > FREE and self._out_of_time():
+            return None
+        began = time.perf_counter()
+        seen.fruitless += 1
+        try:
+            with torch._C.DisableTorchFunction():
                 return self._look(seen, function, args, kwargs)
-            finally:
-                self._spent += time.perf_counter() - began
+        finally:
+            self._spent += time.perf_counter() - began
 
     def compiled(self, function: type[Function]) -> None:
         """Note that ``torch.compile`` traces a call."""
@@ -173,8 +188,6 @@ class Recorder:
         return seen
 
     def _out_of_time(self) -> bool:
-        if self._spent < FREE:
-            return False
         watched = self._watched + time.perf_counter() - self._since
         return self._spent > SHARE * watched
 
@@ -200,8 +213,8 @@ class Recorder:
                 return None
             return partial(_note_backward, known)
         if len(seen.structures) >= MOST_STRUCTURES:
-            seen.settled = True
             return None
+        seen.fruitless = 0
         size = sum(tensor.numel() for tensor in _tensors(args))
         seen.structures[structure] = None
         if seen.wants(min(size, SMALL)) is False:
@@ -276,7 +289,24 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
 
 
 def _any_requires_grad(args: Sequence[Any]) -> bool:
-    return any(isinstance(value, Tensor) and value.requires_grad for value in args)
+    for value in args:
+        kind = type(value)
+        if kind is Tensor or kind is nn.Parameter:
+            if value.requires_grad:
+                return True
+        elif isinstance(value, Tensor):
+            with torch._C.DisableTorchFunction():  # a subclass may have its own idea
+                if value.requires_grad:
+                    return True
+    return False
+
+
+def _mask(fruitless: int) -> int:
+    """Return which calls to look at: all at first, then those whose number has none of these bits.
+
+    After 100 looks that showed nothing new every 8th call, after 200 every 64th, and so on.
+    """
+    return int((1 << 3 * min(fruitless // PATIENCE, 4)) - 1)
 
 
 def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
