@@ -69,6 +69,7 @@ class RecordedCall:
 class RecordedFunction:
     """A Function with the calls that were seen. Classes that one line defines are one Function."""
 
+    module: str
     name: str  # with its module
     where: str
     calls: int = 0
@@ -183,7 +184,9 @@ class Recorder:
                 seen = self._functions.get(key)
                 if seen is None:
                     name = f"{function.__module__}.{function.__qualname__}"
-                    seen = self._functions[key] = RecordedFunction(name, _place(function))
+                    place = _place(function)
+                    seen = RecordedFunction(function.__module__, name, place)
+                    self._functions[key] = seen
         self._of_class[function] = seen
         return seen
 
@@ -439,9 +442,12 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
 # --------------------------------------------------------------------------------------------------
 
 
+_METHODS = ("forward", "backward", "setup_context")
+
+
 def _definition(function: type[Function]) -> tuple[str, int]:
     """Return the file and the line of one of the class's own methods, or of an inherited one."""
-    for name in ("forward", "backward", "setup_context"):
+    for name in _METHODS:
         found = vars(function).get(name)
         code = getattr(unwrap(getattr(found, "__func__", found)), "__code__", None)
         if code is not None:
@@ -453,10 +459,13 @@ def _definition(function: type[Function]) -> tuple[str, int]:
 def _place(function: type[Function]) -> str:
     """Return the file and line of the class, where Python knows them."""
     file, line = _definition(function)
-    above = linecache.getlines(file)[:line]
+    own = any(name in vars(function) for name in _METHODS)
+    if not own:  # the methods are those of a class elsewhere
+        file = getattr(sys.modules.get(function.__module__), "__file__", None) or file
+    lines = linecache.getlines(file)
     head = re.compile(rf"\s*class\s+{re.escape(function.__name__)}\b")
-    for number in range(len(above), 0, -1):
-        if head.match(above[number - 1]):
+    for number in range(line if own else len(lines), 0, -1):
+        if number <= len(lines) and head.match(lines[number - 1]):
             line = number
             break
     return f"{_short(file)}:{line}" if file else ""
