@@ -25,13 +25,13 @@ from autograd_doctor._recording import (
     Recorder,
 )
 from autograd_doctor._safe_repr import first_line
+from autograd_doctor._watching import SECONDS
 from autograd_doctor.api import diagnose
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.finding import Finding
 from autograd_doctor.program import ELSEWHERE, FunctionVerdict, ProgramDiagnosis
 
-SECONDS = 60.0
 PART = 1 / 4  # of the time, that one Function may take
 
 Claim = Callable[[str], bool]
@@ -264,11 +264,9 @@ def _split(seen: RecordedFunction) -> tuple[str, str]:
 
 def _why_nothing_was_kept(seen: RecordedFunction) -> str:
     if seen.compiled and not seen.differentiated:
-        return (
-            "it ran only inside torch.compile; set TORCHDYNAMO_DISABLE=1 to have it examined"
-        )
+        return "it ran only inside torch.compile; set TORCHDYNAMO_DISABLE=1 to examine it"
     if not seen.differentiated:
-        return "no call had an input that requires grad"
+        return "0 differentiated calls (no input required grad)"
     for why, _ in seen.why_not.most_common(1):
         return why
     return "no call returned without an error"

@@ -35,11 +35,12 @@ from autograd_doctor._safe_repr import first_line
 MOST_CALLS = 3  # of one Function
 MOST_STRUCTURES = 100  # of one Function, told apart
 MOST_BYTES = 64 * 2**20  # of all copies
-WHOLE = 2**16  # numbers in a call that is kept as it is
-SMALL = 2**12  # numbers in one that is made smaller, at most
+WHOLE = 2**14  # numbers in a call that is kept as it is
+SMALL = 2**10  # numbers in one that is made smaller, at most
 PATIENCE = 100  # looks in a row without a new structure, until only some calls are looked at
 FREE = 0.05  # seconds that looking at calls may take
 SHARE = 0.04  # of the program's time that it may take beyond
+FEW = 8  # numbers in a call
 DEEPEST = 4  # of lists in lists
 LONGEST = 200  # of a list that is looked at
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -60,9 +61,14 @@ class RecordedCall:
     parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)  # the leaves passed
 
     @property
-    def rank(self) -> tuple[bool, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, int]:
         """What sorts calls, the best to examine first."""
-        return not self.backward_ran, self.shrunk, self.size
+        return not self.backward_ran, self.shrunk, *_fitness(self.size)
+
+
+def _fitness(size: int) -> tuple[bool, int]:
+    """Sort sizes: small ones take less time, but a few numbers show less than many."""
+    return size < FEW, size
 
 
 @dataclass
@@ -85,7 +91,8 @@ class RecordedFunction:
         if len(self.kept) < MOST_CALLS:
             return True
         worst = max(self.kept, key=lambda call: call.rank)
-        return worst if not worst.backward_ran or worst.size > size else False
+        worse = not worst.backward_ran or _fitness(worst.size) > _fitness(size)
+        return worst if worse else False
 
     @property
     def best(self) -> list[RecordedCall]:
@@ -459,15 +466,15 @@ def _definition(function: type[Function]) -> tuple[str, int]:
 def _place(function: type[Function]) -> str:
     """Return the file and line of the class, where Python knows them."""
     file, line = _definition(function)
-    own = any(name in vars(function) for name in _METHODS)
-    if not own:  # the methods are those of a class elsewhere
-        file = getattr(sys.modules.get(function.__module__), "__file__", None) or file
-    lines = linecache.getlines(file)
     head = re.compile(rf"\s*class\s+{re.escape(function.__name__)}\b")
-    for number in range(line if own else len(lines), 0, -1):
-        if number <= len(lines) and head.match(lines[number - 1]):
-            line = number
-            break
+    places = [(file, line)]
+    if not any(name in vars(function) for name in _METHODS):  # they may be defined elsewhere
+        places.append((getattr(sys.modules.get(function.__module__), "__file__", None) or "", 0))
+    for source, last in places:
+        lines = linecache.getlines(source) if source else []
+        for number, text in reversed([*enumerate(lines[: last or None], 1)]):
+            if head.match(text):
+                return f"{_short(source)}:{number}"
     return f"{_short(file)}:{line}" if file else ""
 
 

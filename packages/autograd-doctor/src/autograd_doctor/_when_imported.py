@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -59,6 +60,7 @@ class _Finder:
         def exec_module(module: ModuleType) -> None:
             run(module)
             loader.exec_module = run
-            act()
+            with suppress(Exception):  # never break the program's import
+                act()
 
         loader.exec_module = exec_module

@@ -164,7 +164,7 @@ class ProgramDiagnosis:
             yield "No custom autograd Function was called."
             return
         head = ("Function", "where defined", "calls", "verdict")
-        cells = [(_short(row.name), row.where, _calls(row), row.verdict) for row in self.rows]
+        cells = [(_short(row.name), row.where, str(row.calls), row.verdict) for row in self.rows]
         first, second, third = (max(map(len, column)) for column in (*zip(head, *cells),)[:3])
         left = first + second + third + 6
         for name, where, calls, verdict in (head, *cells):
@@ -175,10 +175,6 @@ class ProgramDiagnosis:
 
 def _short(name: str) -> str:
     return name.rpartition("<locals>.")[2]
-
-
-def _calls(row: FunctionVerdict) -> str:
-    return f"{row.calls}" if row.differentiated else f"{row.calls} (0 differentiated)"
 
 
 # --------------------------------------------------------------------------------------------------
