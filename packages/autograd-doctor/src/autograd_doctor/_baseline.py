@@ -28,16 +28,14 @@ def read_baseline(path: Path) -> Known:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != VERSION:
             raise BaselineError(
-                f"The baseline {path} has version {data['version']}, and this autograd-doctor reads "
-                f"version {VERSION}."
+                f"The baseline {path} has version {data['version']}, but this autograd-doctor "
+                f"reads version {VERSION}."
             )
         return frozenset((str(it["function"]), str(it["rule"])) for it in data["findings"])
     except FileNotFoundError:
         raise BaselineError(f"There is no baseline {path}.") from None
     except OSError as error:
-        raise BaselineError(
-            f"The baseline {path} could not be read: {error.strerror}."
-        ) from error
+        raise BaselineError(f"The baseline {path} could not be read: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError) as error:
         raise BaselineError(f"The baseline {path} is not a baseline that can be read.") from error
 

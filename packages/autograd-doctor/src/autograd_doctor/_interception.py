@@ -1,9 +1,9 @@
 """Every call of ``Function.apply``, whoever makes it.
 
-While somebody watches, the code of ``Function.apply`` is replaced, not the attribute. A bound method
-such as ``square = Square.apply`` refers to the function whose code this is, so it is seen even if it
-was made before. Where ``apply`` is not written in Python, or differs from what this module knows,
-the attribute is replaced instead, and only aliases made afterwards are seen.
+While somebody watches, the code of ``Function.apply`` is replaced, not the attribute. An alias
+such as ``square = Square.apply`` refers to the function that has this code, so its calls are seen
+even if it was made before. If ``apply`` is not written in Python, or not as this module knows it, the
+attribute is replaced instead. Then only the calls of aliases that are made afterwards are seen.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def _replace_attribute() -> None:
     held = _attribute = vars(Function).get("apply")
 
     def original(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        bound = super(Function, cls).apply if held is None else held.__get__(None, cls)
+        above: Any = super(Function, cls)
+        bound = above.apply if held is None else held.__get__(None, cls)
         return bound(*args, **kwargs)
 
     def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:

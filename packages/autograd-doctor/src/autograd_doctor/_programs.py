@@ -25,12 +25,11 @@ from autograd_doctor._recording import (
     Recorder,
 )
 from autograd_doctor._safe_repr import first_line
-from autograd_doctor._watching import SECONDS
 from autograd_doctor.api import diagnose
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.finding import Finding
-from autograd_doctor.program import ELSEWHERE, FunctionVerdict, ProgramDiagnosis
+from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, ProgramDiagnosis
 
 PART = 1 / 4  # of the time, that one Function may take
 
@@ -274,11 +273,11 @@ def _why_nothing_was_kept(seen: RecordedFunction) -> str:
 
 def _how_to_declare(finding: Finding, name: str) -> str:
     """Return how to declare what may be meant, for a rule that Functions often break by design."""
-    if finding.rule not in card.BY_DESIGN and not finding.evidence.get("acts_on_the_gradient_alone"):
+    scaled = finding.evidence.get("acts_on_the_gradient_alone")
+    if not (scaled or finding.rule in card.BY_DESIGN):
         return ""
-    what = f"intentional={finding.rule!r}"
-    if finding.rule not in card.BY_DESIGN or "surrogate=" in card.BY_DESIGN[finding.rule]:
-        what = "surrogate=f"
+    takes_surrogate = "surrogate=" in card.BY_DESIGN.get(finding.rule, card.SCALED)
+    what = "surrogate=f" if takes_surrogate else f"intentional={finding.rule!r}"
     return (
         f"write `@autograd_doctor.declare({what})` above the class, or the same below "
         f'`[tool.autograd-doctor.functions."{name}"]` in pyproject.toml'

@@ -22,12 +22,13 @@ class DeclarationError(AutogradDoctorError):
 
 
 class Project:
-    """The declarations of the nearest pyproject.toml. Each is read when its Function is examined."""
+    """The declarations of the nearest pyproject.toml; each is read when it is asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.failure = ""  # why there are none, if that is a mistake
         self._entries: Mapping[str, Any] = {}
-        file = next((it for p in (folder, *folder.parents) if (it := p / "pyproject.toml").is_file()), None)
+        files = (place / "pyproject.toml" for place in (folder, *folder.parents))
+        file = next((it for it in files if it.is_file()), None)
         if file is None:
             return
         try:
@@ -50,8 +51,10 @@ class Project:
         if not isinstance(entry, dict):
             raise DeclarationError(f"{place}, but not as a table with surrogate or intentional.")
         if unknown := [key for key in entry if key not in _KEYS]:
-            raise DeclarationError(f"{place} with the key {unknown[0]}, but only surrogate and "
-                                   "intentional are allowed.")
+            raise DeclarationError(
+                f"{place} with the key {unknown[0]}, but only surrogate and "
+                "intentional are allowed."
+            )
         rules = entry.get("intentional", [])
         rules = [rules] if isinstance(rules, str) else rules
         for rule in rules if isinstance(rules, list) else [rules]:
@@ -68,7 +71,7 @@ class Project:
         try:
             found = load(str(target))
         except NotUnderstoodError as error:
-            raise DeclarationError(f"{place} with a surrogate that cannot be used: {error}") from None
+            raise DeclarationError(f"{place} with an unusable surrogate: {error}") from None
         finally:
             sys.path[:] = before
         if not callable(found):

@@ -1,12 +1,13 @@
 """What is kept of the calls of a program: of each Function, a few small and distinct ones.
 
 A call is kept if autograd follows it: grad mode is on and some input requires grad. Its tensors are
-copied before the call, because ``forward`` may change them. Two calls are distinct if shapes, dtypes,
-``requires_grad`` or plain values differ. A call with huge tensors is kept as a smaller one, in which
-equal lengths are equal again.
+copied before the call, because ``forward`` may change them. Two calls are distinct if their shapes,
+dtypes, ``requires_grad`` or plain values differ. A call with huge tensors is kept as a smaller one,
+in which equal lengths are equal again.
 
-The program must not notice. Nothing here draws random numbers or runs under the program's modes, and
-looking at calls takes at most a small part of its time: after that, calls are only counted.
+The program must not notice. Nothing here draws random numbers or runs under the program's modes.
+Looking at calls may take only a small part of the program's time. Beyond it, calls are counted, and
+not looked at.
 """
 
 from __future__ import annotations
@@ -449,6 +450,11 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
 # --------------------------------------------------------------------------------------------------
 
 
+def _innermost(method: Any) -> Any:
+    """Return what a decorator such as ``once_differentiable`` has wrapped."""
+    return unwrap(method) if callable(method) else method
+
+
 _METHODS = ("forward", "backward", "setup_context")
 
 
@@ -456,10 +462,10 @@ def _definition(function: type[Function]) -> tuple[str, int]:
     """Return the file and the line of one of the class's own methods, or of an inherited one."""
     for name in _METHODS:
         found = vars(function).get(name)
-        code = getattr(unwrap(getattr(found, "__func__", found)), "__code__", None)
+        code = getattr(_innermost(getattr(found, "__func__", found)), "__code__", None)
         if code is not None:
             return code.co_filename, code.co_firstlineno
-    code = getattr(unwrap(function.forward), "__code__", None)
+    code = getattr(_innermost(function.forward), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else ("", 0)
 
 

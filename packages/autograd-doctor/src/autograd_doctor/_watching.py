@@ -21,8 +21,6 @@ from autograd_doctor.program import ProgramDiagnosis
 if TYPE_CHECKING:
     from autograd_doctor._recording import Recorder
 
-SECONDS = 60.0
-
 
 class Watching:
     """Records the calls of this process from :meth:`start` to :meth:`stop`."""
@@ -133,4 +131,3 @@ def claim_in(folder: Path) -> Callable[[str], bool]:
         return True
 
     return claim
-

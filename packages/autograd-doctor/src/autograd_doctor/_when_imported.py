@@ -18,7 +18,7 @@ Cancel = Callable[[], None]
 
 
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
-    """Call ``act`` once ``name`` is imported, at once if it is. Return a call that takes it back."""
+    """Call ``act`` once ``name`` is imported, or now. Return a callable that takes this back."""
     if name in sys.modules and not _still_importing(sys.modules[name]):
         act()
         return lambda: None

@@ -17,6 +17,7 @@ from autograd_doctor.finding import Finding
 WIDTH = 100
 FORMAT = 1  # of the data
 
+SECONDS = 60.0  # that an examination may take, unless said otherwise
 ELSEWHERE = "another process examines it"
 
 
@@ -165,7 +166,7 @@ class ProgramDiagnosis:
             return
         head = ("Function", "where defined", "calls", "verdict")
         cells = [(_short(row.name), row.where, str(row.calls), row.verdict) for row in self.rows]
-        first, second, third = (max(map(len, column)) for column in (*zip(head, *cells),)[:3])
+        first, second, third = (max(len(row[i]) for row in (head, *cells)) for i in range(3))
         left = first + second + third + 6
         for name, where, calls, verdict in (head, *cells):
             lines = wrap(verdict, max(width - left, 40), break_on_hyphens=False) or [""]
@@ -207,7 +208,9 @@ def unpacked(text: str) -> ProgramDiagnosis:
 
 def _row(*, findings: list[dict[str, Any]], **others: Any) -> FunctionVerdict:
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in others.items()}
-    return FunctionVerdict(findings=tuple(Finding(**it) for it in findings), **fields)
+    make: Any = FunctionVerdict
+    row: FunctionVerdict = make(findings=tuple(Finding(**it) for it in findings), **fields)
+    return row
 
 
 def merged(parts: Iterable[ProgramDiagnosis]) -> ProgramDiagnosis:

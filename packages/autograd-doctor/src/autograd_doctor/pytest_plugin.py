@@ -188,7 +188,9 @@ class Doctor:
             count = len(self._result.new)
             what = "1 error is" if count == 1 else f"{count} errors are"
             where = "the baseline" if self._config.option.doctor_baseline else "a baseline"
-            terminalreporter.write_line(f"With --doctor=strict the run fails: {what} not in {where}.")
+            terminalreporter.write_line(
+                f"With --doctor=strict the run fails: {what} not in {where}."
+            )
 
 
 def _color(line: str) -> dict[str, bool]:
