@@ -1,9 +1,9 @@
 """Every call of ``Function.apply``, whoever makes it.
 
-While somebody watches, the code of ``Function.apply`` is replaced, not the attribute. An alias
-such as ``square = Square.apply`` refers to the function that has this code, so its calls are seen
-even if it was made before. If ``apply`` is not written in Python, or not as this module knows it, the
-attribute is replaced instead. Then only the calls of aliases that are made afterwards are seen.
+While somebody watches, the code of ``Function.apply`` is replaced, not the attribute. An alias such
+as ``square = Square.apply`` refers to the function with this code, so its calls are seen even if it
+was made before. If ``apply`` is not written in Python, or not as this module knows it, the attribute
+is replaced instead. Then only the calls of aliases that are made afterwards are seen.
 """
 
 from __future__ import annotations
