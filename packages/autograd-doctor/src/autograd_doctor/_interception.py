@@ -2,7 +2,7 @@
 
 While somebody watches, the code of ``Function.apply`` is replaced, not the attribute. An alias such
 as ``square = Square.apply`` refers to the function with this code, so its calls are seen even if it
-was made before. If ``apply`` is not written in Python, or not as this module knows it, the attribute
+was made before. If ``apply`` is not written in Python, or not as expected, the attribute
 is replaced instead. Then only the calls of aliases that are made afterwards are seen.
 """
 
