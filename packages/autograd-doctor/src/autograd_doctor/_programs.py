@@ -237,7 +237,7 @@ class _Patient:
         if any(diagnosis.ok is not None for _, diagnosis in self.diagnoses):
             return ""
         for _, diagnosis in self.diagnoses:
-            return diagnosis.unexamined[0]
+            return diagnosis.unexamined[0].removeprefix("values: not examined. ").rstrip(".")
         if self.failures:
             return self.failures[0].rstrip(".")
         if not self.claimed:
@@ -264,10 +264,10 @@ def _split(seen: RecordedFunction) -> tuple[str, str]:
 def _why_nothing_was_kept(seen: RecordedFunction) -> str:
     if seen.compiled and not seen.differentiated:
         return "it ran only inside torch.compile; set TORCHDYNAMO_DISABLE=1 to examine it"
-    if not seen.differentiated:
-        return "0 differentiated calls (no input required grad)"
     for why, _ in seen.why_not.most_common(1):
         return why
+    if not seen.differentiated:
+        return "0 differentiated calls (no input required grad)"
     return "no call returned without an error"
 
 

@@ -144,6 +144,9 @@ class Recorder:
         seen.calls += 1
         if not torch.is_grad_enabled():
             return None
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            seen.why_not[UNDER_TRANSFORM] += 1
+            return None
         if torch._C._is_torch_function_mode_enabled():
             with torch._C.DisableTorchFunction():
                 return self._followed(seen, function, args, kwargs)
@@ -211,9 +214,6 @@ class Recorder:
     ) -> Callable[[Any], None] | None:
         if kwargs:
             args = signature(function.forward).bind(*args, **kwargs).args
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            seen.why_not[UNDER_TRANSFORM] += 1
-            return None
         if why := _unfit(args):
             seen.why_not[why] += 1
             return None
@@ -259,7 +259,7 @@ class Recorder:
         self, seen: RecordedFunction, structure: Any, call: RecordedCall, returned: Any
     ) -> None:
         """Keep a call that was made, and did not raise."""
-        with self._changing:
+        with self._changing, torch._C.DisableTorchFunction():
             room = seen.wants(call.size)
             if room is False:
                 return
