@@ -76,7 +76,7 @@ def _run_file(command: Sequence[str]) -> None:
     sys.argv[:] = command
     main = _fresh_main()
     if os.path.isdir(path) or not _is_source(path):
-        _put_first(script)  # a folder or an archive with a __main__.py
+        _put_first(path)  # a folder or an archive with a __main__.py
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     _put_first(os.path.dirname(os.path.realpath(path)))

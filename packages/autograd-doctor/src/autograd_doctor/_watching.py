@@ -6,7 +6,6 @@ fails here becomes a sentence below the table.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -73,7 +72,7 @@ class Watching:
 
 def _why_nothing() -> str:
     try:
-        installed = "torch" in sys.modules or find_spec("torch") is not None
+        installed = find_spec("torch") is not None
     except (ImportError, ValueError):
         installed = False
     if installed:
@@ -102,7 +101,8 @@ def conclude(
         try:
             if update:
                 entries = write_baseline(baseline, diagnosis)
-                notes.append(f"The baseline {baseline} was written ({entries} errors).")
+                errors = "1 error" if entries == 1 else f"{entries} errors"
+                notes.append(f"The baseline {baseline} was written ({errors}).")
             diagnosis = diagnosis.compared(read_baseline(baseline))
         except BaselineError as error:
             notes.append(f"{error} Which errors are new could not be examined.")

@@ -19,7 +19,8 @@ Cancel = Callable[[], None]
 
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
     """Call ``act`` once ``name`` is imported, or now. Return a callable that takes this back."""
-    if name in sys.modules and not _still_importing(sys.modules[name]):
+    module = sys.modules.get(name)
+    if module is not None and not _still_importing(module):
         act()
         return lambda: None
     finder = _Finder(name, act)
