@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -222,10 +221,10 @@ def test_half():
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> Iterator[pytest.Pytester]:
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makepyfile(functions=FUNCTIONS, test_short=SHORT)
     pytester.syspathinsert()
-    yield pytester
+    return pytester
 
 
 def short(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
@@ -325,7 +324,7 @@ def test_a_fault_of_ours_is_a_sentence(
 def diagnosis(*pairs: tuple[str, str]) -> ProgramDiagnosis:
     return ProgramDiagnosis(
         tuple(
-            FunctionVerdict("module", name, "file.py:1", 1, 1, (Finding(rule, "error", "x"),))
+            FunctionVerdict("module", name, "file.py:1", 1, True, (Finding(rule, "error", "x"),))
             for name, rule in pairs
         )
     )

@@ -330,7 +330,7 @@ def test_the_result_is_data(result: ProgramDiagnosis) -> None:
     assert data["ok"] is False
     square, half = data["functions"]
     assert half["function"] == f"{__name__}.Half"
-    assert (half["calls"], half["differentiated"], half["ok"]) == (4, 2, False)
+    assert (half["calls"], half["differentiated"], half["ok"]) == (4, True, False)
     assert half["findings"][0]["rule"] == "constant-factor"
     assert half["new"] == ["constant-factor"]
     assert (square["ok"], square["findings"]) == (True, [])

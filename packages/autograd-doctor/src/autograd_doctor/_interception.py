@@ -96,7 +96,7 @@ def watched_apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, 
     __tracebackhide__ = True  # pytest shows the user's frames, and none of these
     if _pauses or not _watchers:
         return _original(cls, *args, **kwargs)
-    finishes: list[tuple[Watcher, Finish]] = []
+    finishes: list[tuple[Watcher, Finish]] | None = None
     for watcher in _watchers:
         try:
             finish = watcher.begin(cls, args, kwargs)
@@ -104,14 +104,19 @@ def watched_apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, 
             _blame(watcher, error)
         else:
             if finish is not None:
-                finishes.append((watcher, finish))
+                finishes = [*(finishes or ()), (watcher, finish)]
     returned = _original(cls, *args, **kwargs)
+    if finishes is not None:
+        _finish(finishes, returned)
+    return returned
+
+
+def _finish(finishes: list[tuple[Watcher, Finish]], returned: Any) -> None:
     for watcher, finish in finishes:
         try:
             finish(returned)
         except Exception as error:
             _blame(watcher, error)
-    return returned
 
 
 # Nothing of ours is to be traced, in a class whose own ``apply`` calls this one.

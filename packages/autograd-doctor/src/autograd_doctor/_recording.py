@@ -39,8 +39,9 @@ MOST_BYTES = 64 * 2**20  # of all copies
 WHOLE = 2**14  # numbers in a call that is kept as it is
 SMALL = 2**10  # numbers in one that is made smaller, at most
 PATIENCE = 100  # looks in a row without a new structure, until only some calls are looked at
-FREE = 0.05  # seconds that looking at calls may take
-SHARE = 0.04  # of the program's time that it may take beyond
+RAREST = 8**4 - 1
+FREE = 0.03  # seconds that looking at calls may take
+SHARE = 0.03  # of the program's time that it may take beyond
 FEW = 8  # numbers in a call
 DEEPEST = 4  # of lists in lists
 LONGEST = 200  # of a list that is looked at
@@ -80,12 +81,13 @@ class RecordedFunction:
     name: str  # with its module
     where: str
     calls: int = 0
-    differentiated: int = 0
+    differentiated: bool = False  # one of the calls, at least
     compiled: int = 0  # by torch.compile, each time that it traced one
     kept: list[RecordedCall] = field(default_factory=list)
     structures: dict[Any, RecordedCall | None] = field(default_factory=dict)
     why_not: Counter[str] = field(default_factory=Counter)  # why calls were not kept
     fruitless: int = 0  # looks in a row that showed no new structure
+    skip: int = 0  # calls are not looked at if their number has one of these bits
 
     def wants(self, size: int) -> RecordedCall | bool:
         """Whether another call is to be kept; the one to let go of, if it takes its place."""
@@ -94,6 +96,12 @@ class RecordedFunction:
         worst = max(self.kept, key=lambda call: call.rank)
         worse = not worst.backward_ran or _fitness(worst.size) > _fitness(size)
         return worst if worse else False
+
+    def look_less(self) -> None:
+        """Look at every 8th call after some looks that showed nothing new, then at every 64th …"""
+        self.fruitless += 1
+        if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
+            self.skip = 8 * self.skip + 7
 
     @property
     def best(self) -> list[RecordedCall]:
@@ -136,42 +144,36 @@ class Recorder:
     ) -> Callable[[Any], None] | None:
         """Count a call, and copy what it is given if it is to be kept."""
         try:
-            seen = self._of_class[function]
+            seen = self._of_class.data[weakref.ref(function)]
         except KeyError:
             seen = self._first_seen(function)
         if seen is None:
             return None
         seen.calls += 1
+        if seen.calls & seen.skip:
+            return None
         if not torch.is_grad_enabled():
             return None
-        if torch._C._functorch.peek_interpreter_stack() is not None:
+        if torch._C._are_functorch_transforms_active():
             seen.why_not[UNDER_TRANSFORM] += 1
             return None
+        if kwargs:
+            args = signature(function.forward).bind(*args, **kwargs).args
         if torch._C._is_torch_function_mode_enabled():
             with torch._C.DisableTorchFunction():
-                return self._followed(seen, function, args, kwargs)
-        return self._followed(seen, function, args, kwargs)
-
-    def _followed(
-        self,
-        seen: RecordedFunction,
-        function: type[Function],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Callable[[Any], None] | None:
-        """Count a call that autograd follows, and look at it if it is worth the time."""
-        if not _any_requires_grad((*args, *kwargs.values()) if kwargs else args):
+                followed = _any_requires_grad(args)
+        else:
+            followed = _any_requires_grad(args)
+        if not followed:
             return None
-        seen.differentiated += 1
-        if seen.fruitless and (seen.differentiated & _mask(seen.fruitless)):
-            return None
+        seen.differentiated = True
         if self._spent > FREE and self._out_of_time():
             return None
         began = time.perf_counter()
-        seen.fruitless += 1
+        seen.look_less()
         try:
             with torch._C.DisableTorchFunction():
-                return self._look(seen, function, args, kwargs)
+                return self._look(seen, function, args)
         finally:
             self._spent += time.perf_counter() - began
 
@@ -206,14 +208,8 @@ class Recorder:
         return self._spent > SHARE * watched
 
     def _look(
-        self,
-        seen: RecordedFunction,
-        function: type[Function],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, seen: RecordedFunction, function: type[Function], args: tuple[Any, ...]
     ) -> Callable[[Any], None] | None:
-        if kwargs:
-            args = signature(function.forward).bind(*args, **kwargs).args
         if why := _unfit(args):
             seen.why_not[why] += 1
             return None
@@ -225,7 +221,7 @@ class Recorder:
             return partial(_note_backward, known)
         if len(seen.structures) >= MOST_STRUCTURES:
             return None
-        seen.fruitless = 0
+        seen.fruitless = seen.skip = 0
         size = sum(tensor.numel() for tensor in _tensors(args))
         seen.structures[structure] = None
         if seen.wants(min(size, SMALL)) is False:
@@ -310,14 +306,6 @@ def _any_requires_grad(args: Sequence[Any]) -> bool:
                 if value.requires_grad:
                     return True
     return False
-
-
-def _mask(fruitless: int) -> int:
-    """Return which calls to look at: all at first, then those whose number has none of these bits.
-
-    After 100 looks that showed nothing new every 8th call, after 200 every 64th, and so on.
-    """
-    return int((1 << 3 * min(fruitless // PATIENCE, 4)) - 1)
 
 
 def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:

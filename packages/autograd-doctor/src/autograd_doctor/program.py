@@ -26,8 +26,8 @@ class FunctionVerdict:
     """One row of the table: a Function, its calls, and what ``diagnose`` found.
 
     ``module`` and ``name`` are those of the class, and ``where`` is the file and line that define
-    it. ``calls`` counts all calls, ``differentiated`` those that autograd followed. ``examined``
-    calls were diagnosed and ``left_out`` recorded calls were not, for lack of time. ``findings``
+    it. ``calls`` counts all calls, and ``differentiated`` tells whether autograd followed one of
+    them. ``examined`` calls were diagnosed, and ``left_out`` recorded calls were not. ``findings``
     come from all of them, errors first, and ``report`` is the report of the call that shows the
     first one. ``declared`` says what the Function does by design, and ``why_not`` why nothing was
     examined. ``known`` are the rules of its findings that the baseline holds.
@@ -37,7 +37,7 @@ class FunctionVerdict:
     name: str
     where: str
     calls: int
-    differentiated: int
+    differentiated: bool
     findings: tuple[Finding, ...] = ()
     report: str = ""
     declared: tuple[str, ...] = ()
@@ -230,7 +230,7 @@ def _both(one: FunctionVerdict, other: FunctionVerdict) -> FunctionVerdict:
     return replace(
         told,
         calls=one.calls + other.calls,
-        differentiated=one.differentiated + other.differentiated,
+        differentiated=one.differentiated or other.differentiated,
     )
 
 
