@@ -117,6 +117,8 @@ class Recorder:
         self._of_class: weakref.WeakKeyDictionary[type[Function], RecordedFunction | None] = (
             weakref.WeakKeyDictionary()
         )
+        # The dictionary inside is faster to read.
+        self._by_reference: dict[Any, RecordedFunction | None] = vars(self._of_class)["data"]
         self._functions: dict[tuple[Any, ...], RecordedFunction] = {}
         self._changing = threading.Lock()
         self._bytes = 0
@@ -144,7 +146,7 @@ class Recorder:
     ) -> Callable[[Any], None] | None:
         """Count a call, and copy what it is given if it is to be kept."""
         try:
-            seen = self._of_class.data[weakref.ref(function)]
+            seen = self._by_reference[weakref.ref(function)]
         except KeyError:
             seen = self._first_seen(function)
         if seen is None:
