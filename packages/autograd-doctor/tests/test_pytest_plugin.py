@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autograd_doctor import Finding, FunctionVerdict, ProgramDiagnosis, _programs
+from autograd_doctor import Finding, FunctionVerdict, ProgramDiagnosis, _programs, _watching
 from autograd_doctor._baseline import BaselineError, read_baseline, write_baseline
 from autograd_doctor._watching import conclude
 
@@ -303,19 +303,24 @@ def test_a_file_that_cannot_be_written_is_a_sentence(suite: pytest.Pytester) -> 
     ran.stdout.fnmatch_lines(["*folder.json could not be written: No such file or directory."])
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "what"),
+    [
+        (_programs, "examine", "it could not examine the recorded calls"),
+        (_watching, "merged", "it could not report"),
+    ],
+)
 def test_a_fault_of_ours_is_a_sentence(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    module: Any, name: str, what: str, suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: Any, **options: Any) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(_programs, "examine", fail)
+    monkeypatch.setattr(module, name, fail)
     ran = short(suite, "--doctor=strict")
 
     assert ran.ret == 0
-    ran.stdout.fnmatch_lines(
-        ["autograd-doctor failed: it could not examine the recorded calls (KeyError: 'ours')."]
-    )
+    ran.stdout.fnmatch_lines([f"autograd-doctor failed: {what} (KeyError: 'ours')."])
 
 
 # The baseline's file
@@ -350,7 +355,7 @@ def test_a_folder_is_no_baseline(tmp_path: Path) -> None:
 
 
 def test_without_a_baseline_every_error_is_new() -> None:
-    found, fails = conclude(diagnosis(("A", "x")), json=None, baseline=None, update=False)
+    found, fails = conclude([diagnosis(("A", "x"))], json=None, baseline=None, update=False)
 
     assert fails
     assert found.new == (("module.A", "x"),)

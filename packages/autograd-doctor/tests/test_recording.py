@@ -619,6 +619,16 @@ def test_an_exception_is_the_functions_own() -> None:
     assert raised.value.__cause__ is raised.value.__context__ is None
 
 
+def test_a_call_with_wrong_arguments_fails_as_it_does_alone() -> None:
+    with pytest.raises(TypeError) as alone:
+        Vmapped.apply(leaf(), wrong=1)
+    with recording() as calls, pytest.raises(TypeError) as recorded:
+        Vmapped.apply(leaf(), wrong=1)
+
+    assert str(recorded.value) == str(alone.value)
+    assert calls.diagnose().notes == ()
+
+
 def test_a_tensor_of_the_program_is_not_kept_alive() -> None:
     with recording() as calls:
         x = leaf()

@@ -160,7 +160,10 @@ class Recorder:
             seen.why_not[UNDER_TRANSFORM] += 1
             return None
         if kwargs:
-            args = signature(function.forward).bind(*args, **kwargs).args
+            try:
+                args = signature(function.forward).bind(*args, **kwargs).args
+            except TypeError:  # the call itself will say what is wrong
+                return None
         if torch._C._is_torch_function_mode_enabled():
             with torch._C.DisableTorchFunction():
                 followed = _any_requires_grad(args)

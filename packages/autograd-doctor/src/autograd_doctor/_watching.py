@@ -6,7 +6,7 @@ fails here becomes a sentence below the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from autograd_doctor._baseline import BaselineError, read_baseline, write_baseline
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor._when_imported import when_imported
-from autograd_doctor.program import ProgramDiagnosis
+from autograd_doctor.program import ProgramDiagnosis, merged
 
 if TYPE_CHECKING:
     from autograd_doctor._recording import Recorder
@@ -66,8 +66,7 @@ class Watching:
         return replace(found, notes=(*found.notes, *self._failures))
 
     def _fail(self, what: str, error: Exception) -> None:
-        why = f"{type(error).__name__}: {first_line(error)}"
-        self._failures.append(f"autograd-doctor failed: {what} ({why}).")
+        self._failures.append(_failure(what, error))
 
 
 def _why_nothing() -> str:
@@ -81,40 +80,59 @@ def _why_nothing() -> str:
 
 
 def conclude(
-    diagnosis: ProgramDiagnosis, *, json: Path | None, baseline: Path | None, update: bool
+    parts: Sequence[ProgramDiagnosis], *, json: Path | None, baseline: Path | None, update: bool
 ) -> tuple[ProgramDiagnosis, bool]:
-    """Compare a diagnosis with the baseline, and write the files that are wanted.
+    """Put together what one or several processes found, and write the files that are wanted.
 
     Args:
-        diagnosis: What was found.
-        json: Where to write it as data.
+        parts: What each process found.
+        json: Where to write the result as data.
         baseline: The file with the errors that are known.
-        update: Whether to write that file instead.
+        update: Whether to write that file first.
 
     Returns:
-        The diagnosis, which knows what is new and has notes on what failed here, and whether new
+        The result, which knows what is new and has notes on what failed here, and whether new
         errors are to fail the run.
     """
-    notes: list[str] = []
-    counts = True
-    if baseline is not None:
-        try:
-            if update:
-                entries = write_baseline(baseline, diagnosis)
-                errors = "1 error" if entries == 1 else f"{entries} errors"
-                notes.append(f"The baseline {baseline} was written ({errors}).")
-            diagnosis = diagnosis.compared(read_baseline(baseline))
-        except BaselineError as error:
-            notes.append(f"{error} Which errors are new could not be examined.")
-            counts = False
-    diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *notes))
-    if json is not None:
-        try:
-            json.write_text(diagnosis.to_json() + "\n", encoding="utf-8")
-        except OSError as error:
-            note = f"{json} could not be written: {error.strerror}."
-            diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
-    return diagnosis, counts and bool(diagnosis.new)
+    try:
+        found, readable = _compared(merged(parts), baseline, update)
+        if json is not None:
+            found = _written(found, json)
+    except Exception as error:
+        return ProgramDiagnosis(notes=(_failure("it could not report", error),)), False
+    return found, readable and bool(found.new)
+
+
+def _compared(
+    found: ProgramDiagnosis, baseline: Path | None, update: bool
+) -> tuple[ProgramDiagnosis, bool]:
+    """Return what was found, compared with the baseline, and whether that could be read."""
+    if baseline is None:
+        return found, True
+    try:
+        if update:
+            entries = write_baseline(baseline, found)
+            errors = "1 error" if entries == 1 else f"{entries} errors"
+            found = _noted(found, f"The baseline {baseline} was written ({errors}).")
+        return found.compared(read_baseline(baseline)), True
+    except BaselineError as error:
+        return _noted(found, f"{error} Which errors are new could not be examined."), False
+
+
+def _written(found: ProgramDiagnosis, json: Path) -> ProgramDiagnosis:
+    try:
+        json.write_text(found.to_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        return _noted(found, f"{json} could not be written: {error.strerror}.")
+    return found
+
+
+def _noted(found: ProgramDiagnosis, note: str) -> ProgramDiagnosis:
+    return replace(found, notes=(*found.notes, note))
+
+
+def _failure(what: str, error: Exception) -> str:
+    return f"autograd-doctor failed: {what} ({type(error).__name__}: {first_line(error)})."
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:

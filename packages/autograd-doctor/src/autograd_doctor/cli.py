@@ -319,7 +319,7 @@ def run(
     ended = run_program(command, module=module, seconds=seconds, steps=steps)
     watching.stop()
     found, has_new = conclude(
-        watching.diagnose(doctor_seconds, folder),
+        [watching.diagnose(doctor_seconds, folder)],
         json=json and folder / json,
         baseline=baseline and folder / baseline,
         update=update_baseline,

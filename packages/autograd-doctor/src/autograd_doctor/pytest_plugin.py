@@ -164,11 +164,11 @@ class Doctor:
 
     def _conclude(self, session: pytest.Session) -> None:
         from autograd_doctor._watching import conclude
-        from autograd_doctor.program import ProgramDiagnosis, merged
+        from autograd_doctor.program import ProgramDiagnosis
 
         options = self._config.option
         self._result, has_new = conclude(
-            merged([*self._parts, ProgramDiagnosis(notes=tuple(self._notes))]),
+            [*self._parts, ProgramDiagnosis(notes=tuple(self._notes))],
             json=options.doctor_json,
             baseline=options.doctor_baseline,
             update=options.doctor_update_baseline,
