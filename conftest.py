@@ -112,6 +112,8 @@ LONG = (
     "test_classroom_grading.py",
     "test_watch.py",
     "test_facts_11.py",
+    "test_run.py",
+    "test_pytest_plugin.py",
     "test_testing.py",
     "test_classroom_command.py",
     "test_classroom_sandbox.py",

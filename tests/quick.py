@@ -16,10 +16,10 @@ LEFT_OUT = (
     "test_classroom_*.py", "test_colab*.py", "test_compare_flows.py", "test_facts*.py",
     "test_fuzz*.py", "test_heatmap.py", "test_hints.py", "test_lab_launcher.py", "test_memory*.py",
     "test_messages.py", "test_nbval.py", "test_order.py", "test_pages.py", "test_picture.py",
-    "test_pictures.py", "test_practice.py", "test_progress.py", "test_readme.py",
-    "test_realistic.py", "test_ship*.py", "test_ste_lab.py", "test_testing.py",
-    "test_third_party.py", "test_tiles.py", "test_trials.py", "test_warmkernels.py",
-    "test_watch.py", "test_wheel.py",
+    "test_pictures.py", "test_practice.py", "test_progress.py", "test_pytest_plugin.py",
+    "test_readme.py", "test_realistic.py", "test_run.py", "test_ship*.py", "test_ste_lab.py",
+    "test_testing.py", "test_third_party.py", "test_tiles.py", "test_trials.py",
+    "test_warmkernels.py", "test_watch.py", "test_wheel.py",
 )  # fmt: skip
 
 

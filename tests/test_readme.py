@@ -8,11 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 from runpy import run_path
 
 import pytest
 import torch
+from autograd_doctor import RULES
 from pages import DERIVED, PAGES, ROOT, Block, blocks, commands, links, spans, tags
 from torch import Tensor
 
@@ -37,6 +40,11 @@ ELSEWHERE = {
     'CONTRIBUTING.md: # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, '
     '"schema_version": 3, "solution": true}':
         "test_readme.py::test_the_example_of_an_exercise_becomes_a_stub",
+    "programs.md: import torch": "test_readme.py::test_a_test_run_ends_with_the_table_shown",
+    "programs.md: Function  where defined       calls  verdict":
+        "test_readme.py::test_a_test_run_ends_with_the_table_shown",
+    'programs.md: [tool.autograd-doctor.functions."package.module.Sign"]':
+        "test_readme.py::test_the_declarations_shown_are_understood",
 }  # fmt: skip
 
 
@@ -138,6 +146,32 @@ def test_a_command_for_a_shell_finds_the_example_s_error(words: str, folder: Pat
 
 def test_the_test_suite_shows_the_report(folder: Path) -> None:
     assert SOFTPLUS.text.splitlines()[1] in finds(folder, "pytest", "-p", "no:cacheprovider")
+
+
+def test_a_test_run_ends_with_the_table_shown(tmp_path: Path) -> None:
+    page = [block for block in BLOCKS if block.page == "programs.md"]
+    (suite,) = (block.text for block in page if "def test_" in block.text)
+    (shown,) = (block.text for block in page if "where defined" in block.text)
+    (tmp_path / "test_softplus.py").write_text(suite, encoding="utf-8")
+    installed = entry_points(group="pytest11", name="autograd_doctor")
+    plugin = () if installed else ("-p", "autograd_doctor.pytest_plugin")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, "--doctor"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+
+    assert ran.returncode == 0, ran.stdout
+    assert shown in ran.stdout
+
+
+def test_the_declarations_shown_are_understood() -> None:
+    (shown,) = (block.text for block in BLOCKS if block.language == "toml")
+    functions = tomllib.loads(shown)["tool"]["autograd-doctor"]["functions"]
+
+    assert {key for entry in functions.values() for key in entry} == {"surrogate", "intentional"}
+    assert {rule for it in functions.values() for rule in it.get("intentional", ())} <= {*RULES}
 
 
 def test_the_example_of_an_exercise_becomes_a_stub() -> None:

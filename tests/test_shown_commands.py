@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import pytest
 import typer
 import yaml
+from autograd_doctor import pytest_plugin
 from autograd_doctor.cli import app as doctor_app
 from pages import ROOT, commands
 from typer.core import TyperGroup
@@ -91,10 +92,20 @@ def is_nbgrader_s(words: list[str]) -> None:
     ).read_text(encoding="utf-8")
 
 
+def is_pytest_s(words: list[str]) -> None:
+    """Read the options of the doctor's plugin; other options are pytest's own."""
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    known, others = parser.parse_known_and_unknown_args(words)
+    assert known.doctor
+    assert not others
+
+
 CALLS = {
     "autograd-course": understands,
     "autograd-doctor": lambda words: understands(words, doctor_app),
     "make": is_made,
+    "pytest": is_pytest_s,
     "python": is_a_module,
     "pip": is_installed,
     "conda": is_conda_s,

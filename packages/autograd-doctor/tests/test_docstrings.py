@@ -13,8 +13,10 @@ from docstrings import failures, missing
 
 CALLS: list[Callable[..., Any]] = [
     autograd_doctor.assert_gradients,
+    autograd_doctor.declare,
     autograd_doctor.diagnose,
     autograd_doctor.explain,
+    autograd_doctor.recording,
     jacobians.compute_jacobians,
     memory.kept_bytes,
     memory.kept_tensors,

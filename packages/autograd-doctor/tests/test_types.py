@@ -13,7 +13,9 @@ CALLS = """
 from typing import assert_type
 
 import torch
-from autograd_doctor import Diagnosis, Finding, assert_gradients, diagnose
+from autograd_doctor import (
+    Diagnosis, Finding, ProgramDiagnosis, assert_gradients, declare, diagnose, recording
+)
 from torch.autograd import Function
 
 class Square(Function): ...
@@ -22,6 +24,12 @@ x = torch.randn(3)
 assert_type(diagnose(Square, x), Diagnosis)
 assert_type(diagnose(lambda t: t * 2, (x, 1.0), level="full").ok, bool | None)
 assert_type(diagnose(Square, [x]).findings, tuple[Finding, ...])
+@declare(intentional="flipped-sign")
+class Cube(Function): ...
+assert_type(Cube, type[Cube])
+with recording() as calls: ...
+assert_type(calls.diagnose(seconds=5), ProgramDiagnosis)
+assert_type(calls.diagnose().rows[0].verdict, str)
 assert_type(assert_gradients(Square, (x,), warnings=True, seed=1), Diagnosis)
 """
 MISTAKES = {
@@ -29,6 +37,7 @@ MISTAKES = {
     "diagnose(Square, x, level='fast')": 'Argument "level"',
     "diagnose('Square', x)": "Argument 1",
     "diagnose(Square, 1.0)": "Argument 2",
+    "declare(intentional=3)": 'Argument "intentional"',
 }
 
 

@@ -4,6 +4,10 @@
     examines a Function and returns a report.
 ``assert_gradients(fn, inputs)``
     does the same in a test.
+``declare(surrogate=…, intentional=…)``
+    declares, as a decorator, what a Function does on purpose.
+``recording()``
+    watches the calls of a program, and ``diagnose()`` of its result examines every Function.
 ``explain(rule)``
     returns the page of a rule.
 
@@ -18,9 +22,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autograd_doctor._declaration import declare
     from autograd_doctor._pages import Explanation, explain
     from autograd_doctor._pipeline import Sampler
     from autograd_doctor._probes import Level
+    from autograd_doctor._programs import Recording, recording
     from autograd_doctor._rules import RULES, Rule
     from autograd_doctor.api import Examinable, Inputs, assert_gradients, diagnose
     from autograd_doctor.diagnosis import Diagnosis
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
         WrongGradientError,
     )
     from autograd_doctor.finding import Finding, Severity
+    from autograd_doctor.program import FunctionVerdict, ProgramDiagnosis
 
 __version__ = "0.1.0"
 
@@ -42,19 +49,37 @@ __all__ = [
     "Examinable",
     "Explanation",
     "Finding",
+    "FunctionVerdict",
     "Inputs",
     "Level",
+    "ProgramDiagnosis",
+    "Recording",
     "Rule",
     "Sampler",
     "Severity",
     "UnknownRuleError",
     "WrongGradientError",
     "assert_gradients",
+    "declare",
     "diagnose",
     "explain",
+    "recording",
 ]
 
-_MODULES = ("api", "diagnosis", "errors", "finding", "_pages", "_pipeline", "_probes", "_rules")
+# The first two import no PyTorch.
+_MODULES = (
+    "_declaration",
+    "errors",
+    "api",
+    "diagnosis",
+    "finding",
+    "program",
+    "_pages",
+    "_pipeline",
+    "_probes",
+    "_programs",
+    "_rules",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,11 +11,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_doctor._coverage import examined, unexamined
+from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
 from autograd_doctor._execution.captured_state import CapturedState
 from autograd_doctor._execution.isolation import preserve_global_state, show_output_once
 from autograd_doctor._execution.session import Subject, subject_of
 from autograd_doctor._inputs import require_dense, require_initialized, require_room
+from autograd_doctor._interception import paused
 from autograd_doctor._numerics.tensors import as_tuple
 from autograd_doctor._options import (
     require_callables,
@@ -92,7 +94,7 @@ def diagnose(
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
             return its gradient, as for a straight-through estimator.
         intentional: Names of rules that ``fn`` breaks by design. They are turned off, and nothing
-            else is.
+            else is. Without this and ``surrogate``, what :func:`declare` says of ``fn`` holds.
         double_backward: ``True`` if second derivatives must work; then it is an error if they do
             not. ``False`` skips them. By default they are examined, and what does not work is a
             warning.
@@ -129,6 +131,9 @@ def diagnose(
         >>> print(diagnosis.findings[0].rule, "·", diagnosis.findings[0].message)
         constant-factor · the gradient of `x` is 1/2 times the true gradient.
     """
+    declared = None if surrogate or intentional else declaration_of(fn)
+    if declared:
+        surrogate, intentional = declared.surrogate, declared.intentional
     args = as_tuple(inputs)
     designed = rules_named(intentional)
     require_callables(reference=reference, surrogate=surrogate, sampler=sampler)
@@ -137,7 +142,7 @@ def diagnose(
     require_initialized(fn)
     require_dense(args)
     require_room(args)
-    with _report_own_faults():
+    with _report_own_faults(), paused():
         prepare()
         subject = _capture_state(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
@@ -272,7 +277,7 @@ def collect_evidence(
     Raises:
         CannotDiagnoseError: As for :func:`diagnose`.
     """
-    with _report_own_faults():
+    with _report_own_faults(), paused():
         prepare()
         subject = _capture_state(subject_of(fn, len(inputs)), inputs)
         extra_probes = probes_for("standard", double_backward) if thorough else None

@@ -1,4 +1,4 @@
-"""The command ``autograd-doctor``: ``check`` a Function, ``explain`` a rule.
+"""The command ``autograd-doctor``: ``check`` a Function, ``run`` a program, ``explain`` a rule.
 
 PyTorch is imported when a command runs, so that ``--help`` and completion are fast.
 """
@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
@@ -247,6 +248,91 @@ def own_stdout() -> TextIO:
     return out
 
 
+_RUN_EPILOG = """\
+Write the options of autograd-doctor before the script. Everything after the
+script belongs to the script.
+
+The report goes to stderr, so the output of the script stays as it is.
+
+Ctrl-C, SIGTERM, --seconds and --steps end the script, and you still get the
+report.
+
+Examples: autograd-doctor run train.py --epochs 1
+          autograd-doctor run --steps 20 -m package.train
+
+Exit codes: that of the script; 0 if --seconds or --steps ended it;
+1 if the script ended with 0 and --strict found an error;
+2 invalid command."""
+
+
+def run(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SCRIPT [ARGS]...", help="The script, or with -m the module, and its arguments."
+        ),
+    ],
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop the script after this time."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop the script after N optimizer steps."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 1 if a Function has a new error.")
+    ] = False,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the result to this file as JSON.")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Do not report the errors that this file lists."),
+    ] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Write the errors of this run to --baseline.")
+    ] = False,
+    doctor_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Spend at most this time on examining the Functions."
+        ),
+    ] = 60.0,
+) -> None:
+    """Run a script, and examine every custom autograd Function that it calls."""
+    from autograd_doctor._script import end_by, run_program
+    from autograd_doctor._watching import Watching, conclude
+
+    if not module and not Path(command[0]).exists():
+        known = [path.stem for path in Path(command[0]).parent.glob("*.py")]
+        close = get_close_matches(Path(command[0]).stem, known, 1)
+        meant = f" Did you mean {close[0]}.py?" if close else ""
+        end(f"There is no file {command[0]}.{meant}", Exit.NOT_UNDERSTOOD)
+    if update_baseline and baseline is None:
+        end("--update-baseline needs --baseline FILE.", Exit.NOT_UNDERSTOOD)
+    folder, number = Path.cwd(), 0
+    end_by(lambda: number)
+    watching = Watching()
+    watching.start()
+    ended = run_program(command, module=module, seconds=seconds, steps=steps)
+    watching.stop()
+    found, has_new = conclude(
+        [watching.diagnose(doctor_seconds, folder)],
+        json=json and folder / json,
+        baseline=baseline and folder / baseline,
+        update=update_baseline,
+    )
+    sys.stdout.flush()
+    for line in (*([ended.note] if ended.note else []), *found.lines()):
+        print(line, file=sys.stderr)
+    if ended.by_signal:
+        number = ended.by_signal
+        raise typer.Exit(128 + number)
+    raise typer.Exit(Exit.NOT_SO if strict and has_new and not ended.code else ended.code)
+
+
 def explain(
     rule: Annotated[
         str,
@@ -316,6 +402,7 @@ def _doctor(
 
 
 app.command(epilog=check_epilog("autograd-doctor"))(check)
+app.command(epilog=_RUN_EPILOG, context_settings={"allow_interspersed_args": False})(run)
 app.command()(explain)
 
 

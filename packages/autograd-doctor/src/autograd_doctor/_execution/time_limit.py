@@ -26,7 +26,7 @@ class TimeUp(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[bool]:
+def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
     """Raise :class:`TimeUp` in a block after a time of computing.
 
     In the main thread a timer signal interrupts it; elsewhere, and on Windows, a watchdog thread
@@ -36,6 +36,7 @@ def time_limit(seconds: float) -> Iterator[bool]:
 
     Args:
         seconds: The limit; 0 is no limit.
+        patience: How many times the limit may pass on the clock.
 
     Yields:
         Whether this limit is the one that holds.
@@ -45,26 +46,26 @@ def time_limit(seconds: float) -> Iterator[bool]:
         return
     _running.limited = True
     try:
-        with _interrupting(seconds):
+        with _interrupting(seconds, patience):
             yield True
     finally:
         _running.limited = False
 
 
 @contextmanager
-def _interrupting(seconds: float) -> Iterator[None]:
+def _interrupting(seconds: float, patience: float) -> Iterator[None]:
     if _has_signal():
-        with _by_signal(seconds):
+        with _by_signal(seconds, patience):
             yield
     else:
-        with _by_watchdog(seconds):
+        with _by_watchdog(seconds, patience):
             yield
 
 
 @contextmanager
-def _by_signal(seconds: float) -> Iterator[None]:
+def _by_signal(seconds: float, patience: float) -> Iterator[None]:
     with _listening():
-        _running.stopwatch = _Stopwatch(seconds)
+        _running.stopwatch = _Stopwatch(seconds, patience)
         signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, _AGAIN))
         try:
             yield
@@ -117,8 +118,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 class _Stopwatch:
     """Seconds of computing, and on the clock, since it was made."""
 
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
+    def __init__(self, limit: float, patience: float) -> None:
+        self.limit, self._patience = limit, patience
         self._stopped = False
         self._waiting, self._computing = time.monotonic(), time.process_time()
 
@@ -138,7 +139,7 @@ class _Stopwatch:
     def is_up(self) -> bool:
         computed = time.process_time() - self._computing
         waited = time.monotonic() - self._waiting
-        enough = computed >= _NEARLY * self.limit or waited >= _PATIENCE * self.limit
+        enough = computed >= _NEARLY * self.limit or waited >= self._patience * self.limit
         return enough and not self._stopped
 
 
@@ -148,9 +149,9 @@ def _has_signal() -> bool:
 
 
 @contextmanager
-def _by_watchdog(seconds: float) -> Iterator[None]:
+def _by_watchdog(seconds: float, patience: float) -> Iterator[None]:
     thread, done, raised = threading.get_ident(), threading.Event(), threading.Event()
-    stopwatch = _running.stopwatch = _Stopwatch(seconds)
+    stopwatch = _running.stopwatch = _Stopwatch(seconds, patience)
 
     def watch() -> None:
         wait = seconds

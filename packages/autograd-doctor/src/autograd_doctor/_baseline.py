@@ -1,0 +1,65 @@
+"""The baseline: the errors that a project knows and has not fixed yet, in a file of its own.
+
+The file is JSON with one entry for each Function and rule, sorted, and holds no numbers: it changes
+only if a finding comes or goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from autograd_doctor.errors import AutogradDoctorError
+from autograd_doctor.program import ProgramDiagnosis
+
+VERSION = 1
+
+Known = frozenset[tuple[str, str]]  # names of Functions, each with a rule
+
+
+class BaselineError(AutogradDoctorError):
+    """A baseline cannot be read or written; the message is one sentence."""
+
+
+def read_baseline(path: Path) -> Known:
+    """Return the entries of a baseline. Raises :class:`BaselineError`."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["version"] != VERSION:
+            raise BaselineError(
+                f"The baseline {path} has version {data['version']}, but this autograd-doctor "
+                f"reads version {VERSION}."
+            )
+        return frozenset((str(it["function"]), str(it["rule"])) for it in data["findings"])
+    except FileNotFoundError:
+        raise BaselineError(f"There is no baseline {path}.") from None
+    except OSError as error:
+        raise BaselineError(f"The baseline {path} could not be read: {error.strerror}.") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise BaselineError(f"The baseline {path} is not a baseline that can be read.") from error
+
+
+def write_baseline(path: Path, diagnosis: ProgramDiagnosis) -> int:
+    """Write the errors of a diagnosis to a baseline, and return how many entries it has.
+
+    Entries of Functions that this run did not examine stay.
+    """
+    found = {(row.function, rule) for row in diagnosis.rows for rule in row.errors}
+    examined = {row.function for row in diagnosis.rows if row.ok is not None}
+    try:
+        before: Collection[tuple[str, str]] = read_baseline(path)
+    except BaselineError:
+        before = ()
+    entries = sorted({*found, *(it for it in before if it[0] not in examined)})
+    data = {
+        "version": VERSION,
+        "findings": [{"function": name, "rule": rule} for name, rule in entries],
+    }
+    try:
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BaselineError(
+            f"The baseline {path} could not be written: {error.strerror}."
+        ) from error
+    return len(entries)

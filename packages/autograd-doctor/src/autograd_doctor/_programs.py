@@ -1,0 +1,318 @@
+"""Diagnose the Functions of a program on the calls that were recorded of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from io import TextIOBase
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from autograd_doctor import card
+from autograd_doctor._declaration import Declaration, declaration_of
+from autograd_doctor._execution.calls import USERS
+from autograd_doctor._execution.captured_state import CapturedState
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._project import DeclarationError, Project
+from autograd_doctor._recording import (
+    MOST_CALLS,
+    RecordedCall,
+    RecordedFunction,
+    Recorder,
+)
+from autograd_doctor._safe_repr import first_line
+from autograd_doctor.api import diagnose
+from autograd_doctor.diagnosis import Diagnosis
+from autograd_doctor.errors import CannotDiagnoseError
+from autograd_doctor.finding import Finding
+from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, ProgramDiagnosis
+
+PART = 1 / 4  # of the time, that one Function may take
+
+Claim = Callable[[str], bool]
+
+
+class Recording:
+    """The calls that a program made of its Functions, from a block ``with recording()``."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def diagnose(self, *, seconds: float = SECONDS) -> ProgramDiagnosis:
+        """Examine every Function that was called, on the calls that were recorded.
+
+        Args:
+            seconds: The time that this may take. A Function may take a quarter of it.
+
+        Returns:
+            A table with one row for each Function. Its ``rows`` hold the findings, and its ``ok``
+            is ``False`` if a Function is wrong and ``None`` if one could not be examined.
+        """
+        return examine(self._recorder, seconds=seconds)
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Watch every call of a custom autograd Function in a block.
+
+    A few small calls of each Function are kept, those with an input that requires grad. The block
+    computes the same as without, takes the same random numbers, and at most a tenth longer.
+
+    Yields:
+        The recording. Its ``diagnose()`` examines each Function that was called.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor import recording
+        >>> class Half(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad_output):
+        ...         (x,) = ctx.saved_tensors
+        ...         return x * grad_output
+        >>> with recording() as calls:
+        ...     Half.apply(torch.ones(3, requires_grad=True)).sum().backward()
+        >>> print(calls.diagnose().rows[0].verdict)
+        ✗ constant-factor
+    """
+    recorder = Recorder()
+    recorder.start()
+    try:
+        yield Recording(recorder)
+    finally:
+        recorder.stop()
+
+
+def examine(
+    recorder: Recorder,
+    *,
+    seconds: float = SECONDS,
+    folder: Path | None = None,
+    claim: Claim = lambda name: True,
+) -> ProgramDiagnosis:
+    """Diagnose each Function that was recorded.
+
+    Every Function is examined on its best call first, and on its other calls while there is time.
+
+    Args:
+        recorder: What watched the program.
+        seconds: The time that this may take.
+        folder: The folder whose pyproject.toml, or that of a folder above it, has declarations.
+        claim: Tells, by the name of a Function, whether this process is to examine it.
+
+    Returns:
+        One row for each Function, and notes.
+    """
+    project = Project(folder or Path.cwd())
+    patients = [_Patient(it, project, seconds * PART) for it in recorder.functions]
+    interrupted = False
+    try:
+        _examine_in_rounds(patients, time.monotonic() + seconds, claim)
+    except KeyboardInterrupt:
+        interrupted = True
+    rows = [patient.row(seconds, interrupted) for patient in patients]
+    left_out = sum(row.left_out for row in rows if row.examined)
+    notes = (
+        *([project.failure] if project.failure else project.unknown()),
+        *([f"autograd-doctor failed while it recorded calls ({recorder.failure})."]
+          if recorder.failure else []),
+        *([f"For lack of time, {left_out} recorded calls were not examined."] if left_out else []),
+    )  # fmt: skip
+    return ProgramDiagnosis(tuple(sorted(rows, key=lambda row: (row.function, row.where))), notes)
+
+
+def _examine_in_rounds(patients: Sequence[_Patient], deadline: float, claim: Claim) -> None:
+    for turn in range(MOST_CALLS):
+        for patient in patients:
+            if turn == 0 and patient.calls and not claim(patient.seen.name):
+                patient.claimed = False
+            if not patient.waits_for(turn):
+                continue
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return
+            patient.examine_next(remaining)
+
+
+@dataclass
+class _Patient:
+    """A Function on its way to a verdict."""
+
+    seen: RecordedFunction
+    project: Project
+    seconds: float  # that are left for it
+    claimed: bool = True
+    done: int = 0  # calls
+    diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    declaration: Declaration | None = None
+
+    def __post_init__(self) -> None:
+        self.calls = self.seen.best
+
+    @property
+    def wrong(self) -> tuple[RecordedCall, Diagnosis] | None:
+        """The first call that shows an error, with its diagnosis."""
+        return next((it for it in self.diagnoses if it[1].ok is False), None)
+
+    def waits_for(self, turn: int) -> bool:
+        """Whether the next call is to be examined in this turn."""
+        ready = self.claimed and self.done == turn < len(self.calls)
+        return ready and not self.wrong and self.seconds > 0
+
+    def examine_next(self, remaining: float) -> None:
+        """Examine one more call, and keep the diagnosis or a sentence that says why there is none.
+
+        ``remaining`` are the seconds that are left for the program.
+        """
+        call, began = self.calls[self.done], time.monotonic()
+        limit = min(remaining, self.seconds)
+        self.done += 1
+        try:
+            with _silence(), time_limit(limit, patience=1):
+                diagnosis = self._diagnosed(call)
+        except TimeUp:
+            self.failures.append(f"diagnose did not end within {limit:.0f} s")
+            self.seconds = 0
+        except (CannotDiagnoseError, DeclarationError) as error:
+            self.failures.append(str(error))
+        except USERS as error:
+            self.failures.append(f"diagnose failed: {type(error).__name__}: {first_line(error)}")
+        else:
+            self._take(call, diagnosis)
+        self.seconds -= time.monotonic() - began
+
+    def _diagnosed(self, call: RecordedCall) -> Diagnosis:
+        declared = self.project.declaration_of(self.seen.name) or declaration_of(call.function)
+        self.declaration = declared = declared or Declaration()
+        return diagnose(
+            call.function,
+            _arguments(call),
+            surrogate=declared.surrogate,
+            intentional=declared.intentional,
+            time_limit=0,  # one holds already, for all passes together
+        )
+
+    def _take(self, call: RecordedCall, diagnosis: Diagnosis) -> None:
+        raising = ("forward-raises", *(["backward-raises"] if call.shrunk else []))
+        raised = next((it for it in diagnosis.findings if it.rule in raising), None)
+        if raised is None:
+            self.diagnoses.append((call, diagnosis))
+        elif call.shrunk:
+            self.failures.append(
+                "its calls hold many numbers, and it raises an error on a smaller copy of one: "
+                f"{raised.message}"
+            )
+        else:
+            self.failures.append(f"its recorded call fails when it is made again: {raised.message}")
+
+    def row(self, seconds: float, interrupted: bool) -> FunctionVerdict:
+        """Return the verdict."""
+        module, name = _split(self.seen)
+        finding_lists = [diagnosis.findings for _, diagnosis in self.diagnoses]
+        findings = tuple({it.rule: it for found in finding_lists for it in found}.values())
+        order = {"error": 0, "warning": 1, "info": 2}
+        return FunctionVerdict(
+            module,
+            name,
+            self.seen.where,
+            self.seen.calls,
+            self.seen.differentiated,
+            tuple(sorted(findings, key=lambda it: order[it.severity])),
+            report=self._report(),
+            declared=self.declaration.words if self.declaration else (),
+            why_not=self._why_not(seconds, interrupted),
+            examined=len(self.diagnoses),
+            left_out=0 if self.wrong or not self.claimed else len(self.calls) - self.done,
+        )
+
+    def _why_not(self, seconds: float, interrupted: bool) -> str:
+        if any(diagnosis.ok is not None for _, diagnosis in self.diagnoses):
+            return ""
+        for _, diagnosis in self.diagnoses:
+            return diagnosis.unexamined[0].removeprefix("values: not examined. ").rstrip(".")
+        if self.failures:
+            return self.failures[0].rstrip(".")
+        if not self.claimed:
+            return ELSEWHERE
+        if self.calls:
+            return "you interrupted it" if interrupted else f"the {seconds:g} s were used up"
+        return _why_nothing_was_kept(self.seen)
+
+    def _report(self) -> str:
+        if not self.wrong:
+            return ""
+        call, diagnosis = self.wrong
+        first = diagnosis.findings[0]
+        rows = [("seen on", "a smaller copy of a call with large tensors")] if call.shrunk else []
+        if how := _how_to_declare(first, self.seen.name):
+            rows.append(("declare", how))
+        return str(diagnosis) + card.as_text("", rows).rstrip("\n") * bool(rows)
+
+
+def _split(seen: RecordedFunction) -> tuple[str, str]:
+    return seen.module, seen.name.removeprefix(f"{seen.module}.")
+
+
+def _why_nothing_was_kept(seen: RecordedFunction) -> str:
+    if seen.compiled and not seen.differentiated:
+        return "it ran only inside torch.compile; set TORCHDYNAMO_DISABLE=1 to examine it"
+    for why, _ in seen.why_not.most_common(1):
+        return why
+    if not seen.differentiated:
+        return "0 differentiated calls (no input required grad)"
+    return "no call returned without an error"
+
+
+def _how_to_declare(finding: Finding, name: str) -> str:
+    """Return how to declare what may be meant, for a rule that Functions often break by design."""
+    scaled = finding.evidence.get("acts_on_the_gradient_alone")
+    if not (scaled or finding.rule in card.BY_DESIGN):
+        return ""
+    takes_surrogate = "surrogate=" in card.BY_DESIGN.get(finding.rule, card.SCALED)
+    what = "surrogate=f" if takes_surrogate else f"intentional={finding.rule!r}"
+    return (
+        f"write `@autograd_doctor.declare({what})` above the class, or the same below "
+        f'`[tool.autograd-doctor.functions."{name}"]` in pyproject.toml'
+    )
+
+
+def _arguments(call: RecordedCall) -> list[Any]:
+    """Return the arguments of a call to examine.
+
+    They are copies, but for a parameter that the call also reaches in another way, as a checkpoint
+    does: its gradient is that of the parameter itself.
+    """
+    args = list(call.args)
+    live = {i: it for i, ref in call.parameters.items() if (it := ref()) is not None}
+    if not live:
+        return args
+    hidden = [(str(i), value) for i, value in enumerate(args) if not isinstance(value, Tensor)]
+    around = CapturedState((call.function.__name__, call.function), *hidden)
+    known = {id(held.tensor) for held in around.held}
+    for position, parameter in live.items():
+        if id(parameter) in known and parameter.requires_grad:
+            args[position] = parameter
+    return args
+
+
+class _Nowhere(TextIOBase):
+    """A stream that keeps nothing: a program has printed what its Functions print."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(redirect_stdout(_Nowhere()))
+        stack.enter_context(redirect_stderr(_Nowhere()))
+        yield

@@ -1,0 +1,493 @@
+"""What is kept of the calls of a program: of each Function, a few small and distinct ones.
+
+A call is kept if autograd follows it: grad mode is on and some input requires grad. Its tensors are
+copied before the call, because ``forward`` may change them. Two calls are distinct if their shapes,
+dtypes, ``requires_grad`` or plain values differ. A call with huge tensors is kept as a smaller one,
+in which equal lengths are equal again.
+
+The program must not notice. Nothing here draws random numbers or runs under the program's modes.
+Looking at calls may take only a small part of the program's time. Beyond it, calls are counted, and
+not looked at.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature, unwrap
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from autograd_doctor import _interception
+from autograd_doctor._safe_repr import first_line
+
+MOST_CALLS = 3  # of one Function
+MOST_STRUCTURES = 100  # of one Function, told apart
+MOST_BYTES = 64 * 2**20  # of all copies
+WHOLE = 2**14  # numbers in a call that is kept as it is
+SMALL = 2**10  # numbers in one that is made smaller, at most
+PATIENCE = 100  # looks in a row without a new structure, until only some calls are looked at
+RAREST = 8**4 - 1
+FREE = 0.03  # seconds that looking at calls may take
+SHARE = 0.03  # of the program's time that it may take beyond
+FEW = 8  # numbers in a call
+DEEPEST = 4  # of lists in lists
+LONGEST = 200  # of a list that is looked at
+_PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+UNDER_TRANSFORM = "every call was inside a transform of torch.func"
+TRACED = "every call was traced, so its tensors held no numbers"
+
+
+@dataclass
+class RecordedCall:
+    """One call: copies of its tensors, and everything else as it was passed."""
+
+    function: type[Function]
+    args: tuple[Any, ...]
+    size: int  # of all its tensors, in numbers
+    shrunk: bool = False
+    backward_ran: bool = False
+    parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)  # the leaves passed
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int]:
+        """What sorts calls, the best to examine first."""
+        return not self.backward_ran, self.shrunk, *_fitness(self.size)
+
+
+def _fitness(size: int) -> tuple[bool, int]:
+    """Sort sizes: small ones take less time, but a few numbers show less than many."""
+    return size < FEW, size
+
+
+@dataclass
+class RecordedFunction:
+    """A Function with the calls that were seen. Classes that one line defines are one Function."""
+
+    module: str
+    name: str  # with its module
+    where: str
+    calls: int = 0
+    differentiated: bool = False  # one of the calls, at least
+    compiled: int = 0  # by torch.compile, each time that it traced one
+    kept: list[RecordedCall] = field(default_factory=list)
+    structures: dict[Any, RecordedCall | None] = field(default_factory=dict)
+    why_not: Counter[str] = field(default_factory=Counter)  # why calls were not kept
+    fruitless: int = 0  # looks in a row that showed no new structure
+    skip: int = 0  # calls are not looked at if their number has one of these bits
+
+    def wants(self, size: int) -> RecordedCall | bool:
+        """Whether another call is to be kept; the one to let go of, if it takes its place."""
+        if len(self.kept) < MOST_CALLS:
+            return True
+        worst = max(self.kept, key=lambda call: call.rank)
+        worse = not worst.backward_ran or _fitness(worst.size) > _fitness(size)
+        return worst if worse else False
+
+    def look_less(self) -> None:
+        """Look at every 8th call after some looks that showed nothing new, then at every 64th …"""
+        self.fruitless += 1
+        if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
+            self.skip = 8 * self.skip + 7
+
+    @property
+    def best(self) -> list[RecordedCall]:
+        """The calls that were kept, the best to examine first."""
+        return sorted(self.kept, key=lambda call: call.rank)
+
+
+class Recorder:
+    """Watches a program from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self) -> None:
+        self.failure = ""  # the first fault of ours
+        self._of_class: weakref.WeakKeyDictionary[type[Function], RecordedFunction | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        # The dictionary inside is faster to read.
+        self._by_reference: dict[Any, RecordedFunction | None] = vars(self._of_class)["data"]
+        self._functions: dict[tuple[Any, ...], RecordedFunction] = {}
+        self._changing = threading.Lock()
+        self._bytes = 0
+        self._spent = self._watched = self._since = 0.0
+
+    @property
+    def functions(self) -> list[RecordedFunction]:
+        """The Functions that were called, the first first."""
+        return list(self._functions.values())
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._since = time.perf_counter()
+        _interception.watch(self)
+
+    def stop(self) -> None:
+        """End it."""
+        _interception.unwatch(self)
+        self._watched += time.perf_counter() - self._since
+
+    # What the interception calls.
+
+    def begin(
+        self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[Any], None] | None:
+        """Count a call, and copy what it is given if it is to be kept."""
+        try:
+            seen = self._by_reference[weakref.ref(function)]
+        except KeyError:
+            seen = self._first_seen(function)
+        if seen is None:
+            return None
+        seen.calls += 1
+        if seen.calls & seen.skip:
+            return None
+        if not torch.is_grad_enabled():
+            return None
+        if torch._C._are_functorch_transforms_active():
+            seen.why_not[UNDER_TRANSFORM] += 1
+            return None
+        if kwargs:
+            try:
+                args = signature(function.forward).bind(*args, **kwargs).args
+            except TypeError:  # the call itself will say what is wrong
+                return None
+        if torch._C._is_torch_function_mode_enabled():
+            with torch._C.DisableTorchFunction():
+                followed = _any_requires_grad(args)
+        else:
+            followed = _any_requires_grad(args)
+        if not followed:
+            return None
+        seen.differentiated = True
+        if self._spent > FREE and self._out_of_time():
+            return None
+        began = time.perf_counter()
+        seen.look_less()
+        try:
+            with torch._C.DisableTorchFunction():
+                return self._look(seen, function, args)
+        finally:
+            self._spent += time.perf_counter() - began
+
+    def compiled(self, function: type[Function]) -> None:
+        """Note that ``torch.compile`` traces a call."""
+        seen = self._of_class.get(function) or self._first_seen(function)
+        if seen is not None:
+            seen.compiled += 1
+
+    def failed(self, error: Exception) -> None:
+        """Keep the first fault of ours, to be told at the end."""
+        self.failure = self.failure or f"{type(error).__name__}: {first_line(error)}"
+
+    # What is kept.
+
+    def _first_seen(self, function: type[Function]) -> RecordedFunction | None:
+        seen = None
+        if not f"{function.__module__}.".startswith("torch."):
+            key = (function.__module__, function.__qualname__, *_definition(function))
+            with self._changing:
+                seen = self._functions.get(key)
+                if seen is None:
+                    name = f"{function.__module__}.{function.__qualname__}"
+                    place = _place(function)
+                    seen = RecordedFunction(function.__module__, name, place)
+                    self._functions[key] = seen
+        self._of_class[function] = seen
+        return seen
+
+    def _out_of_time(self) -> bool:
+        watched = self._watched + time.perf_counter() - self._since
+        return self._spent > SHARE * watched
+
+    def _look(
+        self, seen: RecordedFunction, function: type[Function], args: tuple[Any, ...]
+    ) -> Callable[[Any], None] | None:
+        if why := _unfit(args):
+            seen.why_not[why] += 1
+            return None
+        structure = _structure(args)
+        if structure in seen.structures:
+            known = seen.structures[structure]
+            if known is None or known.backward_ran:
+                return None
+            return partial(_note_backward, known)
+        if len(seen.structures) >= MOST_STRUCTURES:
+            return None
+        seen.fruitless = seen.skip = 0
+        size = sum(tensor.numel() for tensor in _tensors(args))
+        seen.structures[structure] = None
+        if seen.wants(min(size, SMALL)) is False:
+            return None
+        call = self._copied(seen, function, args, size)
+        return partial(self._keep, seen, structure, call) if call else None
+
+    def _copied(
+        self, seen: RecordedFunction, function: type[Function], args: tuple[Any, ...], size: int
+    ) -> RecordedCall | None:
+        lengths = _smaller_lengths(args) if size > WHOLE else {}
+        if self._bytes > MOST_BYTES:
+            seen.why_not["the memory for copies of calls was used up"] += 1
+            return None
+        with torch.no_grad(), _without_dispatch_modes():
+            copies = tuple(_copy(value, lengths) for value in args)
+        leaves = {
+            i: weakref.ref(value)
+            for i, value in enumerate(args)
+            if isinstance(value, Tensor) and value.requires_grad and value.is_leaf
+        }
+        return RecordedCall(
+            function,
+            copies,
+            sum(tensor.numel() for tensor in _tensors(copies)),
+            shrunk=bool(lengths),
+            parameters=leaves,
+        )
+
+    def _keep(
+        self, seen: RecordedFunction, structure: Any, call: RecordedCall, returned: Any
+    ) -> None:
+        """Keep a call that was made, and did not raise."""
+        with self._changing, torch._C.DisableTorchFunction():
+            room = seen.wants(call.size)
+            if room is False:
+                return
+            if isinstance(room, RecordedCall):
+                seen.kept.remove(room)
+                self._bytes -= _bytes(room)
+            seen.kept.append(call)
+            seen.structures[structure] = call
+            self._bytes += _bytes(call)
+        _note_backward(call, returned)
+
+
+def _bytes(call: RecordedCall) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(call.args))
+
+
+def _note_backward(call: RecordedCall, returned: Any) -> None:
+    """Let the node of a call's outputs note that backward runs. The hook changes no gradient."""
+    compiling = sys.modules.get("torch._dynamo.compiled_autograd")
+    if getattr(compiling, "compiled_autograd_enabled", False):
+        return  # a hook would become part of what is compiled
+
+    def note(grad_outputs: Any) -> None:
+        call.backward_ran = True
+
+    outputs = returned if isinstance(returned, tuple | list) else (returned,)
+    with torch._C.DisableTorchFunction():
+        for output in outputs:
+            node = output.grad_fn if isinstance(output, Tensor) else None
+            if node is not None:
+                node.register_prehook(note)
+                return
+
+
+# --------------------------------------------------------------------------------------------------
+# What a call is given.
+# --------------------------------------------------------------------------------------------------
+
+
+def _any_requires_grad(args: Sequence[Any]) -> bool:
+    for value in args:
+        kind = type(value)
+        if kind is Tensor or kind is nn.Parameter:
+            if value.requires_grad:
+                return True
+        elif isinstance(value, Tensor):
+            with torch._C.DisableTorchFunction():  # a subclass may have its own idea
+                if value.requires_grad:
+                    return True
+    return False
+
+
+def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
+    """Yield the tensors in an argument, also those in lists, tuples and dictionaries."""
+    if isinstance(value, Tensor):
+        yield value
+    elif deepest and isinstance(value, list | tuple | dict):
+        for item in list(value.values() if isinstance(value, dict) else value)[:LONGEST]:
+            yield from _tensors(item, deepest - 1)
+
+
+def _unfit(args: tuple[Any, ...]) -> str:
+    """Say why a call cannot be kept, ``""`` if it can be."""
+    if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
+        return TRACED
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        return "every call was captured into a CUDA graph"
+    for tensor in _tensors(args):
+        kind = type(tensor)
+        if kind not in (Tensor, nn.Parameter, nn.Buffer):
+            if kind.__module__.startswith("torch._subclasses"):
+                return TRACED
+            return f"an argument is of the tensor type {kind.__name__}"
+        if tensor.is_meta:
+            return TRACED
+        if tensor.is_nested or tensor.is_quantized:
+            return "an argument is a nested or quantized tensor"
+        if tensor.layout is not torch.strided:
+            return "an argument is a sparse tensor"
+    return ""
+
+
+def _structure(value: Any, deepest: int = DEEPEST) -> Any:
+    """Return what tells one call from another, without the numbers in its tensors."""
+    if isinstance(value, Tensor):
+        return value.shape, value.dtype, value.requires_grad, value.device
+    if isinstance(value, _PLAIN_VALUES):
+        return type(value), value
+    if deepest and isinstance(value, list | tuple):
+        return type(value), tuple(_structure(item, deepest - 1) for item in value[:LONGEST])
+    if deepest and isinstance(value, dict):
+        return type(value), tuple(_structure(item, deepest - 1) for item in value.values())
+    return type(value), getattr(value, "__qualname__", "")
+
+
+def _without_dispatch_modes() -> AbstractContextManager[Any]:
+    """Hide copies from the program's own modes, such as one that counts operations."""
+    if not torch._C._len_torch_dispatch_stack():
+        return nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+# --------------------------------------------------------------------------------------------------
+# Copies, of huge tensors smaller ones.
+# --------------------------------------------------------------------------------------------------
+
+Lengths = Mapping[int, int]  # the smaller length in the place of each that is large
+
+
+def _copy(value: Any, lengths: Lengths, deepest: int = DEEPEST) -> Any:
+    if isinstance(value, Tensor):
+        return _copy_tensor(value, lengths)
+    if not deepest:
+        return value
+    kind = type(value)
+    if kind in (list, tuple, torch.Size) or (isinstance(value, tuple) and hasattr(kind, "_make")):
+        items = [_copy(item, lengths, deepest - 1) for item in value]
+        return kind._make(items) if hasattr(kind, "_make") else kind(items)
+    if kind is dict:
+        return {key: _copy(item, lengths, deepest - 1) for key, item in value.items()}
+    return lengths.get(value, value) if kind is int else value
+
+
+def _copy_tensor(value: Tensor, lengths: Lengths) -> Tensor:
+    part = value.detach()
+    for dim, length in enumerate(value.shape):
+        part = part.narrow(dim, 0, lengths.get(length, length))
+    copy = part.clone()
+    if lengths and copy.dtype in (torch.int32, torch.int64) and copy.numel():
+        copy = _inside(copy, lengths)
+    return copy.requires_grad_(value.requires_grad)
+
+
+def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
+    """Keep what may be positions inside the smaller length: indices, and offsets up to the end."""
+    largest = int(positions.max())
+    for length, smaller in sorted(lengths.items()):
+        if smaller <= largest < length:
+            return positions % smaller
+        if largest == length:
+            return positions.clamp(max=smaller)
+    return positions
+
+
+def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
+    """Return smaller lengths that keep the order, and the remainder by a power of two.
+
+    Different lengths stay different, so that a transposed or broadcast dimension still shows.
+    """
+    tensors = list(_tensors(args))
+    lengths = sorted({length for tensor in tensors for length in tensor.shape})
+    smaller: dict[int, int] = {}
+    for unit in (32, 16, 8, 4, 2, 1):
+        smaller, last = {}, 0
+        for length in lengths:
+            if length <= unit:
+                last = length
+                continue
+            new = max(unit, last + 1)
+            new += (length - new) % unit
+            last = min(new, length)
+            if last < length:
+                smaller[length] = last
+        if sum(_numel(tensor.shape, smaller) for tensor in tensors) <= SMALL:
+            break
+    return smaller
+
+
+def _numel(shape: Sequence[int], lengths: Lengths) -> int:
+    product = 1
+    for length in shape:
+        product *= lengths.get(length, length)
+    return product
+
+
+# --------------------------------------------------------------------------------------------------
+# Where a Function is defined.
+# --------------------------------------------------------------------------------------------------
+
+
+def _innermost(method: Any) -> Any:
+    """Return what a decorator such as ``once_differentiable`` has wrapped."""
+    return unwrap(method) if callable(method) else method
+
+
+_METHODS = ("forward", "backward", "setup_context")
+
+
+def _definition(function: type[Function]) -> tuple[str, int]:
+    """Return the file and the line of one of the class's own methods, or of an inherited one."""
+    for name in _METHODS:
+        found = vars(function).get(name)
+        code = getattr(_innermost(getattr(found, "__func__", found)), "__code__", None)
+        if code is not None:
+            return code.co_filename, code.co_firstlineno
+    code = getattr(_innermost(function.forward), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("", 0)
+
+
+def _place(function: type[Function]) -> str:
+    """Return the file and line of the class, where Python knows them."""
+    file, line = _definition(function)
+    head = re.compile(rf"\s*class\s+{re.escape(function.__name__)}\b")
+    places = [(file, line)]
+    if not any(name in vars(function) for name in _METHODS):  # they may be defined elsewhere
+        places.append((getattr(sys.modules.get(function.__module__), "__file__", None) or "", 0))
+    for source, last in places:
+        lines = linecache.getlines(source) if source else []
+        for number, text in reversed([*enumerate(lines[: last or None], 1)]):
+            if head.match(text):
+                return f"{_short(source)}:{number}"
+    return f"{_short(file)}:{line}" if file else ""
+
+
+def _short(file: str) -> str:
+    """Return a path from the current folder, or from the folder of installed packages."""
+    from pathlib import Path
+
+    if "ipykernel_" in file or file.startswith("<ipython-input"):
+        return "notebook cell"
+    path = Path(file)
+    for part in ("site-packages", "dist-packages"):
+        if part in path.parts:
+            return str(Path(*path.parts[path.parts.index(part) + 1 :]))
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file

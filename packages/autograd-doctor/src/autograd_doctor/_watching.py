@@ -1,0 +1,151 @@
+"""Watch a whole program, from before it imports PyTorch to its end, and examine what it called.
+
+This module imports no PyTorch until the program has done so, and nothing in it raises: whatever
+fails here becomes a sentence below the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograd_doctor._baseline import BaselineError, read_baseline, write_baseline
+from autograd_doctor._safe_repr import first_line
+from autograd_doctor._when_imported import when_imported
+from autograd_doctor.program import ProgramDiagnosis, merged
+
+if TYPE_CHECKING:
+    from autograd_doctor._recording import Recorder
+
+
+class Watching:
+    """Records the calls of this process from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+        self._failures: list[str] = []
+        self._cancel: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begin, now or when PyTorch is imported."""
+        self._cancel = when_imported("torch", self._record)
+
+    def _record(self) -> None:
+        try:
+            from autograd_doctor._recording import Recorder
+
+            recorder = Recorder()
+            recorder.start()
+            self._recorder = recorder
+        except Exception as error:
+            self._fail("it could not record calls", error)
+
+    def stop(self) -> None:
+        """End it."""
+        self._cancel()
+        if self._recorder is not None:
+            self._recorder.stop()
+
+    def diagnose(
+        self, seconds: float, folder: Path, claim: Callable[[str], bool] = lambda name: True
+    ) -> ProgramDiagnosis:
+        """Examine what was recorded; ``claim`` tells which Functions this process is to examine."""
+        found = ProgramDiagnosis()
+        if self._recorder is None:
+            notes = self._failures or [_why_nothing()]
+            return replace(found, notes=tuple(notes))
+        try:
+            from autograd_doctor._programs import examine
+
+            found = examine(self._recorder, seconds=seconds, folder=folder, claim=claim)
+        except Exception as error:
+            self._fail("it could not examine the recorded calls", error)
+        return replace(found, notes=(*found.notes, *self._failures))
+
+    def _fail(self, what: str, error: Exception) -> None:
+        self._failures.append(_failure(what, error))
+
+
+def _why_nothing() -> str:
+    try:
+        installed = find_spec("torch") is not None
+    except (ImportError, ValueError):
+        installed = False
+    if installed:
+        return "The program did not import PyTorch, so there was nothing to examine."
+    return "PyTorch is not installed, so no Function could be examined."
+
+
+def conclude(
+    parts: Sequence[ProgramDiagnosis], *, json: Path | None, baseline: Path | None, update: bool
+) -> tuple[ProgramDiagnosis, bool]:
+    """Put together what one or several processes found, and write the files that are wanted.
+
+    Args:
+        parts: What each process found.
+        json: Where to write the result as data.
+        baseline: The file with the errors that are known.
+        update: Whether to write that file first.
+
+    Returns:
+        The result, which knows what is new and has notes on what failed here, and whether new
+        errors are to fail the run.
+    """
+    try:
+        found, readable = _compared(merged(parts), baseline, update)
+        if json is not None:
+            found = _written(found, json)
+    except Exception as error:
+        return ProgramDiagnosis(notes=(_failure("it could not report", error),)), False
+    return found, readable and bool(found.new)
+
+
+def _compared(
+    found: ProgramDiagnosis, baseline: Path | None, update: bool
+) -> tuple[ProgramDiagnosis, bool]:
+    """Return what was found, compared with the baseline, and whether that could be read."""
+    if baseline is None:
+        return found, True
+    try:
+        if update:
+            entries = write_baseline(baseline, found)
+            errors = "1 error" if entries == 1 else f"{entries} errors"
+            found = _noted(found, f"The baseline {baseline} was written ({errors}).")
+        return found.compared(read_baseline(baseline)), True
+    except BaselineError as error:
+        return _noted(found, f"{error} Which errors are new could not be examined."), False
+
+
+def _written(found: ProgramDiagnosis, json: Path) -> ProgramDiagnosis:
+    try:
+        json.write_text(found.to_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        return _noted(found, f"{json} could not be written: {error.strerror}.")
+    return found
+
+
+def _noted(found: ProgramDiagnosis, note: str) -> ProgramDiagnosis:
+    return replace(found, notes=(*found.notes, note))
+
+
+def _failure(what: str, error: Exception) -> str:
+    return f"autograd-doctor failed: {what} ({type(error).__name__}: {first_line(error)})."
+
+
+def claim_in(folder: Path) -> Callable[[str], bool]:
+    """Return a claim that several processes share: the first to make a file has the Function."""
+    from hashlib import sha256
+
+    def claim(name: str) -> bool:
+        try:
+            (folder / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except OSError:  # the folder is gone: better examined twice than not at all
+            return True
+        return True
+
+    return claim

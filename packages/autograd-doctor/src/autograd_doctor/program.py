@@ -1,0 +1,238 @@
+"""What was found in a program: one verdict for each Function that it called, as a table.
+
+This module imports no PyTorch: the process that prints the table need not have examined anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from textwrap import wrap
+from typing import Any
+
+from autograd_doctor.finding import Finding
+
+WIDTH = 100
+FORMAT = 1  # of the data
+
+SECONDS = 60.0  # that an examination may take, unless said otherwise
+ELSEWHERE = "another process examines it"
+
+
+@dataclass(frozen=True)
+class FunctionVerdict:
+    """One row of the table: a Function, its calls, and what ``diagnose`` found.
+
+    ``module`` and ``name`` are those of the class, and ``where`` is the file and line that define
+    it. ``calls`` counts all calls, and ``differentiated`` tells whether autograd followed one of
+    them. ``examined`` calls were diagnosed, and ``left_out`` recorded calls were not. ``findings``
+    come from all of them, errors first, and ``report`` is the report of the call that shows the
+    first one. ``declared`` says what the Function does by design, and ``why_not`` why nothing was
+    examined. ``known`` are the rules of its findings that the baseline holds.
+    """
+
+    module: str
+    name: str
+    where: str
+    calls: int
+    differentiated: bool
+    findings: tuple[Finding, ...] = ()
+    report: str = ""
+    declared: tuple[str, ...] = ()
+    why_not: str = ""
+    examined: int = 0
+    left_out: int = 0
+    known: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """The full name, as in ``package.module.Name``."""
+        return f"{self.module}.{self.name}"
+
+    @property
+    def ok(self) -> bool | None:
+        """``False`` if a finding is an error, ``None`` if nothing was examined, or ``True``."""
+        if self.errors:
+            return False
+        return None if self.why_not else True
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The rules of the findings that are errors."""
+        return tuple(it.rule for it in self.findings if it.severity == "error")
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        """Those errors that the baseline does not hold."""
+        return tuple(rule for rule in self.errors if rule not in self.known)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a few words."""
+        if self.errors:
+            known = " (in the baseline)" if not self.new else ""
+            return f"✗ {', '.join(self.errors)}{known}"
+        if self.why_not:
+            return f"not examined: {self.why_not}"
+        if self.findings:
+            return f"⚠ {', '.join(dict.fromkeys(it.rule for it in self.findings))}"
+        return f"✓ by design (declared: {', '.join(self.declared)})" if self.declared else "✓"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON-compatible data."""
+        return {
+            "function": self.function,
+            "module": self.module,
+            "name": self.name,
+            "where": self.where,
+            "calls": self.calls,
+            "differentiated": self.differentiated,
+            "examined": self.examined,
+            "left_out": self.left_out,
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "why_not": self.why_not,
+            "declared": list(self.declared),
+            "new": list(self.new),
+            "findings": [plain(finding.to_dict()) for finding in self.findings],
+            "report": self.report,
+        }
+
+
+@dataclass(frozen=True)
+class ProgramDiagnosis:
+    """The verdicts on all Functions of a program; printed, a table and the reports of errors.
+
+    ``rows`` holds one verdict for each Function. ``notes`` says in sentences what else there is to
+    know, such as what was left out.
+    """
+
+    rows: tuple[FunctionVerdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool | None:
+        """``False`` if a Function is wrong, ``None`` if one could not be examined, or ``True``."""
+        verdicts = {row.ok for row in self.rows}
+        return False if False in verdicts else None if None in verdicts else True
+
+    @property
+    def new(self) -> tuple[tuple[str, str], ...]:
+        """Each error that the baseline does not hold, as the Function's name and the rule."""
+        return tuple((row.function, rule) for row in self.rows for rule in row.new)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-compatible data."""
+        return {
+            "version": FORMAT,
+            "ok": self.ok,
+            "functions": [row.to_dict() for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+    def compared(self, baseline: Collection[tuple[str, str]]) -> ProgramDiagnosis:
+        """Return the same diagnosis, which knows which errors a baseline holds."""
+        rows = (
+            replace(row, known=tuple(r for r in row.errors if (row.function, r) in baseline))
+            for row in self.rows
+        )
+        return replace(self, rows=tuple(rows))
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def lines(self, width: int = WIDTH) -> Iterator[str]:
+        """Yield the lines of the table, the notes, and the reports of errors that are new."""
+        yield from self.table(width)
+        for note in self.notes:
+            yield from wrap(note, width)
+        for row in self.rows:
+            if row.new and row.report:
+                yield ""
+                yield from row.report.splitlines()
+
+    def table(self, width: int = WIDTH) -> Iterator[str]:
+        """Yield the lines of the table."""
+        if not self.rows:
+            yield "No custom autograd Function was called."
+            return
+        head = ("Function", "where defined", "calls", "verdict")
+        cells = [(_short(row.name), row.where, str(row.calls), row.verdict) for row in self.rows]
+        first, second, third = (max(len(row[i]) for row in (head, *cells)) for i in range(3))
+        left = first + second + third + 6
+        for name, where, calls, verdict in (head, *cells):
+            lines = wrap(verdict, max(width - left, 40), break_on_hyphens=False) or [""]
+            yield f"{name:<{first}}  {where:<{second}}  {calls:>{third}}  {lines[0]}".rstrip()
+            yield from (" " * left + line for line in lines[1:])
+
+
+def _short(name: str) -> str:
+    return name.rpartition("<locals>.")[2]
+
+
+# --------------------------------------------------------------------------------------------------
+# The same as plain data: between processes, and in files.
+# --------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Return JSON-compatible data; infinities and nan become strings, because JSON lacks them."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def packed(diagnosis: ProgramDiagnosis) -> str:
+    """Return a diagnosis as text for another process; :func:`unpacked` reads it."""
+    return json.dumps(plain({"rows": [*map(asdict, diagnosis.rows)], "notes": diagnosis.notes}))
+
+
+def unpacked(text: str) -> ProgramDiagnosis:
+    """Return the diagnosis that :func:`packed` has written."""
+    data = json.loads(text)
+    rows = tuple(_row(**row) for row in data["rows"])
+    return ProgramDiagnosis(rows, tuple(data["notes"]))
+
+
+def _row(*, findings: list[dict[str, Any]], **others: Any) -> FunctionVerdict:
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in others.items()}
+    make: Any = FunctionVerdict
+    row: FunctionVerdict = make(findings=tuple(Finding(**it) for it in findings), **fields)
+    return row
+
+
+def merged(parts: Iterable[ProgramDiagnosis]) -> ProgramDiagnosis:
+    """Return one diagnosis of what several processes saw; calls are added up."""
+    rows: dict[tuple[str, str], FunctionVerdict] = {}
+    notes: dict[str, None] = {}
+    for part in parts:
+        notes |= dict.fromkeys(part.notes)
+        for row in part.rows:
+            key = (row.function, row.where)
+            rows[key] = _both(rows[key], row) if key in rows else row
+    return ProgramDiagnosis(tuple(rows[key] for key in sorted(rows)), tuple(notes))
+
+
+def _both(one: FunctionVerdict, other: FunctionVerdict) -> FunctionVerdict:
+    told = max(one, other, key=_told)
+    return replace(
+        told,
+        calls=one.calls + other.calls,
+        differentiated=one.differentiated or other.differentiated,
+    )
+
+
+def _told(row: FunctionVerdict) -> tuple[bool, bool, bool]:
+    return bool(row.errors), not row.why_not, bool(row.why_not) and row.why_not != ELSEWHERE
