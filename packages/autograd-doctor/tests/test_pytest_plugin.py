@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autograd_doctor import Finding, FunctionVerdict, ProgramDiagnosis, _programs, _watching
-from autograd_doctor._baseline import BaselineError, read_baseline, write_baseline
-from autograd_doctor._watching import conclude
+from autograd_doctor import Finding, FunctionVerdict, ProgramDiagnosis
+from autograd_doctor._programs import examination, watching
+from autograd_doctor._programs.baseline import BaselineError, read_baseline, write_baseline
+from autograd_doctor._programs.watching import conclude
 
 FUNCTIONS = """
 import torch
@@ -306,8 +307,8 @@ def test_a_file_that_cannot_be_written_is_a_sentence(suite: pytest.Pytester) -> 
 @pytest.mark.parametrize(
     ("module", "name", "what"),
     [
-        (_programs, "examine", "it could not examine the recorded calls"),
-        (_watching, "merged", "it could not report"),
+        (examination, "examine", "it could not examine the recorded calls"),
+        (watching, "merged", "it could not report"),
     ],
 )
 def test_a_fault_of_ours_is_a_sentence(

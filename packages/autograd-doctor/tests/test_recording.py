@@ -15,7 +15,7 @@ import pytest
 import torch
 from autograd_doctor import ProgramDiagnosis, diagnose, program, recording
 from autograd_doctor._interception import paused
-from autograd_doctor._recording import SMALL, WHOLE, Recorder, _copy, _smaller_lengths
+from autograd_doctor._programs.recording import SMALL, WHOLE, Recorder, _copy, _smaller_lengths
 from right import Square
 from torch import Tensor, nn
 from torch.autograd import Function
@@ -187,6 +187,21 @@ class Recomputes(Function):
         return (None, next(found), *(next(found) if p.requires_grad else None for p in parameters))
 
 
+class Sigmoid(Function):
+    """Saves its slope, which has no graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.sigmoid()
+        ctx.save_for_backward(y * (1 - y))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (slope,) = ctx.saved_tensors
+        return grad_output * slope
+
+
 def leaf(*shape: int) -> Tensor:
     return torch.randn(shape or (3, 4), requires_grad=True)
 
@@ -228,6 +243,13 @@ def compiled() -> None:
         call(leaf()).backward()
 
 
+def penalized() -> None:
+    """Differentiate a gradient whose graph lacks a part."""
+    x = leaf()
+    (gradient,) = torch.autograd.grad(Sigmoid.apply(x).sum(), x, create_graph=True)
+    (gradient.square().sum() + x.sum()).backward()
+
+
 def ignoring_errors(call: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match="never"):
         call()
@@ -243,12 +265,16 @@ module = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
 PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
     "right": (lambda: run(Square, leaf()), "✓"),
     "wrong": (lambda: run(Half, leaf()), "✗ constant-factor"),
-    "wrong where nobody asks": (lambda: run(Scale, leaf(4), torch.randn(4)), "⚠ wasted-gradient"),
+    "wrong where nobody asks": (
+        lambda: run(Scale, leaf(4), torch.randn(4)),
+        "✓ (notes: wasted-gradient)",
+    ),
     "wrong where somebody asks": (lambda: run(Scale, leaf(4), leaf(4)), "✗ constant-factor"),
     "nothing to differentiate": (without_grad, "not examined: 0 differentiated calls"),
     "a callable": (lambda: run(Through, leaf(), lambda x: 2 * x), "✓"),
     "a list": (lambda: run(Weighted, leaf(4), [torch.randn(4), torch.randn(4)]), "✓"),
     "a list, wrong": (lambda: run(WeightedTwice, leaf(4), [torch.randn(4)]), "✗ constant-factor"),
+    "a gradient penalty": (penalized, "⚠ silent-double-backward"),
     "huge": (lambda: run(Rows, leaf(4000, 50), torch.randint(4000, (900,))), "✓"),
     "huge, wrong": (
         lambda: run(RowsTwice, leaf(4000, 50), torch.randint(4000, (900,))),
@@ -262,7 +288,7 @@ PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
     "in place": (lambda: run(DoubledInPlace, leaf() * 1), "✓"),
     "a module and its parameters": (
         lambda: run(Recomputes, module, leaf(2, 4), *module.parameters()),
-        "⚠ silent-double-backward, wasted-gradient",
+        "✓ (notes: silent-double-backward, wasted-gradient)",
     ),
     "raises": (lambda: ignoring_errors(lambda: run(Raises, leaf())), "not examined: no call"),
     "waits": (lambda: run(Waits, leaf()), "not examined: diagnose did not end within 1 s"),
@@ -674,7 +700,7 @@ def test_a_fault_of_diagnose_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with recording() as calls:
         run(Half, leaf())
-    monkeypatch.setattr("autograd_doctor._programs.diagnose", fail)
+    monkeypatch.setattr("autograd_doctor._programs.examination.diagnose", fail)
 
     assert calls.diagnose().rows[0].verdict == (
         "not examined: diagnose failed: ZeroDivisionError: ours"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from autograd_doctor._pages import Explanation, explain
     from autograd_doctor._pipeline import Sampler
     from autograd_doctor._probes import Level
-    from autograd_doctor._programs import Recording, recording
+    from autograd_doctor._programs.examination import Recording, recording
     from autograd_doctor._rules import RULES, Rule
     from autograd_doctor.api import Examinable, Inputs, assert_gradients, diagnose
     from autograd_doctor.diagnosis import Diagnosis
@@ -77,7 +77,7 @@ _MODULES = (
     "_pages",
     "_pipeline",
     "_probes",
-    "_programs",
+    "_programs.examination",
     "_rules",
 )
 

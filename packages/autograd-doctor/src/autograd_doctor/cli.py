@@ -302,8 +302,8 @@ def run(
     ] = 60.0,
 ) -> None:
     """Run a script, and examine every custom autograd Function that it calls."""
-    from autograd_doctor._script import end_by, run_program
-    from autograd_doctor._watching import Watching, conclude
+    from autograd_doctor._programs.script import end_by, run_program
+    from autograd_doctor._programs.watching import Watching, conclude
 
     if not module and not Path(command[0]).exists():
         known = [path.stem for path in Path(command[0]).parent.glob("*.py")]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import Any
 
-from autograd_doctor.finding import Finding
+from autograd_doctor.finding import Finding, Severity
 
 WIDTH = 100
 FORMAT = 1  # of the data
@@ -61,7 +61,7 @@ class FunctionVerdict:
     @property
     def errors(self) -> tuple[str, ...]:
         """The rules of the findings that are errors."""
-        return tuple(it.rule for it in self.findings if it.severity == "error")
+        return self._rules("error")
 
     @property
     def new(self) -> tuple[str, ...]:
@@ -76,9 +76,15 @@ class FunctionVerdict:
             return f"✗ {', '.join(self.errors)}{known}"
         if self.why_not:
             return f"not examined: {self.why_not}"
-        if self.findings:
-            return f"⚠ {', '.join(dict.fromkeys(it.rule for it in self.findings))}"
-        return f"✓ by design (declared: {', '.join(self.declared)})" if self.declared else "✓"
+        if warnings := self._rules("warning"):
+            return f"⚠ {', '.join(warnings)}"
+        if self.declared:
+            return f"✓ by design (declared: {', '.join(self.declared)})"
+        notes = self._rules("info")
+        return f"✓ (notes: {', '.join(notes)})" if notes else "✓"
+
+    def _rules(self, severity: Severity) -> tuple[str, ...]:
+        return tuple(it.rule for it in self.findings if it.severity == severity)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON-compatible data."""
@@ -153,7 +159,7 @@ class ProgramDiagnosis:
         """Yield the lines of the table, the notes, and the reports of errors that are new."""
         yield from self.table(width)
         for note in self.notes:
-            yield from wrap(note, width)
+            yield from wrap(note, width, break_on_hyphens=False, break_long_words=False)
         for row in self.rows:
             if row.new and row.report:
                 yield ""

@@ -103,7 +103,7 @@ class Doctor:
     """What ``--doctor`` does in one process of a run."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from autograd_doctor._watching import Watching
+        from autograd_doctor._programs.watching import Watching
 
         self._config = config
         self._parts: list[ProgramDiagnosis] = []  # of the workers
@@ -145,7 +145,7 @@ class Doctor:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Examine what was recorded, and fail the run if that is wanted."""
-        from autograd_doctor._watching import claim_in
+        from autograd_doctor._programs.watching import claim_in
         from autograd_doctor.program import packed
 
         self._watching.stop()
@@ -163,7 +163,7 @@ class Doctor:
         self._conclude(session)
 
     def _conclude(self, session: pytest.Session) -> None:
-        from autograd_doctor._watching import conclude
+        from autograd_doctor._programs.watching import conclude
         from autograd_doctor.program import ProgramDiagnosis
 
         options = self._config.option

@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autograd_doctor._baseline import BaselineError, read_baseline, write_baseline
+from autograd_doctor._programs.baseline import BaselineError, read_baseline, write_baseline
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor._when_imported import when_imported
 from autograd_doctor.program import ProgramDiagnosis, merged
 
 if TYPE_CHECKING:
-    from autograd_doctor._recording import Recorder
+    from autograd_doctor._programs.recording import Recorder
 
 
 class Watching:
@@ -35,7 +35,7 @@ class Watching:
 
     def _record(self) -> None:
         try:
-            from autograd_doctor._recording import Recorder
+            from autograd_doctor._programs.recording import Recorder
 
             recorder = Recorder()
             recorder.start()
@@ -58,7 +58,7 @@ class Watching:
             notes = self._failures or [_why_nothing()]
             return replace(found, notes=tuple(notes))
         try:
-            from autograd_doctor._programs import examine
+            from autograd_doctor._programs.examination import examine
 
             found = examine(self._recorder, seconds=seconds, folder=folder, claim=claim)
         except Exception as error:

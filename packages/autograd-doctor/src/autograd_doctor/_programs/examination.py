@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from autograd_doctor._declaration import Declaration, declaration_of
 from autograd_doctor._execution.calls import USERS
 from autograd_doctor._execution.captured_state import CapturedState
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
-from autograd_doctor._project import DeclarationError, Project
-from autograd_doctor._recording import (
+from autograd_doctor._programs.project import DeclarationError, Project
+from autograd_doctor._programs.recording import (
     MOST_CALLS,
     RecordedCall,
     RecordedFunction,
@@ -32,6 +32,9 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, ProgramDiagnosis
 
 PART = 1 / 4  # of the time, that one Function may take
+
+# What a program that differentiates twice runs into, and would not notice.
+SILENT = ("silent-double-backward", "once-differentiable-leak")
 
 Claim = Callable[[str], bool]
 
@@ -204,7 +207,8 @@ class _Patient:
         raising = ("forward-raises", *(["backward-raises"] if call.shrunk else []))
         raised = next((it for it in diagnosis.findings if it.rule in raising), None)
         if raised is None:
-            self.diagnoses.append((call, diagnosis))
+            told = _of_second_order(diagnosis) if call.create_graph else diagnosis
+            self.diagnoses.append((call, told))
         elif call.shrunk:
             self.failures.append(
                 "its calls hold many numbers, and it raises an error on a smaller copy of one: "
@@ -255,6 +259,15 @@ class _Patient:
         if how := _how_to_declare(first, self.seen.name):
             rows.append(("declare", how))
         return str(diagnosis) + card.as_text("", rows).rstrip("\n") * bool(rows)
+
+
+def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
+    """Return a diagnosis that warns of second derivatives: the program asks for their graph."""
+    findings = (
+        replace(finding, severity="warning") if finding.rule in SILENT else finding
+        for finding in diagnosis.findings
+    )
+    return replace(diagnosis, findings=tuple(findings))
 
 
 def _split(seen: RecordedFunction) -> tuple[str, str]:

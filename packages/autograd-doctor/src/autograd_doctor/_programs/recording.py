@@ -60,6 +60,7 @@ class RecordedCall:
     size: int  # of all its tensors, in numbers
     shrunk: bool = False
     backward_ran: bool = False
+    create_graph: bool = False  # when backward ran
     parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)  # the leaves passed
 
     @property
@@ -278,13 +279,14 @@ def _bytes(call: RecordedCall) -> int:
 
 
 def _note_backward(call: RecordedCall, returned: Any) -> None:
-    """Let the node of a call's outputs note that backward runs. The hook changes no gradient."""
+    """Let the node of a call's outputs note how backward runs. The hook changes no gradient."""
     compiling = sys.modules.get("torch._dynamo.compiled_autograd")
     if getattr(compiling, "compiled_autograd_enabled", False):
         return  # a hook would become part of what is compiled
 
     def note(grad_outputs: Any) -> None:
         call.backward_ran = True
+        call.create_graph |= torch.is_grad_enabled()
 
     outputs = returned if isinstance(returned, tuple | list) else (returned,)
     with torch._C.DisableTorchFunction():
