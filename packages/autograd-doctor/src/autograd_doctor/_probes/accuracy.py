@@ -4,16 +4,21 @@ A solver that iterates to a tolerance is a function with an error of its own. ``
 the derivative of the exact solution, and differences of ``forward`` are those of the approximate
 one. So they agree to a few digits only, and ``backward`` is right all the same.
 
-Three signs tell a solver. Its values jump a little where one iteration more is needed. It reads
-numbers from tensors again and again, to decide whether to go on. Or backward is a solver itself:
-then it is linear in grad_output to a few digits only.
+Three signs tell a solver. One line reads numbers from tensors again and again, to decide whether to
+go on. Or backward is a solver itself: then it is linear in grad_output to a few digits only. Or the
+values jump a little where one iteration more is needed: then a long step, which averages jumps,
+agrees better with the gradient than a short one. Without the latter, a jump is the seam of two
+formulas, and a gradient beside it is wrong.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from types import FrameType
 from typing import Any
 
 import torch
@@ -32,13 +37,14 @@ from autograd_doctor.memory import DispatchMode, operation_name
 
 STEPS = (STEP, 1e-2, 1e-1)  # of an element's own size: a long step averages small jumps
 CLOSE = 0.05  # of a gradient: a wrong one is mostly further off than a solver's tolerance
+CLOSER = 3  # times, that a long step agrees better
 LINES = 2
 POINTS = 64  # on a line from the example to another input
 SUSPECTS = 3  # intervals of a line that are searched for a jump
 HALVINGS = 30
 SMALLEST, LARGEST = 3e-6, 1e-2  # a jump, of the values: between rounding in float32 and a quantizer
 DIGITS = 1e-4  # relative: 16-bit numbers have fewer
-READS = 3  # numbers read in one call: a test or two is no loop
+READS = 3  # numbers that one line reads: a test or two is no loop
 
 
 def inexact(
@@ -48,30 +54,44 @@ def inexact(
     outputs = (out for out in found.forward.outputs if is_float(out))
     if any(not out.is_complex() and resolution(out.double()) > DIGITS for out in outputs):
         return found  # in so few digits all values jump
-    off = min(
+    short, *long = (
         deviation(found, slopes(values, session.inputs, session.wanted, directions, keep, step))
         for step in STEPS
     )
+    off = min(short, *long)
     if off > CLOSE:
         return found
-    if not (_nearly_linear(found) or _reads_numbers(session) or _jumps(session, found, values)):
+    solves = _nearly_linear(found) or _reads_numbers(session)
+    if not solves and not (min(long) < short / CLOSER and _jumps(session, found, values)):
         return found
     return replace(found, values=replace(found.values, inexact=off))
 
 
 class _ReadNumbers(DispatchMode):
-    """Counts how often a block reads a number from a tensor."""
+    """Counts how often each line of a block reads a number from a tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
+        self.lines: Counter[tuple[str, int]] = Counter()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run an operation, and count it if it returns a number."""
-        self.count += operation_name(func) == "_local_scalar_dense"
+        if operation_name(func) == "_local_scalar_dense":
+            self.lines[_line()] += 1
         return func(*args, **(kwargs or {}))
+
+
+def _line() -> tuple[str, int]:
+    """Return the file and number of the line that reads, for a method of Tensor its caller's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _METHODS:
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+
+
+_METHODS = (__name__, "torch._tensor", "torch.functional")
 
 
 def _nearly_linear(found: Evidence) -> bool:
@@ -88,7 +108,7 @@ def _nearly_linear(found: Evidence) -> bool:
 def _reads_numbers(session: Session) -> bool:
     with _ReadNumbers() as reading:
         both_ways(session, lambda outputs: [torch.ones_like(out) for out in outputs])
-    return reading.count >= READS
+    return max(reading.lines.values(), default=0) >= READS
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:
