@@ -63,8 +63,8 @@ def another(value: Tensor, rng: torch.Generator) -> Tensor:
         return _scaled(value, rng)
     if bool((value == value.round()).all()):
         return _one_hot(value, rng) if _is_one_hot(value) else _shuffled(value, rng)
-    drawn = _within_norms(value, _within_range(value, rng))
-    return sorted_like(value, drawn)
+    sample = _within_norms(value, _within_range(value, rng))
+    return sorted_like(value, sample)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
     """Change each element by a factor, its sign kept, and none leaves the range of the example."""
-    drawn = value.clone()
+    sample = value.clone()
     noise = _uniform(value, rng)
     for sign in (1, -1):
         side = value * sign > 0
@@ -255,27 +255,27 @@ def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
         low = torch.log(torch.maximum(lowest / size, torch.tensor(1 / SPREAD).to(size)))
         high = torch.log(torch.minimum(size.max() / size, torch.tensor(SPREAD).to(size)))
         factor = torch.exp(low + (high - low) * (noise[side] + 1) / 2)
-        drawn[side] = value[side] * factor
-    return drawn
+        sample[side] = value[side] * factor
+    return sample
 
 
-def _within_norms(value: Tensor, drawn: Tensor) -> Tensor:
+def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
     """Shorten the rows that became longer than the longest of the example."""
     if not value.dim() or value.shape[-1] < 2:
-        return drawn
+        return sample
     longest: Tensor = value.norm(dim=-1).max()
-    lengths: Tensor = drawn.norm(dim=-1, keepdim=True)
-    return drawn * (longest / lengths).clamp_max(1.0)
+    lengths: Tensor = sample.norm(dim=-1, keepdim=True)
+    return sample * (longest / lengths).clamp_max(1.0)
 
 
-def sorted_like(value: Tensor, drawn: Tensor) -> Tensor:
-    """Return drawn values in the order of the example, if its rows are sorted."""
+def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
+    """Return sampled values in the order of the example, if its rows are sorted."""
     if not value.dim() or value.shape[-1] < 3:
-        return drawn
+        return sample
     steps = value.diff(dim=-1)
     if bool((steps >= 0).all()):
-        return drawn.sort(-1).values
-    return drawn.sort(-1, descending=True).values if bool((steps <= 0).all()) else drawn
+        return sample.sort(-1).values
+    return sample.sort(-1, descending=True).values if bool((steps <= 0).all()) else sample
 
 
 def _scaled(value: Tensor, rng: torch.Generator) -> Tensor:
