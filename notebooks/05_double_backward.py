@@ -546,8 +546,9 @@ for function in (Softplus, Detaching, UsingData, Recomputed):
 # passes where `backward` is differentiable and right. If yours promises a second derivative, this
 # line belongs in its tests.
 #
-# `diagnose` looks at second derivatives as well, and warns; with `double_backward=True` it is told
-# that they are promised, and a wrong one is an error.
+# `diagnose` examines second derivatives as well, and mentions a wrong one as a note, because most
+# Functions are never differentiated twice. With `double_backward=True` you say that yours is, and a
+# wrong second derivative becomes an error.
 
 # %%
 diagnose(Softplus, (x,), double_backward=True)

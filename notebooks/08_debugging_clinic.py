@@ -1110,18 +1110,18 @@ class Cube(torch.autograd.Function):
         return slope * grad_output
 """
 check = [sys.executable, "-m", "autograd_course.cli", "check", "cubes:Cube", "--inputs", "f64[5]"]
+check.append("--double-backward")
 with tempfile.TemporaryDirectory() as folder:
     Path(folder, "cubes.py").write_text(patient)
     plain = {**os.environ, "NO_COLOR": "1"}
-    done = subprocess.run(
-        [*check, "--strict"], cwd=folder, env=plain, capture_output=True, text=True
-    )
-print("$ autograd-course check cubes:Cube --inputs 'f64[5]' --strict")
+    done = subprocess.run(check, cwd=folder, env=plain, capture_output=True, text=True)
+print("$ autograd-course check cubes:Cube --inputs 'f64[5]' --double-backward")
 print(done.stdout, "exit code", done.returncode)
 
 # %% [markdown]
-# First derivative right, second one silently wrong: that is a warning, and `--strict` turns it into
-# a failure. In a test suite, `assert_gradients(Cube, x)` from `autograd_course` is the same check.
+# The first derivative is right, and the second one is silently wrong. With `--double-backward` that
+# is an error. In a test suite, `assert_gradients(Cube, x, double_backward=True)` from
+# `autograd_course` is the same check.
 
 # %% [markdown]
 # ## Do you know it?

@@ -33,8 +33,13 @@ def verdict(shipped: Shipped) -> Diagnosis:
         return diagnose(shipped.subject(), shipped.inputs(), **shipped.options)
 
 
-def serious(diagnosis: Diagnosis) -> tuple[str, ...]:
-    return tuple(finding.rule for finding in diagnosis.findings if finding.severity != "info")
+def told(diagnosis: Diagnosis, expected: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rules found: errors, warnings, and those notes that an expert mentions too."""
+    return tuple(
+        finding.rule
+        for finding in diagnosis.findings
+        if finding.severity != "info" or finding.rule in expected
+    )
 
 
 @pytest.mark.parametrize("shipped", [*GROUP, *TORCH, *filter(installed, BY_HAND)], ids=row)
@@ -44,7 +49,7 @@ def test_code_that_ships_gets_the_verdict_of_an_expert(shipped: Shipped) -> None
 
     diagnosis = verdict(shipped)
 
-    assert serious(diagnosis) == shipped.verdict, str(diagnosis)
+    assert told(diagnosis, shipped.verdict) == shipped.verdict, str(diagnosis)
 
 
 def test_the_table_names_at_least_ten_packages_and_a_reason_for_each_finding() -> None:

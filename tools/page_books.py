@@ -59,9 +59,10 @@ This page lists everything that `diagnose` can find, in the order of its checks.
 severity:
 
 - An **error** means that a gradient or an output is wrong for some valid use.
-- A **warning** means that the Function is correct today, but breaks or wastes resources in a use
-  that its author has probably not tried.
-- An **info** is good to know.
+- A **warning** means that the Function is correct today, but breaks in a use that its author has
+  probably not tried.
+- An **info** is good to know: it costs time or memory, or concerns only second derivatives. The
+  report names it in one line.
 
 You can print the page of a rule with `autograd-doctor explain RULE`. To run the code on this page,
 first run these lines:

@@ -97,7 +97,7 @@ def diagnose(
             else is. Without this and ``surrogate``, what :func:`declare` says of ``fn`` holds.
         double_backward: ``True`` if second derivatives must work; then it is an error if they do
             not. ``False`` skips them. By default they are examined, and what does not work is a
-            warning.
+            note.
         sampler: Draws other inputs from a :class:`torch.Generator`. By default the example is
             varied where it is differentiated.
         seed: The seed of all random numbers that ``diagnose`` draws.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 MORE = "Pass `level='full'` for details."
+ASK = "Pass `double_backward=True` if you need it."
+SECOND = ("silent-double-backward", "once-differentiable-leak", "no-double-backward")
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -49,6 +51,8 @@ def _headline(diagnosis: Diagnosis) -> str:
         return f"✗ {diagnosis.subject} · wrong"
     if diagnosis.unexamined:
         return f"? {diagnosis.subject} · no error found, but values were not examined"
+    if not counts and any(finding.rule in SECOND[:2] for finding in diagnosis.findings):
+        return f"✓ {diagnosis.subject} · the first derivative is right, the second is not"
     if not counts:
         return f"✓ {diagnosis.subject} · nothing wrong found"
     rest = [f"{n} {severity}{'s' * (n > 1)}" for severity, n in counts.items()]
@@ -62,9 +66,16 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
     yield from map(card.finding_rows, told)
     if told and diagnosis.ok:
         yield (("examined", item) for item in diagnosis.limits)
-    if notes := [f"`{f.rule}`" for f in diagnosis.findings if f not in told]:
-        yield iter([("notes", f"{', '.join(notes)}: no result is wrong. {MORE}")])
+    notes = [finding.rule for finding in diagnosis.findings if finding not in told]
+    if twice := [rule for rule in notes if rule in SECOND]:
+        yield iter([("notes", f"{_names(twice)}: a second derivative is wrong or missing. {ASK}")])
+    if others := [rule for rule in notes if rule not in SECOND]:
+        yield iter([("notes", f"{_names(others)}: no result is wrong. {MORE}")])
     yield (("skipped", item) for item in diagnosis.unexamined)
+
+
+def _names(rules: list[str]) -> str:
+    return ", ".join(f"`{rule}`" for rule in rules)
 
 
 def _told(diagnosis: Diagnosis) -> list[Finding]:

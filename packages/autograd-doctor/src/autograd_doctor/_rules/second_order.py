@@ -21,7 +21,7 @@ ZERO_BY_INF = (
 @rule(
     "silent-double-backward",
     "order",
-    "warning",
+    "info",
     "a second derivative is wrong, without an error",
     hint="Save only inputs and outputs, because only these carry a graph. Return an intermediate "
     "result of `forward` as an extra output, or recompute it in `backward`. Do not use "
@@ -42,7 +42,7 @@ def silent_double_backward(evidence: Evidence) -> Match | None:
 @rule(
     "once-differentiable-leak",
     "order",
-    "warning",
+    "info",
     "@once_differentiable silently drops a second derivative",
     hint="Build `backward` from differentiable operations, and remove the decorator. If that is "
     "not possible, raise an error in `backward` when `torch.is_grad_enabled()` returns True. In "
