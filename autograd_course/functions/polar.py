@@ -14,7 +14,8 @@ class ToPolar(torch.autograd.Function):
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
     Shapes: ``x``, ``y``, ``r`` and ``θ`` alike; it does not broadcast. Real floating dtypes. Saves
-    its two outputs. At the origin the derivative does not exist and the gradient is not finite.
+    its two outputs. At the origin, where the derivative does not exist, ``g_r`` goes to ``x`` and
+    ``g_θ`` to neither, so the gradient stays finite.
     A gradient is computed only for an input that asks for one. Twice differentiable: saved
     *outputs* carry their own graph.
     """
@@ -34,7 +35,9 @@ class ToPolar(torch.autograd.Function):
         r, theta = ctx.saved_tensors
         needs_x, needs_y = ctx.needs_input_grad
         cos, sin = torch.cos(theta), torch.sin(theta)
+        origin = r == 0
+        grad_turn = torch.where(origin, 0, grad_theta / torch.where(origin, 1, r))
         return (
-            cos * grad_r - sin / r * grad_theta if needs_x else None,
-            sin * grad_r + cos / r * grad_theta if needs_y else None,
+            cos * grad_r - sin * grad_turn if needs_x else None,
+            sin * grad_r + cos * grad_turn if needs_y else None,
         )

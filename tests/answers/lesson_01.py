@@ -267,7 +267,7 @@ WRONG = [
     backward(
         "repair-absolute",
         "divides 0 by 0 at the kink",
-        "kink-convention",
+        "non-finite",
         lambda ctx, x, g: g * x / x.abs(),
     ),
     backward(
