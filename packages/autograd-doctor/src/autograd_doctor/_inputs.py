@@ -111,6 +111,19 @@ def in_double(value: Any) -> Any:
     return value.detach().to(dtype).contiguous() if is_float(value) else value.detach()
 
 
+def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -> list[Any]:
+    """Return the arguments of a call in float64 or complex128.
+
+    An argument that is the dtype of a floating tensor among them becomes float64 as well: such a
+    call says its own precision. ``own`` are the dtypes of the caller's tensors, where they are not
+    those of the case.
+    """
+    doubled = [in_double(value) for value in case]
+    dtypes = zip(own or own_dtypes(case), doubled, strict=True)
+    known = {dtype: value.dtype for dtype, value in dtypes if is_float(value)}
+    return [known.get(v, v) if isinstance(v, torch.dtype) else v for v in doubled]
+
+
 def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
     """Return the dtype of each floating or complex tensor, ``None`` for everything else."""
     return tuple(value.dtype if is_float(value) else None for value in case)
@@ -176,8 +189,11 @@ def _lies_below(low: Tensor, high: Tensor) -> bool:
 
 
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
-    """Move the elements at kinks away from zero, by a tenth of the typical size."""
-    if kinks is None or not len(kinks):
+    """Move the elements at kinks away from zero, by a tenth of the typical size.
+
+    A tensor with a structure stays as it is: one element moved alone would break it.
+    """
+    if kinks is None or not len(kinks) or structure_of(value) is not None:
         return value
     typical = float(value.abs().square().mean().sqrt()) or 1.0
     steps = 0.1 * typical * (1 + torch.rand(len(kinks), generator=rng, dtype=torch.float64))

@@ -198,7 +198,10 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield seen.values.slopes is None or _slopes_fit(seen, seen.values.slopes)
     yield not seen.values.jacobian or _jacobian_fits(seen)
     yield seen.values.rows is None or _rows_fit(seen, seen.values.rows)
-    yield all(len(variant.wanted) == len(variant.got) for variant in seen.variants.dtypes)
+    for variant in seen.variants.dtypes:
+        yield len(variant.wanted) == len(variant.got)
+        is_device = not _names_a_dtype(variant.name)
+        yield is_device or all(map(_names_a_dtype, (*variant.wanted, *variant.got)))
     edited = [one.edited for one in seen.memory.on_ctx if one.edited is not None]
     yield all(map(_twin_fits, (*seen.variants.comparisons, *edited)))
     yield all(0 <= one.position < len(asked) for one in seen.memory.wasted_gradients)
@@ -329,7 +332,15 @@ def _columns_fit(columns: JacobianColumns, seen: Evidence, size: int) -> bool:
     )
 
 
+def _names_a_dtype(name: str | None) -> bool:
+    dtype = None if name is None else getattr(torch, name, None)
+    known = isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex)
+    return name is None or known
+
+
 def _rows_fit(seen: Evidence, rows: JacobianRows) -> bool:
+    if rows.index.ndim != 1:
+        return False
     sizes = [(len(rows.index), _real(seen.inputs[place])) for place in seen.wanted]
     return (
         bool(seen.values.jacobian)
@@ -393,7 +404,7 @@ def _is_argument(one: Any, example: Any) -> bool:
 
 def _float32_steps_fit(float32_steps: Float32Steps) -> bool:
     calls = (float32_steps.here, float32_steps.near, float32_steps.far)
-    return all(
+    return 0 <= float32_steps.ratio <= 1 and all(
         len(call) == len(float32_steps.names)
         and _of_one_shape(float32_steps.here, call)
         and all(value is None or value.dtype == torch.float64 for value in call)

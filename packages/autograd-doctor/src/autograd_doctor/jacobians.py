@@ -20,7 +20,7 @@ from autograd_doctor._execution.captured_state import CapturedState
 from autograd_doctor._execution.isolation import generator, preserve_global_state
 from autograd_doctor._execution.operations import custom_nodes
 from autograd_doctor._execution.session import Run, Session, Subject, subject_of
-from autograd_doctor._inputs import in_double, require_dense, wanted
+from autograd_doctor._inputs import all_in_double, require_dense, wanted
 from autograd_doctor._numerics.closeness import resolution, size
 from autograd_doctor._numerics.finite_differences import MOST_COLUMNS, as_real, flat, jacobian
 from autograd_doctor._numerics.tensors import is_float
@@ -232,7 +232,7 @@ def _session(fn: Any, inputs: Sequence[Any]) -> Session:
     subject = subject_of(fn, len(inputs))
     around = CapturedState((subject.name, subject.function or subject.call))
     subject = replace(subject, around=around, passed=around.passed(inputs))
-    places, values = wanted(inputs), [in_double(value) for value in inputs]
+    places, values = wanted(inputs), all_in_double(inputs)
     for place in places:
         _require_size(as_real(values[place]).numel(), subject.parameters[place])
     return Session(subject, values, places, _SEED)

@@ -299,10 +299,18 @@ class Session:
 
     def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
         call = self._watched if self._watched and watched else self.subject.call
-        returned = call(*args)
+        returned = call(*self._with_their_dtypes(args))
         # A Function that returns a list has returned one thing that is no tensor; a callable may.
         whole = self.subject.function is not None and isinstance(returned, list)
         return (returned,) if whole else as_tuple(returned)
+
+    def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Return the arguments; one that is the dtype of a tensor among them follows the tensor."""
+        if not any(isinstance(arg, torch.dtype) for arg in args):
+            return args
+        tensors = [(one, arg) for one, arg in zip(self.inputs, args, strict=True) if is_float(one)]
+        now = {one.dtype: arg.dtype for one, arg in reversed(tensors)}
+        return [now.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args]
 
     def other(self) -> Session:
         """Return a session on other values, with other draws; what is reached besides is shared.

@@ -58,7 +58,9 @@ def slopes(
 
         found.append(points(at, step))
         vectors.append(vector)
-    value, error, smooth = derivatives(torch.stack(found), torch.tensor(step), center, 1.0)
+    value, error, smooth = derivatives(
+        torch.stack(found), torch.tensor(step, dtype=torch.float64), center, 1.0
+    )
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
     return DirectionalDerivatives(by_input, _turned(value), _turned(error), smooth)
 
@@ -68,16 +70,17 @@ def jacobian(
     inputs: Sequence[Any],
     wanted: Sequence[int],
     places: Sequence[Tensor] | torch.Generator,
+    most: int = MOST_COLUMNS,
 ) -> tuple[JacobianColumns, ...]:
     """Return the Jacobian's columns for each wanted input, at flat places.
 
-    Drawn by a generator, they are all places, or a sample where they are many.
+    Drawn by a generator, they are all places, or a sample of at ``most`` so many.
     """
     center = values(copied(inputs))
     noise = _noise(values, inputs, wanted, center)
     if isinstance(places, torch.Generator):
         sizes = [_real(inputs[position]).numel() for position in wanted]
-        places = [_sample(size, center.numel(), places) for size in sizes]
+        places = [_sample(size, center.numel(), places, most) for size in sizes]
     return tuple(
         _columns(values, inputs, position, center, noise, index)
         for position, index in zip(wanted, places, strict=True)
@@ -89,9 +92,9 @@ def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
     return max(1, min(most, in_all // max(1, entries)))
 
 
-def _sample(elements: int, outputs: int, rng: torch.Generator) -> Tensor:
+def _sample(elements: int, outputs: int, rng: torch.Generator, most: int) -> Tensor:
     """Return the flat positions of an input that are looked at: all, unless they are many."""
-    most = affordable(MOST_COLUMNS, outputs)
+    most = affordable(most, outputs)
     if elements <= most:
         return torch.arange(elements)
     return torch.randperm(elements, generator=rng)[:most].sort().values
@@ -179,7 +182,9 @@ def derivative(
     at: Callable[[float], Tensor], h: float, center: Tensor
 ) -> tuple[Tensor, Tensor, bool]:
     """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there."""
-    value, error, smooth = derivatives(points(at, h)[None], torch.tensor(h), center, 1.0)
+    value, error, smooth = derivatives(
+        points(at, h)[None], torch.tensor(h, dtype=torch.float64), center, 1.0
+    )
     return value[0], error[0], bool(smooth)
 
 
@@ -203,7 +208,11 @@ def derivatives(
     size = center.abs().max().item() if center.numel() else 0.0
     rounding = 8 * torch.finfo(torch.float64).eps * size / h
     error = (value - narrow).abs() + rounding + 4 * noise / h
-    error[(points == center).all(1)] = 0.0  # an output that does not depend on what is moved
+    # An output that never changes does not depend on what is moved. If none changes, each of them
+    # may do so by less than float32 shows.
+    unchanged = (points == center).all(1)
+    coarse = unchanged.all(1, keepdim=True) & (center == center.float().double())
+    error[unchanged & ~coarse] = 0.0
     # A jump or a kink beside the point moves the difference as the step halves; what is small
     # against the function's usual slope is left to the error estimate …
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
