@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 import torch
 
 from autograd_doctor._numerics.projection import projections_agree
-from autograd_doctor._probes import Level
+from autograd_doctor._probes import ALWAYS, PROBES, Level
 from autograd_doctor._reference import in_16_bits
 from autograd_doctor._rules import RULES
 from autograd_doctor._rules.rule import what_was_raised
@@ -37,6 +37,38 @@ _STANDARD = (
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
+# What each probe examines; a slow Function leaves no time for all of them.
+_OF_PROBES = {
+    "repetition": "state",
+    "rows": "values",
+    "resized": "other lengths",
+    "dim_argument": "dim arguments",
+    "batch_dimension": "batches",
+    "grad_output_layout": "memory layouts",
+    "input_layout": "memory layouts",
+    "frozen_input": "frozen inputs",
+    "zero_dim": "0-dim inputs",
+    "extremes": "extreme inputs",
+    "float32_steps": "float32",
+    "captured": "state",
+    "recomputation": "state",
+    "second_backward": "a second backward pass",
+    "on_ctx": "attributes of `ctx`",
+    "cycles": "memory",
+    "unpacking": "memory",
+    "second_order": "second derivatives",
+    "require_second_order": "second derivatives",
+    "forward_mode": "`jvp`",
+    "reverse_over_forward": "`jvp`",
+    "vmapped": "`vmap`",
+    "wasted_gradients": "memory",
+    "kept": "memory",
+    "autocast": "autocast",
+    "compiled": "`torch.compile`",
+    "own_views": "views",
+    "old_style": "`torch.func`",
+    "plain": "whether a Function is needed",
+}
 
 
 def examined(
@@ -48,7 +80,22 @@ def examined(
     some = len(missing) < len(seen[0].wanted)
     first = ", ".join((_CONTRACT, _LINEARITY, *[_VALUES] * some))
     full = [_FULL] * (level == "full")
-    return (first, *_STANDARD, *full, *by_design(seen[0], intentional))
+    further = [*_STANDARD, *full]
+    if seen[0].left_out:
+        missed = _words_of(seen[0].left_out)
+        names = [look.__name__ for look in (*ALWAYS, *PROBES[level])]
+        further = [", ".join(word for word in _words_of(names) if word not in missed)]
+    return (first, *further, *by_design(seen[0], intentional))
+
+
+def without_time(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence that names what there was no time for."""
+    if names := evidence.left_out:
+        yield f"less than usual, because a pass takes long. Left out: {', '.join(_words_of(names))}"
+
+
+def _words_of(probes: Collection[str]) -> list[str]:
+    return [*dict.fromkeys(_OF_PROBES[name] for name in probes)]
 
 
 def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:

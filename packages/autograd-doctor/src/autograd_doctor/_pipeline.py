@@ -53,8 +53,8 @@ from autograd_doctor._execution.inside import functions_inside
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
+    all_in_double,
     beside,
-    in_double,
     own_dtypes,
     require_dense,
     singular,
@@ -62,6 +62,7 @@ from autograd_doctor._inputs import (
     wanted,
 )
 from autograd_doctor._judge import RANK, judge
+from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor._numerics.tensors import as_tuple, is_float, is_plain
 from autograd_doctor._probes import (
     ALWAYS,
@@ -146,7 +147,7 @@ def examine_samples(
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
     """Yield a sentence for each input where the example lies on kinks and others were taken."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
-        if len(kinks):
+        if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
             yield (
                 f"`{evidence.name(position)}` near kinks: `forward` is not differentiable at "
@@ -191,7 +192,7 @@ def _probe(
     """
     own = own or own_dtypes(case)
     places = wanted(case)
-    values = [in_double(value) for value in case]
+    values = all_in_double(case, own)
     probes, thorough = (*ALWAYS, *(extra_probes or ())), extra_probes is not None
     seen = probe(
         subject,
@@ -355,9 +356,12 @@ class Conclusion:
     def is_wrong_only_elsewhere(self) -> bool:
         """Whether only other inputs show an error of values, and several tensors vary there.
 
-        Some of them may belong together, as scores and their softmax do.
+        Some of them may belong together, as scores and their softmax do. An example on kinks does
+        not tell, because it was not compared there.
         """
         example = self.evidence[0]
+        if any(avoided_kinks(example)):
+            return False
         tensors = [value for value in example.inputs if is_float(value)]
         values = all(RULES[f.rule].family in VALUE_FAMILIES for f in _errors_of(self.findings))
         return self.has_error and values and len(tensors) > 1 and not has_error(self.verdicts[0])

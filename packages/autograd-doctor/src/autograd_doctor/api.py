@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor._coverage import examined, unexamined
+from autograd_doctor._coverage import examined, unexamined, without_time
 from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
 from autograd_doctor._execution.captured_state import CapturedState
@@ -163,6 +163,7 @@ def diagnose(
             *kept_structures(evidence),
             *coarse_values(evidence),
             *avoided_kinks(evidence[0]),
+            *without_time(evidence[0]),
             *(() if sampler else blind_spots(evidence[0])),
         )
         return Diagnosis(

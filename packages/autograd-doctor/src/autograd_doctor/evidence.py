@@ -445,7 +445,8 @@ class Evidence:
     """Everything seen of one Function on one set of inputs.
 
     The first fields say what was called, and how forward ran; ``omitted`` are inputs that the call
-    leaves to their defaults. ``second_order`` is ``None`` where it was not examined.
+    leaves to their defaults. ``second_order`` is ``None`` where it was not examined. ``left_out``
+    names the probes for which there was no time.
     """
 
     subject: str
@@ -461,6 +462,7 @@ class Evidence:
     second_order: SecondOrder | None = None
     second_order_required: bool = False  # double_backward=True
     variants: Variants = field(default_factory=Variants)
+    left_out: tuple[str, ...] = ()
 
     def name(self, position: int) -> str:
         """Return the argument's name at a position."""

@@ -16,6 +16,7 @@ from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.lines import line_that_differs
 from autograd_doctor._execution.passes import Pass, both_ways
 from autograd_doctor._execution.session import Session
+from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._probes.comparison import (
     TOLERANCE,
@@ -362,10 +363,17 @@ def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
     fitting = tuple(
         i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
     )
+    if any(map(_is_one_matrix, (inputs[i] for i in fitting))):
+        return  # its rows belong together
     if fitting and length:
         yield fitting
     if len(fitting) > 1 and length:  # an index alone may no longer go with the others
         yield from ((i,) for i in fitting if is_float(inputs[i]))
+
+
+def _is_one_matrix(value: Tensor) -> bool:
+    structure = structure_of(value) if value.dim() == 2 else None
+    return structure is not None and structure.is_matrix
 
 
 def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,10 +18,11 @@ from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.lines import line_that_differs
 from autograd_doctor._execution.passes import backward_pass, direct_call, sample_cotangents
 from autograd_doctor._execution.session import Session, Subject, with_right_arity
-from autograd_doctor._inputs import in_double, wanted
+from autograd_doctor._inputs import all_in_double, in_double, wanted
 from autograd_doctor._numerics.bisection import bisect_columns
 from autograd_doctor._numerics.closeness import same
 from autograd_doctor._numerics.finite_differences import (
+    MOST_COLUMNS,
     Values,
     as_real,
     copied,
@@ -34,6 +37,7 @@ from autograd_doctor._probes import Probe
 from autograd_doctor._probes.accuracy import inexact
 from autograd_doctor._probes.comparison import output_names
 from autograd_doctor._probes.linear_range import ANY, Range, drawn_from, linear_range
+from autograd_doctor._probes.second_order import require_second_order
 from autograd_doctor.evidence import (
     DOUBLE,
     LARGE,
@@ -54,6 +58,7 @@ from autograd_doctor.evidence import (
 
 Cotangents = tuple[Tensor | None, ...]
 FAR_INPUTS = 3  # that are tried to see whether an input matters at all
+FAR_FACTORS = (-1.0, 30.0, -30.0)  # where those show nothing, and no other input is smooth
 
 
 def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
@@ -61,7 +66,7 @@ def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subjec
     lower = replace(subject, in_float64=False)
 
     def fails(each: Subject) -> bool:
-        session = Session(each, [in_double(value) for value in args], wanted(args), seed)
+        session = Session(each, all_in_double(args), wanted(args), seed)
         return forward_pass(session).failure is not None
 
     needs_lower = subject.around.held and fails(subject) and not fails(lower)
@@ -96,7 +101,10 @@ def probe(
         return found
     values = _values(session, flat(outputs))
     graded = _values(session, flat(outputs), in_grad_mode=True)
-    differing = _without_grad(found, values(copied(session.inputs)), graded)
+    plain, seconds = _timed(values, session.inputs)
+    if seconds > SLOW:  # which may be the machine's doing
+        seconds = min(seconds, _timed(values, session.inputs)[1])
+    differing = _without_grad(found, plain, graded)
     if differing:
         there = copied(session.inputs)
         line = line_that_differs(session.run, lambda: values(there))
@@ -128,7 +136,8 @@ def probe(
     if differences and not projections_agree(found):
         found = _along_structures(session, found, values)
     if differences and not (projections_agree(found) or found.values.inexact):
-        columns = jacobian(values, session.inputs, session.wanted, rng)
+        most = _columns_in_time(seconds, len(session.wanted))
+        columns = jacobian(values, session.inputs, session.wanted, rng, most)
         found = replace(found, values=replace(found.values, jacobian=columns))
         found = bisect_columns(values, session.inputs, session.wanted, found)
         found = replace(
@@ -136,9 +145,45 @@ def probe(
         )
     if found.values.vjps[RANDOM].failure:
         return found
+    return _looked_further(session, found, further, slow=seconds > SLOW)
+
+
+# --------------------------------------------------------------------------------------------------
+# A pass that takes long leaves no time for everything.
+# --------------------------------------------------------------------------------------------------
+
+SLOW = 5e-3  # seconds of a forward pass: below, there is time for everything
+FURTHER_SECONDS = 2.0  # for all further probes of a slow subject
+COLUMN_SECONDS = 1.0  # for the columns of its Jacobian
+FEWEST_COLUMNS = 4  # of an input
+
+
+def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
+    """Return the values, and how many seconds they took."""
+    inputs = copied(inputs)
+    began = time.perf_counter()
+    return values(inputs), time.perf_counter() - began
+
+
+def _columns_in_time(seconds: float, inputs: int) -> int:
+    """Return how many columns of the Jacobian of each input there is time for."""
+    if seconds <= SLOW:
+        return MOST_COLUMNS
+    return max(FEWEST_COLUMNS, min(MOST_COLUMNS, int(COLUMN_SECONDS / (4 * seconds * inputs))))
+
+
+def _looked_further(
+    session: Session, found: Evidence, further: Sequence[Probe], *, slow: bool
+) -> Evidence:
+    """Make further probes; of a slow subject until its time is up, and what is required."""
+    began, left_out = time.perf_counter(), []
     for look in further:
-        found = look(session, found)
-    return found
+        late = slow and time.perf_counter() - began > FURTHER_SECONDS
+        if late and look is not require_second_order:
+            left_out.append(look.__name__)
+        else:
+            found = look(session, found)
+    return replace(found, left_out=tuple(left_out))
 
 
 def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
@@ -170,18 +215,28 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
     """Yield the slots of inputs that change the output, but not by a small change of theirs."""
     rng = generator(session.seed, Stream.FAR)
+    smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
+    factors = () if smooth else FAR_FACTORS
     for slot, columns in enumerate(found.values.jacobian):
         position = session.wanted[slot]
         if not columns.index.numel() or bool(columns.matrix[:, columns.smooth].any()):
             continue
         here = values(copied(session.inputs))
-        for _ in range(FAR_INPUTS):
+        for far in _far_from(session.inputs[position], rng, factors):
             inputs = copied(session.inputs)
-            inputs[position] = another(session.inputs[position], rng)
-            there = values(inputs)
-            if bool(((there - here).abs() > 0).any()):
+            inputs[position] = far
+            there = attempt(partial(values, inputs))
+            if not isinstance(there, Failure) and bool(((there - here).abs() > 0).any()):
                 yield slot
                 break
+
+
+def _far_from(value: Tensor, rng: torch.Generator, factors: Sequence[float]) -> Iterator[Tensor]:
+    """Yield other values: like the example, and then beyond its range and signs."""
+    for _ in range(FAR_INPUTS):
+        yield another(value, rng)
+    for factor in factors:
+        yield factor * value.detach()
 
 
 def _after_forward(session: Session) -> Evidence:
