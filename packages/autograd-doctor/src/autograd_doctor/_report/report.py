@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 MORE = "Pass `level='full'` for details."
 ASK = "Pass `double_backward=True` if you need it."
-SECOND = ("silent-double-backward", "once-differentiable-leak", "no-double-backward")
+SECOND = {
+    "silent-double-backward": "a second derivative is wrong",
+    "once-differentiable-leak": "a second derivative is wrong",
+    "no-double-backward": "a second derivative raises an error",
+}
+SILENT = [*SECOND][:2]
 
 
 def as_text(diagnosis: Diagnosis) -> str:
@@ -51,7 +56,7 @@ def _headline(diagnosis: Diagnosis) -> str:
         return f"✗ {diagnosis.subject} · wrong"
     if diagnosis.unexamined:
         return f"? {diagnosis.subject} · no error found, but values were not examined"
-    if not counts and any(finding.rule in SECOND[:2] for finding in diagnosis.findings):
+    if not counts and any(finding.rule in SILENT for finding in diagnosis.findings):
         return f"✓ {diagnosis.subject} · the first derivative is right, the second is not"
     if not counts:
         return f"✓ {diagnosis.subject} · nothing wrong found"
@@ -67,8 +72,8 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
     if told and diagnosis.ok:
         yield (("examined", item) for item in diagnosis.limits)
     notes = [finding.rule for finding in diagnosis.findings if finding not in told]
-    if twice := [rule for rule in notes if rule in SECOND]:
-        yield iter([("notes", f"{_names(twice)}: a second derivative is wrong or missing. {ASK}")])
+    for rule in (rule for rule in notes if rule in SECOND):
+        yield iter([("notes", f"{_names([rule])}: {SECOND[rule]}. {ASK}")])
     if others := [rule for rule in notes if rule not in SECOND]:
         yield iter([("notes", f"{_names(others)}: no result is wrong. {MORE}")])
     yield (("skipped", item) for item in diagnosis.unexamined)
