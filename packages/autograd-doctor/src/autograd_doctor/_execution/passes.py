@@ -199,6 +199,8 @@ def direct_call(
     held = [] if isinstance(saved, Failure) else saved
     gs_before = [g if g is None else g.clone() for g in gs]
     held_before = [t.detach().clone() for t in held]
+    callers = [t for t in (*run.args, *run.tensors) if isinstance(t, Tensor)]
+    callers_before = [t.detach().clone() for t in callers]
     with torch.no_grad():
         got = attempt(lambda: node.apply(*gs))
     if isinstance(got, Failure):
@@ -210,7 +212,8 @@ def direct_call(
     if (changed_outputs or changed_saved) and move is stay:
         line = _changing_line(session, grad_outputs)
     kept = [g.detach().clone() if isinstance(g, Tensor) else g for g in grads]
-    shared = memory([held[i] for i in changed_saved]) & memory([*run.args, *run.tensors, *grads])
+    returned = memory([held[i] for i in changed_saved]) & memory(grads)
+    seen_by_caller = bool(returned or changed(callers_before, callers))
     return DirectBackward(
         count=len(grads),
         grads=tuple(dense(g.detach()) if isinstance(g, Tensor) else None for g in grads),
@@ -218,7 +221,7 @@ def direct_call(
         changed_grad_outputs=changed_outputs,
         changing_line=line,
         changed_saved=changed_saved,
-        again=_again(node, gs_before, kept) if changed_saved and not shared else "",
+        again=_again(node, gs_before, kept) if changed_saved and not seen_by_caller else "",
         sparse=any(isinstance(g, Tensor) and g.layout is not torch.strided for g in grads),
     )
 

@@ -63,8 +63,17 @@ class Mismatch:
     def coarse(self) -> bool:
         """Whether few digits are known, as from differences of a forward in float32."""
         tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
-        largest = max(size(self.truth[self.known]), size(self.actual[self.known]))
-        return float(tolerance.median()) > COARSE * largest
+        return float(tolerance.median()) > COARSE * self._largest
+
+    @property
+    def relative(self) -> float:
+        """How far the gradient is off at most, as a part of its largest element."""
+        off = size((self.actual - self.truth)[self.known])
+        return off / self._largest if self._largest else 0.0
+
+    @property
+    def _largest(self) -> float:
+        return max(size(self.truth[self.known]), size(self.actual[self.known]))
 
     def fits(self, candidate: Tensor | None) -> bool:
         """Whether the actual gradient is what a hypothesis says it would be."""

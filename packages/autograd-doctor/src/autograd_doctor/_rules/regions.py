@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -107,7 +108,7 @@ def region(m: Mismatch) -> str | None:
     instead = _instead(m)
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
-    for threshold in _thresholds(m, right):
+    for threshold in chain.from_iterable(_thresholds(m, each) for each in _right_ones(m, right)):
         if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
             certain = threshold.at_zero and instead is not None
         else:
@@ -119,6 +120,14 @@ def region(m: Mismatch) -> str | None:
     if label := labeled(m):
         return f"{told}{label}{what}"
     return f"{told}several elements have the same value" if _ties(m, right) else None
+
+
+def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
+    """Yield the right elements, and then those that tell something: no gradient of 0, as masked."""
+    yield right
+    telling = right & (m.truth != 0)
+    if bool(telling.any()) and not torch.equal(telling, right):
+        yield telling
 
 
 def _instead(m: Mismatch) -> str | None:

@@ -200,12 +200,12 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
     e = m.evidence
     if e.values.surrogate or not e.values.jacobian:
         return None
-    if m.slot not in e.values.piecewise and any(
-        bool(c.matrix[:, c.smooth].any()) for c in e.values.jacobian
-    ):
+    jumps = m.slot in e.values.piecewise
+    if not jumps and any(bool(c.matrix[:, c.smooth].any()) for c in e.values.jacobian):
         return None
     values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
-    if values.unique().numel() < 2 and all(bool(c.smooth.all()) for c in e.values.jacobian):
+    smooth = all(bool(c.smooth.all()) for c in e.values.jacobian)
+    if not jumps and smooth and values.unique().numel() < 2:
         return None  # a constant function is no quantizer
     return (
         f"`forward` is piecewise constant, so the true gradient of `{m.name}` is zero, but "
