@@ -59,7 +59,12 @@ def _text_row(label: str, text: str, width: int = WIDTH) -> str:
         text, label = f"{label}: {text}", ""
     indent = " " * (2 + LABEL if label else 2)
     lines = wrap(
-        text, width, subsequent_indent=indent, initial_indent=indent, break_on_hyphens=False
+        text,
+        width,
+        subsequent_indent=indent,
+        initial_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=label != "declare",  # which is to be copied
     )
     return "\n".join([f"  {label:<{LABEL}}{lines[0].strip()}" if label else lines[0], *lines[1:]])
 

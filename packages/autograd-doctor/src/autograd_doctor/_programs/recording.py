@@ -51,7 +51,7 @@ UNDER_TRANSFORM = "every call was inside a transform of torch.func"
 TRACED = "every call was traced, so its tensors held no numbers"
 
 
-@dataclass
+@dataclass(eq=False)
 class RecordedCall:
     """One call: copies of its tensors, and everything else as it was passed."""
 
@@ -74,7 +74,7 @@ def _fitness(size: int) -> tuple[bool, int]:
     return size < FEW, size
 
 
-@dataclass
+@dataclass(eq=False)
 class RecordedFunction:
     """A Function with the calls that were seen. Classes that one line defines are one Function."""
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from autograd_doctor._when_imported import when_imported
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])
 
 
 class Stop(BaseException):
