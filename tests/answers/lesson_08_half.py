@@ -345,7 +345,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
         half(
             "repair-dropout",
             "seeds forward only",
-            "gradient-mismatch",
+            "rng-not-restored",
             dropped,
             backward=lambda ctx, g: (g * solved["draw"](g, ctx.p) / (1 - ctx.p), None, None),
         ),

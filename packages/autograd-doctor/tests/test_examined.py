@@ -187,6 +187,32 @@ def test_an_exception_counts_only_in_the_callers_own_dtype(fn, rules, says) -> N
     assert [f.severity for f in double.findings] == ["error"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_an_argument_that_is_the_dtype_of_the_inputs_follows_them(dtype) -> None:
+    handed = set()
+
+    def squared(x: Tensor, like: torch.dtype) -> Tensor:
+        handed.add((x.dtype, like))
+        return x.to(like) ** 2
+
+    fn = saving(squared, lambda x, like, g: (2 * x.conj() * g, None))
+
+    assert diagnose(fn, (draw(3, dtype=dtype), dtype)).findings == ()
+    assert not [pair for pair in handed if pair[0] != pair[1]]
+
+
+def test_an_argument_that_is_another_dtype_stays() -> None:
+    handed = set()
+
+    def rounded(x: Tensor, like: torch.dtype) -> Tensor:
+        handed.add(like)
+        return x * x
+
+    diagnose(saving(rounded, lambda x, like, g: (2 * x * g, None)), (X, torch.float16))
+
+    assert handed == {torch.float16}
+
+
 def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> None:
     """Backward refuses float64 cotangents that are not contiguous, and takes float32 ones."""
 

@@ -487,6 +487,14 @@ def test_a_call_whose_backward_ran_comes_first(recorder: Recorder) -> None:
     assert [(call.size, call.backward_ran) for call in kept(recorder)] == [(20, True), (9, False)]
 
 
+def test_a_call_gives_way_to_a_better_one_among_others_of_its_kind(recorder: Recorder) -> None:
+    for shape in ((10,), (1, 1000), (1, 10), (30,)):
+        run(Square, leaf(*shape))
+
+    assert [call.size for call in kept(recorder)] == [10, 10, 30]
+    assert recorder.failure == ""
+
+
 def test_backward_of_a_later_call_counts_for_its_like(recorder: Recorder) -> None:
     Square.apply(leaf(9))
     run(Square, leaf(9))

@@ -8,8 +8,11 @@ import time
 import pytest
 import torch
 from autograd_doctor import CannotDiagnoseError, diagnose
+from autograd_doctor._coverage import _OF_PROBES
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._numerics.finite_differences import derivative
 from autograd_doctor._pipeline import clearest, keep_confirmed
+from autograd_doctor._probes import ALWAYS, probes_for
 from autograd_doctor.finding import Finding
 from cases.first_order import SwishFixed
 from cases.making import POSITIVE, X, draw, raw, saving
@@ -147,6 +150,42 @@ def test_running_statistics_are_a_warning_that_hides_nothing() -> None:
     ]
 
 
+def fill_border_again(table: Tensor) -> None:
+    table.numpy()[..., -1] = -1.0  # unseen by autograd
+
+
+def fill_border_in_place(table: Tensor) -> None:
+    table[..., -1] = -1.0
+
+
+@pytest.mark.parametrize(
+    ("fill", "says"),
+    [
+        (fill_border_again, "A second backward pass returns the same."),
+        (fill_border_in_place, "A second backward pass raises."),
+    ],
+)
+def test_a_change_of_what_is_saved_that_does_no_harm_is_a_warning(fill, says) -> None:
+    """The output is a view of what is saved, beside what changes."""
+
+    def forward(ctx, x: Tensor) -> Tensor:
+        table = torch.nn.functional.pad(x.square().cumsum(-1), (0, 1))
+        ctx.save_for_backward(x, table)
+        return table[..., -2]
+
+    def backward(ctx, g: Tensor) -> Tensor:
+        x, table = ctx.saved_tensors
+        fill(table)
+        return 2 * x * g[..., None]
+
+    diagnosis = diagnose(raw(forward, backward), (X,))
+
+    (found,) = (f for f in diagnosis.findings if f.rule == "mutates-saved")
+    assert diagnosis.ok, str(diagnosis)
+    assert found.severity == "warning"
+    assert says in found.message
+
+
 @pytest.mark.parametrize(("marked", "severity"), [((1,), "info"), ((0, 1), "warning")])
 def test_a_backward_that_no_gradient_reaches_is_a_warning(marked, severity) -> None:
     def forward(ctx, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -160,6 +199,50 @@ def test_a_backward_that_no_gradient_reaches_is_a_warning(marked, severity) -> N
 
 
 # Limits
+
+
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every pass be a slow one, and all of the time be used up by the first of them."""
+    for name in ("SLOW", "FURTHER_SECONDS", "COLUMN_SECONDS"):
+        monkeypatch.setattr(f"autograd_doctor._probes.core.{name}", 0.0)
+
+
+@pytest.mark.usefixtures("no_time")
+def test_what_there_is_no_time_for_is_said() -> None:
+    diagnosis = diagnose(saving(torch.sin, lambda x, g: x.cos() * g), X)
+    (left_out,) = (words for words in diagnosis.limits if "Left out: " in words)
+    examined = diagnosis.examined[: diagnosis.examined.index(left_out)]
+
+    assert diagnosis.ok
+    assert "memory layouts, frozen inputs" in left_out
+    assert "second derivatives" in left_out
+    assert "second derivatives" not in " ".join(examined)
+
+
+def test_each_probe_has_words_for_what_it_examines() -> None:
+    probes = (*ALWAYS, *probes_for("full", None), *probes_for("full", True))
+
+    assert {probe.__name__ for probe in probes} == _OF_PROBES.keys()
+
+
+@pytest.mark.usefixtures("no_time")
+def test_there_is_always_time_for_values_and_for_what_is_required() -> None:
+    wrong = saving(torch.sin, lambda x, g: 2 * x.cos() * g)
+    without_graph = saving(torch.sin, lambda x, g: x.detach().cos() * g)
+
+    assert diagnose(wrong, X).findings[0].rule == "constant-factor"
+    (mismatch,) = diagnose(saving(torch.sin, lambda x, g: x * g), X).findings
+    assert "4 elements that were checked" in mismatch.message
+    found = diagnose(without_graph, X, double_backward=True).findings
+    assert [finding.rule for finding in found] == ["silent-double-backward"]
+
+
+def test_a_difference_has_the_digits_of_float64() -> None:
+    value, _, smooth = derivative(lambda h: (2 + draw(3) * h) ** 2, 1e-3, torch.full((3,), 4.0))
+
+    torch.testing.assert_close(value, 4 * draw(3), rtol=1e-12, atol=0)
+    assert smooth
 
 
 def never_ends(x: Tensor) -> Tensor:

@@ -133,6 +133,15 @@ def bisected_cube_root(a: Tensor) -> Tensor:
     return (low + high) / 2
 
 
+SLOPES = torch.tensor([1.0, -2.0, 3e-5, 1e-5], dtype=torch.float64)
+
+
+def of_a_symmetric_matrix(a: Tensor, g: Tensor) -> Tensor:
+    if not torch.equal(a, a.mT):
+        raise ValueError("not symmetric")
+    return a.sign() * g[..., None]
+
+
 def settled(w: Tensor) -> Tensor:
     z = torch.zeros_like(w)
     while True:
@@ -249,6 +258,11 @@ WITNESSES = [
          (F.normalize(X, dim=-1), F.normalize(Y, dim=-1))),
     Case("gradient-mismatch", "two formulas with a small jump between them, and the gradient of one",
          saving(log_by_two_formulas, lambda a, g: g / a), (FROM_1_TO_5,)),
+    Case("undeclared-surrogate", "a step that no number of the example's signs crosses",
+         saving(lambda x: (x > 0).to(x.dtype), lambda x, g: g / (1 + x.abs()) ** 2), (FROM_1_TO_5,)),
+    Case("constant-factor", "an example on kinks, where nothing is compared",
+         saving(lambda x, w: x.abs() * w, lambda x, w, g: (2 * x.sign() * w * g, x.abs() * g)),
+         (torch.zeros(3, 4), draw(3, 4))),
     Case("gradient-mismatch", "a solver, and twice the gradient", saving(settled, settled_grad(2.0)), (draw(6, seed=2),)),
     Case("flipped-sign", "probabilities",
          saving(only_probabilities, lambda p, g: (p.log() + 1) * g[:, None]), (X.softmax(-1),)),
@@ -289,6 +303,10 @@ LOOKALIKES = [
          saving(newton_root, lambda a, g: g / (2 * a.sqrt())), (FROM_1_TO_5,)),
     Case("gradient-mismatch", "a bisection to four digits",
          saving(bisected_cube_root, lambda a, g: g / (3 * a ** (2 / 3))), (FROM_1_TO_5,)),
+    Case("gradient-mismatch", "a small slope that float32 hides beside large ones",
+         saving(lambda x: (x * SLOPES).sum(-1).float().double(), lambda x, g: g[..., None] * SLOPES), (draw(2, 4),)),
+    Case("backward-raises", "a symmetric matrix with zeros, on which forward has kinks",
+         saving(lambda a: a.abs().sum(-1), of_a_symmetric_matrix), (torch.eye(3).double() + 0.1 * symmetric(3).round(),)),
     Case("gradient-mismatch", "a fixed point to three digits", saving(settled, settled_grad(1.0)), (draw(6, seed=2),)),
     Case("depends-on-requires-grad", "a flag that only decides what is saved",
          raw(lambda ctx, x, w: keep(ctx, x * w, x if w.requires_grad else None, w),
