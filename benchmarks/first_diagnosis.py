@@ -1,0 +1,102 @@
+"""How long does the first diagnosis of a process take, next to the first gradcheck of another?
+
+    pip install -e '.[third-party]'
+    python -m benchmarks.first_diagnosis [--quick]
+
+This is what someone waits for who tries `diagnose` on one Function. Takes the public Functions of
+tests/third_party.py whose packages are installed, each with the small inputs named there. Each is
+examined in two fresh processes of one thread: by `diagnose`, which is imported within the time, and
+by gradcheck in slow mode. Their own package and torch are imported before. Compare ratios between
+machines; the seconds are this machine's.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from torch.autograd import gradcheck
+
+from benchmarks._common import ROOT, command_line, passes, some
+
+from third_party import ROWS  # isort: skip
+
+
+def main() -> None:
+    parser = command_line(__doc__)
+    parser.add_argument("--row", type=int, help="examine this row here, and print the seconds")
+    parser.add_argument("--gradcheck", action="store_true", help="examine it with gradcheck")
+    asked = parser.parse_args()
+    if asked.row is not None:
+        print(seconds_here(asked.row, asked.gradcheck))
+        return
+    from test_third_party import installed  # which imports the doctor
+
+    rows = some([row for row, shipped in enumerate(ROWS) if installed(shipped)], asked.quick)
+    with Console().status("") as status:
+        times = []
+        for row in rows:
+            status.update(f"{ROWS[row].package}: {ROWS[row].name}")
+            times.append((in_a_fresh_process(row), in_a_fresh_process(row, "--gradcheck")))
+    right = [time for row, time in zip(rows, times, strict=True) if not ROWS[row].verdict]
+    table = Table("Functions", "number", "diagnose, s", "gradcheck, s", "ratio")
+    for name, pairs in (("all", times), ("nothing to mend", right)):
+        table.add_section()
+        for what, place in (("median", 0.5), ("95 %", 0.95), ("largest", 1.0)):
+            ours, theirs = (quantile(column, place) for column in zip(*pairs, strict=True))
+            ratio = quantile([one / other for one, other in pairs], place)
+            table.add_row(
+                f"{name}, {what}", str(len(pairs)), f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.1f}"
+            )
+    Console().print(table)
+    slowest = sorted(zip(times, rows, strict=True), reverse=True)[:3]
+    names = [f"{ROWS[row].package} {ROWS[row].name} ({t[0]:.1f} s)" for t, row in slowest]
+    print("slowest:", ", ".join(names))
+
+
+def seconds_here(row: int, with_gradcheck: bool) -> float:
+    """Return how long one row takes in this process, in which nothing was examined before."""
+    shipped = ROWS[row]
+    subject, inputs = shipped.subject(), shipped.inputs()
+    warnings.simplefilter("ignore")
+    began = time.perf_counter()
+    if with_gradcheck:
+        passes(gradcheck, subject, inputs)
+    else:
+        from autograd_doctor import diagnose
+
+        str(diagnose(subject, inputs, **shipped.options))
+    return time.perf_counter() - began
+
+
+def in_a_fresh_process(row: int, *options: str) -> float:
+    """Return the seconds that one row takes in a process of its own, with one thread."""
+    command = [sys.executable, "-m", "benchmarks.first_diagnosis", "--row", str(row), *options]
+    child = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return float(child.stdout.split()[-1])
+
+
+def quantile(values: Sequence[float], place: float) -> float:
+    """Return the value that a share of all values does not exceed."""
+    ordered = sorted(values)
+    if place == 0.5:
+        return statistics.median(ordered)
+    return ordered[min(len(ordered) - 1, int(place * len(ordered)))]
+
+
+if __name__ == "__main__":
+    main()
