@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -99,3 +100,18 @@ def test_every_part_has_its_place_in_the_architecture(part: str) -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
     assert f"{part}/" in page or re.search(rf"\b{part.removesuffix('.py')}\b", page)
+
+
+def test_the_picture_of_the_doctor_shows_the_layers_of_its_contract() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = config["tool"]["importlinter"]["contracts"]
+    (layers,) = (it["layers"] for it in contracts if it["name"] == "The layers of the doctor")
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    picture = page.partition("## Inside the doctor")[2].split("```")[1]
+
+    drawn = [line.split() for line in picture.strip().splitlines()]
+
+    assert len(drawn) == len(layers)
+    for words, layer in zip(drawn, layers, strict=True):
+        names = layer.split(" : ")
+        assert words[: len(names)] == names
