@@ -29,6 +29,26 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
     return (lines, first) if isinstance(code, CodeType) and _defines(lines, code.co_name) else None
 
 
+# What a class, in its docstring and comments or by a name, says that its gradient is by design.
+DESIGNS = {
+    "a natural gradient": r"natural[\s_-]+gradient|natural_grad",
+    "a straight-through estimator": r"straight[\s_-]*through",
+    "a surrogate gradient": r"surrogate",
+    "a reversed gradient": r"gradient[\s_-]+reversal|revers\w+ (the )?gradient|grad_?reverse",
+    "a clipped gradient": r"(clip|clamp)\w*[\s_-]+(the |of )*grad|grad(ient)?s?[\s_-]+(clip|clamp)",
+}
+
+
+def stated_design(function: type) -> str:
+    """Return what the source of a class says that its gradient is by design, ``""`` if nothing."""
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+    found = (what for what, words in DESIGNS.items() if re.search(words, text, re.IGNORECASE))
+    return next(found, "")
+
+
 def _defines(lines: list[str], name: str) -> bool:
     """Tell whether a function of this name is made in the lines."""
     maker = "lambda" if name == "<lambda>" else rf"def\s+{re.escape(name)}"

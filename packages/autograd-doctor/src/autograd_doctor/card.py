@@ -153,6 +153,10 @@ SCALED = (
     "for a gradient that you reverse or scale by design, pass the function that has this gradient, "
     "for example `surrogate=lambda x, strength: -strength * x`"
 )
+STATED = (
+    "for {}, which the source mentions, pass `intentional={!r}`, or `surrogate=f`, where `f` is a "
+    "differentiable function with this gradient"
+)
 DATA = "if `{}` is data, call `requires_grad_()` only on the inputs that you want to differentiate"
 
 
@@ -186,6 +190,8 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "if meant", HELD_FIXED
     elif evidence.get("passes_grad_output"):
         yield "if meant", BY_DESIGN["undeclared-surrogate"]
+    elif evidence.get("stated_design"):
+        yield "if meant", STATED.format(evidence["stated_design"], finding.rule)
     if finding.lesson:
         yield "lesson", finding.lesson
 

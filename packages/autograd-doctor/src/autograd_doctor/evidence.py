@@ -361,6 +361,7 @@ class Float32Steps:
 class Contract:
     """How the Function keeps autograd's contract, apart from values.
 
+    ``stated_design`` is what its source says that its gradient is by design, in words.
     ``own`` is set only where the call raised in the dtype of the caller's inputs. ``rejected`` is
     how autograd rejected the number of gradients: all else was examined with the right number.
     ``own_views`` are the outputs that are views of what a Function's forward made, ``old_style``
@@ -369,6 +370,7 @@ class Contract:
 
     instance_methods: tuple[str, ...] = ()
     backward_source: str = ""
+    stated_design: str = ""
     own: OwnDtype | None = None
     direct: DirectBackward | None = None
     rejected: Failure | None = None

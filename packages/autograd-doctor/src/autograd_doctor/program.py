@@ -73,7 +73,9 @@ class FunctionVerdict:
         """The verdict in a few words."""
         if self.errors:
             known = " (in the baseline)" if not self.new else ""
-            return f"✗ {', '.join(self.errors)}{known}"
+            designs = (it.evidence.get("stated_design") for it in self.findings)
+            meant = next((f" ({what}?)" for what in designs if what), "")
+            return f"✗ {', '.join(self.errors)}{meant}{known}"
         if self.why_not:
             return f"not examined: {self.why_not}"
         if warnings := self._rules("warning"):

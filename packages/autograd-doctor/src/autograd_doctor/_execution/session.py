@@ -17,7 +17,7 @@ from autograd_doctor._execution.calls import fresh, takes_ctx
 from autograd_doctor._execution.captured_state import CapturedState, TensorState
 from autograd_doctor._execution.isolation import reseed
 from autograd_doctor._numerics.tensors import as_tuple, is_float
-from autograd_doctor._source import own_source
+from autograd_doctor._source import own_source, stated_design
 from autograd_doctor.errors import CannotDiagnoseError
 
 # --------------------------------------------------------------------------------------------------
@@ -64,6 +64,11 @@ class Subject:
             return ""
         known = own_source(self.function.backward)
         return "".join(known[0]) if known else ""
+
+    @property
+    def stated_design(self) -> str:
+        """What its source says that its gradient is by design, ``""`` if nothing."""
+        return stated_design(self.function) if self.function else ""
 
 
 def subject_of(fn: Any, count: int) -> Subject:

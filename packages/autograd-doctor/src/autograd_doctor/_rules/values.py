@@ -434,6 +434,10 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
         yield "acts_on_the_gradient_alone", True  # a reversal or a scale
     if all(map(_passes_through, wrong)):
         yield "passes_grad_output", True  # a straight-through estimator
+    e = wrong[0].evidence
+    declared = e.values.surrogate or e.values.reference_outputs is not None
+    if e.contract.stated_design and not declared and rule != "undeclared-surrogate":
+        yield "stated_design", e.contract.stated_design
 
 
 def _held_fixed(m: Mismatch) -> bool:
