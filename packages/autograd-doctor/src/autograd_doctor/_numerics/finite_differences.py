@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_doctor._numerics.structure import is_symmetric
 from autograd_doctor.evidence import DirectionalDerivatives, JacobianColumns
 
 STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
@@ -79,8 +80,7 @@ def jacobian(
     center = values(copied(inputs))
     noise = _noise(values, inputs, wanted, center)
     if isinstance(places, torch.Generator):
-        sizes = [_real(inputs[position]).numel() for position in wanted]
-        places = [_sample(size, center.numel(), places, most) for size in sizes]
+        places = [_sample(inputs[i], center.numel(), places, most) for i in wanted]
     return tuple(
         _columns(values, inputs, position, center, noise, index)
         for position, index in zip(wanted, places, strict=True)
@@ -92,12 +92,21 @@ def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
     return max(1, min(most, in_all // max(1, entries)))
 
 
-def _sample(elements: int, outputs: int, rng: torch.Generator, most: int) -> Tensor:
-    """Return the flat positions of an input that are looked at: all, unless they are many."""
-    most = affordable(most, outputs)
+def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Tensor:
+    """Return the flat positions of an input that are looked at: all, unless they are many.
+
+    Of a symmetric matrix an element is known only together with its mirror image.
+    """
+    elements, most = _real(value).numel(), affordable(most, outputs)
     if elements <= most:
         return torch.arange(elements)
-    return torch.randperm(elements, generator=rng)[:most].sort().values
+    order = torch.randperm(elements, generator=rng)
+    if not value.is_complex() and is_symmetric(value):
+        mirrored = torch.arange(elements).view(value.shape).mT.reshape(-1)
+        half = order[: max(1, most // 2)]
+        both: Tensor = torch.cat([half, mirrored[half]]).unique()
+        return both
+    return order[:most].sort().values
 
 
 def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import resolution, size, within
-from autograd_doctor._numerics.structure import halved, structure_of
+from autograd_doctor._numerics.structure import Structure, halved, structure_of
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import plain, unraveled
 
@@ -118,14 +118,25 @@ def _along_structure(found: Mismatch) -> Mismatch | None:
     truth = torch.where(found.known, found.truth, found.actual)
     off = structure.tangent(found.actual - truth)
     tolerance = found.expected.tolerance.expand_as(truth).max()
-    if not bool((found.known & ~(off.abs() <= tolerance)).any()):
+    known = found.known
+    if structure.is_matrix:
+        known = known & _comparable(structure, known)
+    if not bool((known & ~(off.abs() <= tolerance)).any()):
         return None
     if not structure.is_matrix:
         return found
-    truth = torch.where(found.known, structure.tangent(truth), torch.nan)
+    truth = torch.where(known, structure.tangent(truth), torch.nan)
     actual = structure.tangent(found.actual)
     wide = torch.full_like(found.expected.tolerance, float(tolerance))
     return replace(found, actual=actual, expected=Expected(truth, wide))
+
+
+def _comparable(structure: Structure, known: Tensor) -> Tensor:
+    """Return which elements a structure leaves free and settles by known elements alone."""
+    numbers = torch.arange(1.0, known.numel() + 1, dtype=torch.float64, device=known.device)
+    numbers = numbers.view(known.shape)
+    free = structure.tangent(numbers) != 0
+    return free & (structure.tangent(torch.where(known, 0.0, numbers)) == 0)
 
 
 def witness(mismatch: Mismatch) -> dict[str, Any]:
