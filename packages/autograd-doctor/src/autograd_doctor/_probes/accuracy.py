@@ -51,7 +51,7 @@ def inexact(
     session: Session, found: Evidence, values: Values, directions: torch.Generator, keep: Keep
 ) -> Evidence:
     """Note how far the gradient is off, if that may be the fault of an inexact forward."""
-    outputs = (out for out in found.forward.outputs if is_float(out))
+    outputs = (out for out in found.forward.outputs if is_float(out) and bool(out.any()))
     if any(not out.is_complex() and resolution(out.double()) > DIGITS for out in outputs):
         return found  # in so few digits all values jump
     short, *long = (

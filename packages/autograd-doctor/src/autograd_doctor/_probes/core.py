@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from autograd_doctor._numerics.bisection import bisect_columns
 from autograd_doctor._numerics.closeness import same
 from autograd_doctor._numerics.finite_differences import (
     MOST_COLUMNS,
+    Keep,
     Values,
     as_real,
     copied,
@@ -30,11 +31,11 @@ from autograd_doctor._numerics.finite_differences import (
     jacobian,
     slopes,
 )
-from autograd_doctor._numerics.projection import projections_agree
-from autograd_doctor._numerics.structure import another, structure_of
+from autograd_doctor._numerics.projection import deviation, projections_agree
+from autograd_doctor._numerics.structure import Structure, another, structure_of
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._probes import Probe
-from autograd_doctor._probes.accuracy import inexact
+from autograd_doctor._probes.accuracy import STEPS, inexact
 from autograd_doctor._probes.comparison import output_names
 from autograd_doctor._probes.linear_range import ANY, Range, drawn_from, linear_range
 from autograd_doctor._probes.second_order import require_second_order
@@ -125,7 +126,9 @@ def probe(
     found = replace(
         found, values=replace(found.values, cotangent_range=linear.words if linear else None)
     )
+    began = time.perf_counter()
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
+    together = time.perf_counter() - began
     if rejected := _rejected(found):
         direct = found.contract.direct
         session = Session(with_right_arity(subject), inputs, wanted, seed, own_dtypes)
@@ -145,14 +148,17 @@ def probe(
         )
     if found.values.vjps[RANDOM].failure:
         return found
-    return _looked_further(session, found, further, slow=seconds > SLOW)
+    slow = seconds > SLOW
+    if not slow and together > SLOW * len(found.values.vjps):  # backward, or the first time
+        slow = _seconds_of_backward(session, one) > SLOW
+    return _looked_further(session, found, further, slow=slow)
 
 
 # --------------------------------------------------------------------------------------------------
 # A pass that takes long leaves no time for everything.
 # --------------------------------------------------------------------------------------------------
 
-SLOW = 5e-3  # seconds of a forward pass: below, there is time for everything
+SLOW = 5e-3  # seconds of a pass: below, there is time for everything
 FURTHER_SECONDS = 2.0  # for all further probes of a slow subject
 COLUMN_SECONDS = 1.0  # for the columns of its Jacobian
 FEWEST_COLUMNS = 4  # of an input
@@ -163,6 +169,16 @@ def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
     inputs = copied(inputs)
     began = time.perf_counter()
     return values(inputs), time.perf_counter() - began
+
+
+def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
+    """Return how long both passes take, at best."""
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        backward_pass(session, grad_outputs)
+        times.append(time.perf_counter() - began)
+    return min(times)
 
 
 def _columns_in_time(seconds: float, inputs: int) -> int:
@@ -193,6 +209,19 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
     be inexact.
     """
     structures = {i: structure_of(session.inputs[i]) for i in session.wanted}
+    keep = _keeping(session, structures)
+    rng = generator(session.seed, Stream.STRUCTURES)
+    words = {found.name(i): s.words for i, s in structures.items() if s is not None}
+    if words:
+        along = slopes(values, session.inputs, session.wanted, rng, keep)
+        kept = replace(found, values=replace(found.values, slopes=along, structures=words))
+        if projections_agree(kept):
+            return kept
+    return inexact(session, found, values, rng, keep)
+
+
+def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Keep:
+    """Return what projects a direction onto the changes that keep an input's structure."""
 
     def keep(position: int, direction: Tensor) -> Tensor:
         structure, like = structures[position], session.inputs[position]
@@ -202,14 +231,36 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
         shaped = torch.view_as_complex(shaped) if like.is_complex() else shaped
         return as_real(structure.tangent(shaped)).reshape(-1)
 
+    return keep
+
+
+RIGHT = 1e-3  # of a gradient, as of a solver's
+
+
+def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
+    """Whether the gradient for these cotangents alone agrees with forward's slope.
+
+    ``grad_outputs`` holds one for each tensor that forward returns.
+    """
+    found = _after_forward(session)
+    outputs = [out for out in found.forward.outputs if isinstance(out, Tensor)]
+    if found.forward.failure or len(outputs) != len(grad_outputs):
+        return False
+    pairs = [(o, g) for o, g in zip(outputs, grad_outputs, strict=True) if is_float(o)]
+    if any(g is not None and g.shape != out.shape for out, g in pairs):
+        return False
+    sent = tuple(None if g is None else g.to(out.device, out.dtype) for out, g in pairs)
+    vjp = backward_pass(session, sent)
+    if vjp.failure:
+        return False
+    found = replace(found, values=replace(found.values, vjps={RANDOM: vjp}))
+    values = _values(session, flat([out for out, _ in pairs]))
+    keep = _keeping(session, {i: structure_of(session.inputs[i]) for i in session.wanted})
     rng = generator(session.seed, Stream.STRUCTURES)
-    words = {found.name(i): s.words for i, s in structures.items() if s is not None}
-    if words:
-        along = slopes(values, session.inputs, session.wanted, rng, keep)
-        kept = replace(found, values=replace(found.values, slopes=along, structures=words))
-        if projections_agree(kept):
-            return kept
-    return inexact(session, found, values, rng, keep)
+    return any(
+        deviation(found, slopes(values, session.inputs, session.wanted, rng, keep, step)) <= RIGHT
+        for step in STEPS
+    )
 
 
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
@@ -251,7 +302,9 @@ def _after_forward(session: Session) -> Evidence:
         forward=forward_pass(session),
         omitted=subject.omitted,
         contract=Contract(
-            instance_methods=subject.instance_methods, backward_source=subject.backward_source
+            instance_methods=subject.instance_methods,
+            backward_source=subject.backward_source,
+            stated_design=subject.stated_design,
         ),
     )
 
