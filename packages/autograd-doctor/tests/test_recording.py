@@ -202,6 +202,53 @@ class Sigmoid(Function):
         return grad_output * slope
 
 
+class Root(Function):
+    """Returns one of many roots R of A = R Rᵀ; right for what depends on A alone."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        lengths, vectors = torch.linalg.eigh(a)
+        ctx.save_for_backward(vectors / lengths.sqrt())
+        return vectors * lengths.sqrt()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        found = grad_output @ inverse.mT / 2
+        return (found + found.mT) / 2
+
+
+class Natural(Function):
+    """Returns the natural gradient instead of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return 0.1 * grad_output * ctx.saved_tensors[0] ** 2
+
+
+class Uniform(Function):
+    """Is right only if all elements of grad_output are equal."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return 2 * ctx.saved_tensors[0] * grad_output.mean()
+
+
+def of_a_root(loss: Callable[[Tensor], Tensor]) -> None:
+    factor = torch.randn(4, 4)
+    loss(Root.apply((factor @ factor.mT + torch.eye(4)).requires_grad_())).backward()
+
+
 def leaf(*shape: int) -> Tensor:
     return torch.randn(shape or (3, 4), requires_grad=True)
 
@@ -298,6 +345,19 @@ PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
         "not examined: every call was inside a transform of torch.func",
     ),
     "compiled": (compiled, "not examined: it ran only inside torch.compile"),
+    "right for the program's own cotangents": (
+        lambda: of_a_root(lambda root: (torch.randn(4, 4) * (root @ root.mT)).sum()),
+        "⚠ gradient-mismatch",
+    ),
+    "wrong for the program's own cotangents": (
+        lambda: of_a_root(lambda root: (torch.randn(4, 4) * root).sum()),
+        "✗ gradient-mismatch",
+    ),
+    "right by chance, for equal cotangents": (lambda: run(Uniform, leaf()), "✗ uniform-grad-out"),
+    "by design, as its source says": (
+        lambda: run(Natural, leaf()),
+        "✗ constant-factor (a natural gradient?)",
+    ),
     "local": (lambda: [run(local(k), leaf()) for k in (1.0, 2.0)], "✓"),
     "by exec": (lambda: run(executed(), leaf()), "✗ constant-factor"),
 }

@@ -15,8 +15,14 @@ from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
 from autograd_doctor._execution.captured_state import CapturedState
 from autograd_doctor._execution.isolation import preserve_global_state, show_output_once
-from autograd_doctor._execution.session import Subject, subject_of
-from autograd_doctor._inputs import require_dense, require_initialized, require_room
+from autograd_doctor._execution.session import Session, Subject, subject_of
+from autograd_doctor._inputs import (
+    all_in_double,
+    require_dense,
+    require_initialized,
+    require_room,
+    wanted,
+)
 from autograd_doctor._interception import paused
 from autograd_doctor._numerics.tensors import as_tuple
 from autograd_doctor._options import (
@@ -38,7 +44,7 @@ from autograd_doctor._pipeline import (
     ordinary_pass,
 )
 from autograd_doctor._probes import Level, probes_for
-from autograd_doctor._probes.core import choose_precision
+from autograd_doctor._probes.core import agrees_for, choose_precision
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
@@ -285,6 +291,28 @@ def collect_evidence(
         with preserve_global_state(seed), subject.around.borrow(), passes_within(time_limit):
             subject = choose_precision(subject, inputs, seed)
             return examine_samples(subject, inputs, None, seed, extra_probes, any_output=True)
+
+
+def is_right_for(
+    fn: type[Function], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
+) -> bool:
+    """Tell whether the gradients for these cotangents are right, whatever others would bring.
+
+    Args:
+        fn: A Function.
+        inputs: The arguments of one call.
+        grad_outputs: One for each tensor that the call returns.
+
+    Returns:
+        Whether they agree with finite differences of ``forward``.
+    """
+    with _report_own_faults(), paused():
+        prepare()
+        subject = _capture_state(subject_of(fn, len(inputs)), inputs)
+        with preserve_global_state(0), subject.around.borrow():
+            subject = choose_precision(subject, inputs, 0)
+            session = Session(subject, all_in_double(inputs), wanted(inputs), 0)
+            return agrees_for(session, grad_outputs)
 
 
 def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import (
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from io import TextIOBase
 from pathlib import Path
@@ -24,8 +30,9 @@ from autograd_doctor._programs.recording import (
     RecordedFunction,
     Recorder,
 )
+from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
-from autograd_doctor.api import diagnose
+from autograd_doctor.api import diagnose, is_right_for
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.finding import Finding
@@ -35,6 +42,14 @@ PART = 1 / 4  # of the time, that one Function may take
 
 # What a program that differentiates twice runs into, and would not notice.
 SILENT = ("silent-double-backward", "once-differentiable-leak")
+
+# What is wrong for some cotangents may be right for others.
+OF_VALUES = ("linearity", "values")
+UNREDUCED = "unreduced-broadcast"
+RIGHT_HERE = (
+    "The gradient of `{}` is right for what this program passes to `backward`, and wrong for other "
+    "values of `grad_output`."
+)
 
 Claim = Callable[[str], bool]
 
@@ -126,6 +141,7 @@ def examine(
         *([project.failure] if project.failure else project.unknown()),
         *([f"autograd-doctor failed while it recorded calls ({recorder.failure})."]
           if recorder.failure else []),
+        *(RIGHT_HERE.format(_split(it.seen)[1]) for it in patients if it.right_for_program),
         *([f"For lack of time, {left_out} recorded calls were not examined."] if left_out else []),
     )  # fmt: skip
     return ProgramDiagnosis(tuple(sorted(rows, key=lambda row: (row.function, row.where))), notes)
@@ -154,6 +170,7 @@ class _Patient:
     claimed: bool = True
     done: int = 0  # calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
+    right_for_program: bool = False  # its own cotangents get right gradients, others wrong ones
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
 
@@ -209,6 +226,9 @@ class _Patient:
         if raised is None:
             told = _of_second_order(diagnosis) if call.create_graph else diagnosis
             self.diagnoses.append((call, told))
+            if self._is_right_for_the_program(call, told):
+                self.right_for_program = True
+                self.diagnoses[-1] = call, _as_warnings(told)
         elif call.shrunk:
             self.failures.append(
                 "its calls hold many numbers, and it raises an error on a smaller copy of one: "
@@ -216,6 +236,24 @@ class _Patient:
             )
         else:
             self.failures.append(f"its recorded call fails when it is made again: {raised.message}")
+
+    def _is_right_for_the_program(self, call: RecordedCall, diagnosis: Diagnosis) -> bool:
+        """Whether an error concerns only gradients that this program never passes to backward.
+
+        Some outputs are not unique, as a root of a matrix or an eigenvector. Then ``backward`` may
+        be right only for what does not depend on the choice. Equal cotangents, as a sum brings,
+        prove nothing.
+        """
+        errors = [it.rule for it in diagnosis.findings if it.severity == "error"]
+        if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
+            return False
+        if not call.backward_ran:
+            return self.right_for_program
+        if not any(g is not None and g.unique().numel() > 1 for g in call.grad_outputs):
+            return False
+        with suppress(CannotDiagnoseError):
+            return is_right_for(call.function, _arguments(call), call.grad_outputs)
+        return False
 
     def row(self, seconds: float, interrupted: bool) -> FunctionVerdict:
         """Return the verdict."""
@@ -254,9 +292,8 @@ class _Patient:
         if not self.wrong:
             return ""
         call, diagnosis = self.wrong
-        first = diagnosis.findings[0]
         rows = [("seen on", "a smaller copy of a call with large tensors")] if call.shrunk else []
-        if how := _how_to_declare(first, self.seen.name):
+        if how := _how_to_declare(diagnosis.findings, self.seen.name):
             rows.append(("declare", how))
         return str(diagnosis) + card.as_text("", rows).rstrip("\n") * bool(rows)
 
@@ -265,6 +302,15 @@ def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
     """Return a diagnosis that warns of second derivatives: the program asks for their graph."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
+        for finding in diagnosis.findings
+    )
+    return replace(diagnosis, findings=tuple(findings))
+
+
+def _as_warnings(diagnosis: Diagnosis) -> Diagnosis:
+    """Return a diagnosis that warns of errors, where the program does not run into them."""
+    findings = (
+        replace(finding, severity="warning") if finding.severity == "error" else finding
         for finding in diagnosis.findings
     )
     return replace(diagnosis, findings=tuple(findings))
@@ -284,13 +330,18 @@ def _why_nothing_was_kept(seen: RecordedFunction) -> str:
     return "no call returned without an error"
 
 
-def _how_to_declare(finding: Finding, name: str) -> str:
+def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
     """Return how to declare what may be meant, for a rule that Functions often break by design."""
-    scaled = finding.evidence.get("acts_on_the_gradient_alone")
-    if not (scaled or finding.rule in card.BY_DESIGN):
+    first = findings[0]
+    meant = ("acts_on_the_gradient_alone", "passes_grad_output")
+    stated = tuple(it.rule for it in findings if it.evidence.get("stated_design"))
+    if first.rule in card.BY_DESIGN or any(first.evidence.get(key) for key in meant):
+        takes_surrogate = "surrogate=" in card.BY_DESIGN.get(first.rule, card.SCALED)
+        what = "surrogate=f" if takes_surrogate else f"intentional={first.rule!r}"
+    elif stated:
+        what = f"intentional={stated if len(stated) > 1 else stated[0]!r}"
+    else:
         return ""
-    takes_surrogate = "surrogate=" in card.BY_DESIGN.get(finding.rule, card.SCALED)
-    what = "surrogate=f" if takes_surrogate else f"intentional={finding.rule!r}"
     return (
         f"write `@autograd_doctor.declare({what})` above the class, or the same below "
         f'`[tool.autograd-doctor.functions."{name}"]` in pyproject.toml'

@@ -20,7 +20,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature, unwrap
@@ -61,6 +61,7 @@ class RecordedCall:
     shrunk: bool = False
     backward_ran: bool = False
     create_graph: bool = False  # when backward ran
+    grad_outputs: tuple[Tensor | None, ...] = ()  # of the first time, copies; () if not kept
     parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)  # the leaves passed
 
     @property
@@ -285,6 +286,9 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
         return  # a hook would become part of what is compiled
 
     def note(grad_outputs: Any) -> None:
+        if not (call.backward_ran or call.shrunk):
+            with suppress(Exception):
+                call.grad_outputs = _copied_cotangents(grad_outputs)
         call.backward_ran = True
         call.create_graph |= torch.is_grad_enabled()
 
@@ -295,6 +299,16 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
             if node is not None:
                 node.register_prehook(note)
                 return
+
+
+def _copied_cotangents(grad_outputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """Return copies of what backward is given, nothing if that is large or holds no numbers."""
+    given = [grad for grad in grad_outputs if grad is not None]
+    too_large = sum(grad.numel() for grad in given) > WHOLE
+    if too_large or torch._C._are_functorch_transforms_active() or _unfit(tuple(given)):
+        return ()
+    with torch.no_grad(), torch._C.DisableTorchFunction(), _without_dispatch_modes():
+        return tuple(None if grad is None else grad.detach().clone() for grad in grad_outputs)
 
 
 # --------------------------------------------------------------------------------------------------
