@@ -230,7 +230,7 @@ WRONG = [
     forward(
         "clipped-sign",
         "clips at 0.5",
-        "gradient-mismatch",
+        "wrong-region",
         saves_x_clipped(lambda x: x.abs() <= 0.5),
     ),
     forward("clipped-sign", "clips one side", "wrong-region", saves_x_clipped(lambda x: x <= 1)),

@@ -208,7 +208,13 @@ def test_a_signal_still_prints_the_report_and_ends_the_process(
 ) -> None:
     words = ["train.py", ENDLESS]
     with subprocess.Popen(
-        [*COMMAND, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell ignores Ctrl-C in what it runs in the background, and children inherit this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout
         for _ in range(5):
