@@ -214,7 +214,7 @@ def test_a_signal_still_prints_the_report_and_ends_the_process(
         stderr=subprocess.PIPE,
         text=True,
         # A shell ignores Ctrl-C in what it runs in the background, and children inherit this.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout
         for _ in range(5):
