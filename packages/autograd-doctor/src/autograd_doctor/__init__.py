@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     )
     from autograd_doctor.finding import Finding, Severity
     from autograd_doctor.program import FunctionVerdict, ProgramDiagnosis
+    from autograd_doctor.repair import Change, Repair
 
 __version__ = "0.1.0"
 
 __all__ = [
     "RULES",
     "AutogradDoctorError",
+    "Change",
     "CannotDiagnoseError",
     "Diagnosis",
     "Examinable",
@@ -54,6 +56,7 @@ __all__ = [
     "Level",
     "ProgramDiagnosis",
     "Recording",
+    "Repair",
     "Rule",
     "Sampler",
     "Severity",
@@ -74,6 +77,7 @@ _MODULES = (
     "diagnosis",
     "finding",
     "program",
+    "repair",
     "_pages",
     "_pipeline",
     "_probes",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -45,11 +47,13 @@ from autograd_doctor._pipeline import (
 )
 from autograd_doctor._probes import Level, probes_for
 from autograd_doctor._probes.core import agrees_for, choose_precision
+from autograd_doctor._repair.search import find_repair
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
+from autograd_doctor.repair import Repair
 
 Examinable = type[Function] | Callable[..., Any]
 """What ``diagnose`` examines: a Function class, or a callable that calls some."""
@@ -181,7 +185,25 @@ def diagnose(
             unexamined=missing,
             jacobians=done.jacobians(),
             steps=steps_of(evidence[0]),
+            search=partial(_repaired, case, evidence, seed, time_limit),
         )
+
+
+def _repaired(
+    case: Case, evidence: Sequence[Evidence], seed: int, time_limit: float
+) -> Repair | None:
+    """Search for a repair in the surroundings of a diagnosis, without what it prints."""
+    with (
+        suppress(CannotDiagnoseError),
+        _report_own_faults(),
+        paused(),
+        preserve_global_state(seed),
+        case.subject.around.borrow(),
+        passes_within(time_limit),
+        redirect_stdout(io.StringIO()),
+    ):
+        return find_repair(case, evidence, seed)
+    return None
 
 
 def assert_gradients(

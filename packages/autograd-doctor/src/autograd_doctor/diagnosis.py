@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autograd_doctor.errors import WrongGradientError
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from autograd_doctor.jacobians import Jacobians
+    from autograd_doctor.repair import Repair
     from autograd_doctor.steps import Steps
 
 
@@ -25,6 +28,7 @@ class Diagnosis:
     what the HTML draws where values are wrong: forward's Jacobian beside backward's.
     ``limits`` are those parts of ``examined`` that say where inputs were restricted. At ``level``
     ``"standard"``, the report names findings of severity ``"info"`` in one line.
+    ``search`` finds the :attr:`repair`.
     ``print(diagnosis.steps)`` tells the same example in the five steps of
     :func:`~autograd_doctor.five_steps`, from what was seen.
     """
@@ -37,6 +41,7 @@ class Diagnosis:
     steps: Steps | None = None
     limits: tuple[str, ...] = ()
     level: str = "standard"
+    search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool | None:
@@ -47,6 +52,23 @@ class Diagnosis:
         if any(finding.severity == "error" for finding in self.findings):
             return False
         return None if self.unexamined else True
+
+    @cached_property
+    def repair(self) -> Repair | None:
+        """The change of the Function's own code that makes every gradient right, if one is found.
+
+        The first use searches for it, for a second at most: small edits of ``backward`` and of what
+        ``forward`` saves. Each is tried, and what is found is verified on other inputs and shapes.
+        Nothing is written to the class or to its file.
+        """
+        return self.search() if self.search and self.ok is False else None
+
+    def patch(self) -> str:
+        """Return the repair as a unified diff of the file, ``""`` if there is none."""
+        return self.repair.patch() if self.repair else ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "search": None}  # what it would call stays in this process
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as JSON-compatible data."""

@@ -107,7 +107,7 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
         if length > 1
     )
     calls = [
-        [_with_other_length(value, length) for value in evidence.inputs]
+        [with_other_length(value, length) for value in evidence.inputs]
         for length in list(lengths)[:MOST_LENGTHS]
     ]
     calls += [
@@ -142,7 +142,7 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
     )
 
 
-def _with_other_length(value: Any, length: int) -> Any:
+def with_other_length(value: Any, length: int) -> Any:
     """Cut the last element off every dimension of a length; of two, repeat the first."""
     if not isinstance(value, Tensor):
         return value

@@ -1,0 +1,1 @@
+"""Finds the change of the author's own code that makes every gradient right."""

@@ -1,0 +1,495 @@
+"""Small changes of a method's source: the mistakes that people make, undone.
+
+An edit puts one node in the place of another in the syntax tree. ``KINDS`` is the table of all
+edits. An edit of a likely kind costs little: among several that make the gradient right, the one
+with the lowest cost is told. An edit uses only names of the method's own scope and operations of
+PyTorch, and it keeps, drops or swaps calls. It never makes up a call with an effect.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+
+Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in a list
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One node in the place of another."""
+
+    kind: str
+    cost: float
+    place: Place
+    new: ast.AST
+
+    @property
+    def old(self) -> ast.AST:
+        """The node that the edit replaces."""
+        parent, field, index = self.place
+        found: ast.AST = getattr(parent, field) if index is None else getattr(parent, field)[index]
+        return found
+
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """Make the edit for the time of a block."""
+        old = self.old
+        self._put(self.new)
+        try:
+            yield
+        finally:
+            self._put(old)
+
+    def _put(self, node: ast.AST) -> None:
+        parent, field, index = self.place
+        if index is None:
+            setattr(parent, field, node)
+        else:
+            getattr(parent, field)[index] = node
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A method, and what its expressions may name."""
+
+    method: ast.FunctionDef
+    names: Sequence[str]  # tensors and numbers: arguments, locals, attributes of ctx
+    tensors: Sequence[str]  # those that may be tensors
+    numbers: Sequence[str] = ()  # that the other methods use
+
+    @property
+    def places(self) -> Iterator[tuple[Place, ast.AST]]:
+        """Every node of the method's body with its place, statements in order."""
+        for index, statement in enumerate(self.method.body):
+            yield from _below((self.method, "body", index), statement)
+
+
+def _below(place: Place, node: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
+    yield place, node
+    for field, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            yield from _below((node, field, None), value)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if isinstance(item, ast.AST):
+                    yield from _below((node, field, index), item)
+
+
+def scope_of(
+    method: ast.FunctionDef, known: Sequence[str] = (), others: Sequence[ast.FunctionDef] = ()
+) -> Scope:
+    """Return a method's scope.
+
+    Args:
+        method: The method.
+        known: Names that it can use besides its own.
+        others: Other methods of the class, whose numbers are likely ones.
+    """
+    ctx, *args = [arg.arg for arg in method.args.args]
+    stored = [
+        node.id
+        for node in ast.walk(method)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    on_ctx = [
+        f"{ctx}.{node.attr}"
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == ctx
+        and node.attr not in OF_CTX
+    ]
+    rest = [method.args.vararg.arg] if method.args.vararg else []
+    names = dict.fromkeys([*args, *stored, *on_ctx, *known])
+    nodes = [node for other in others for node in ast.walk(other)]
+    negated = {id(node.operand) for node in nodes if isinstance(node, ast.UnaryOp)}
+    numbers = dict.fromkeys(
+        ast.unparse(node) for node in nodes if _is_number(node) and id(node) not in negated
+    )
+    tensors = [*dict.fromkeys([*args, *stored])]
+    return Scope(method, [n for n in names if n not in rest], tensors, [*numbers])
+
+
+def _is_number(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+OF_CTX = (
+    "saved_tensors",
+    "needs_input_grad",
+    "save_for_backward",
+    "mark_dirty",
+    "mark_non_differentiable",
+    "set_materialize_grads",
+)
+
+Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST]]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of edit: what it is called, what it costs, and where it can be made."""
+
+    name: str
+    cost: float
+    generate: Generator
+
+
+def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
+    """Yield every edit of a method, the likely kinds first."""
+    for kind in kinds:
+        for place, new in kind.generate(scope):
+            yield Edit(kind.name, kind.cost, place, ast.fix_missing_locations(new))
+
+
+# --------------------------------------------------------------------------------------------------
+# Small parts.
+# --------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> ast.expr:
+    """Return the syntax tree of an expression."""
+    return ast.parse(text, mode="eval").body
+
+
+def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield the expressions that stand for a tensor or number, and are read."""
+    for place, node in scope.places:
+        if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            parent, field, _ = place
+            if field in ("func", "annotation", "decorator_list", "returns", "slice"):
+                continue
+            if isinstance(parent, ast.Attribute | ast.FunctionDef):
+                continue
+            yield place, node
+
+
+def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield what is returned, assigned, or an operand there."""
+    for place, node in _loads(scope):
+        parent, field, _ = place
+        returned = isinstance(parent, ast.Return) or _is_returned_tuple(parent, scope)
+        assigned = isinstance(parent, ast.Assign | ast.AugAssign) and field == "value"
+        operand = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.IfExp) and field != "test"
+        nothing = isinstance(node, ast.Constant) and node.value is None
+        if (returned or assigned or operand) and not (nothing or isinstance(node, ast.Tuple)):
+            yield place, node
+
+
+def _is_returned_tuple(node: ast.AST, scope: Scope) -> bool:
+    returns = (it for it in ast.walk(scope.method) if isinstance(it, ast.Return))
+    return isinstance(node, ast.Tuple) and any(it.value is node for it in returns)
+
+
+def _tensors_of(node: ast.AST) -> bool:
+    """Whether an expression may be a tensor, and not a shape, a flag or a text."""
+    return not isinstance(node, ast.Constant | ast.Compare | ast.BoolOp | ast.Tuple | ast.List)
+
+
+def _method(node: ast.expr, call: str) -> ast.expr:
+    """Return ``node.call``, as text such as ``sum(0)``."""
+    made = parse(f"_.{call}")
+    for part in ast.walk(made):
+        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+            part.value = node
+    return made
+
+
+# --------------------------------------------------------------------------------------------------
+# Names, operators, numbers.
+# --------------------------------------------------------------------------------------------------
+
+
+def other_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``y`` for ``x``: the output for the input, a saved tensor for another."""
+    for place, node in scope.places:
+        text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        if text not in scope.names or not isinstance(getattr(node, "ctx", None), ast.Load):
+            continue
+        if isinstance(place[0], ast.Attribute) and place[0].attr in ("shape", "dtype", "device"):
+            continue
+        for name in scope.names:
+            if name != text:
+                yield place, parse(name)
+
+
+OPERATORS: tuple[tuple[type[ast.operator], ...], ...] = (
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.Div),
+    (ast.Mult, ast.Add),
+    (ast.Mult, ast.MatMult),
+    (ast.Mult, ast.Pow),
+)
+
+
+def other_operators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``-`` for ``+``, ``/`` for ``*``."""
+    for _, node in scope.places:
+        if isinstance(node, ast.BinOp):
+            for pair in OPERATORS:
+                for one, other in (pair, pair[::-1]):
+                    if isinstance(node.op, one):
+                        yield (node, "op", None), other()
+
+
+def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``."""
+    for place, node in scope.places:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
+            yield place, ast.BinOp(node.right, node.op, node.left)
+        if isinstance(node, ast.Call) and _called(node) == "where" and len(node.args) == 3:
+            test, one, other = node.args
+            yield place, ast.Call(node.func, [test, other, one], node.keywords)
+
+
+COMPARISONS: tuple[type[ast.cmpop], ...] = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``>`` for ``>=`` or ``<``."""
+    for _, node in scope.places:
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            for other in COMPARISONS:
+                if isinstance(node.ops[0], COMPARISONS) and not isinstance(node.ops[0], other):
+                    yield (node, "ops", 0), other()
+
+
+def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A number that the other methods use, such as their ``dim=-1``."""
+    for place, node in scope.places:
+        if _is_number(node):
+            for text in scope.numbers:
+                if text != ast.unparse(node):
+                    yield place, parse(text)
+
+
+def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A number for its neighbors, its double or half; a dimension for another."""
+    for place, node in scope.places:
+        number = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
+            for other in dict.fromkeys(near):
+                whole = int(other) if other == int(other) and type(number) is int else other
+                if other != number:
+                    yield place, parse(repr(whole))
+
+
+# --------------------------------------------------------------------------------------------------
+# Something too much.
+# --------------------------------------------------------------------------------------------------
+
+
+def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """An operand, a sign or a call that should not be there."""
+    for place, node in scope.places:
+        if isinstance(node, ast.BinOp):
+            yield place, node.left
+            yield place, node.right
+        elif isinstance(node, ast.UnaryOp):
+            yield place, node.operand
+        elif isinstance(node, ast.Call) and place[1] != "func":
+            if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value):
+                yield place, node.func.value
+            elif node.args:
+                yield place, node.args[0]
+        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT", "mH", "H", "data"):
+            yield place, node.value
+        elif isinstance(node, ast.IfExp):
+            yield place, node.body
+            yield place, node.orelse
+
+
+def _is_module(node: ast.expr) -> bool:
+    return ast.unparse(node) in ("torch", "F", "math", "torch.nn.functional", "np")
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+
+
+# --------------------------------------------------------------------------------------------------
+# Another function of the same kind, another order.
+# --------------------------------------------------------------------------------------------------
+
+LIKE = (
+    ("sin", "cos"),
+    ("sinh", "cosh"),
+    ("tanh", "sigmoid"),
+    ("exp", "log"),
+    ("sqrt", "rsqrt"),
+    ("sqrt", "square"),
+    ("mean", "sum"),
+    ("amax", "amin"),
+    ("maximum", "minimum"),
+    ("triu", "tril"),
+    ("cumsum", "cumprod"),
+    ("scatter", "scatter_add"),
+    ("scatter_", "scatter_add_"),
+    ("index_copy", "index_add"),
+    ("index_copy_", "index_add_"),
+    ("softmax", "log_softmax"),
+    ("log", "log1p"),
+    ("exp", "expm1"),
+    ("floor", "ceil"),
+    ("abs", "sign"),
+    ("ones_like", "zeros_like"),
+)
+
+
+def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``cos`` for ``sin``, ``sum`` for ``mean``, ``scatter_add`` for ``scatter``."""
+    for _, node in scope.places:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            for pair in LIKE:
+                if node.func.attr in pair:
+                    other = pair[1 - pair.index(node.func.attr)]
+                    new = ast.Attribute(node.func.value, other, ast.Load())
+                    yield (node, "func", None), new
+
+
+MOST_PERMUTED = 5
+
+
+def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """The gradients, or the saved tensors, in another order."""
+    for place, node in scope.places:
+        if not isinstance(node, ast.Tuple) or not 2 <= len(node.elts) <= MOST_PERMUTED:
+            continue
+        if not (_is_returned_tuple(node, scope) or isinstance(node.ctx, ast.Store)):
+            continue
+        count = len(node.elts)
+        orders = [list(range(count)) for _ in combinations(range(count), 2)]
+        for order, (i, j) in zip(orders, combinations(range(count), 2), strict=True):
+            order[i], order[j] = j, i
+        orders += [[*range(k, count), *range(k)] for k in range(1, count) if count > 2]
+        for order in orders:
+            yield place, ast.Tuple([node.elts[i] for i in order], node.ctx)
+
+
+# --------------------------------------------------------------------------------------------------
+# Something missing.
+# --------------------------------------------------------------------------------------------------
+
+
+def opposite_signs(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A minus that was forgotten."""
+    for place, node in _values(scope):
+        if _tensors_of(node):
+            yield place, ast.UnaryOp(ast.USub(), node)
+
+
+def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A factor or divisor from the scope that was forgotten, or one minus it."""
+    for place, node in _values(scope):
+        if not _tensors_of(node):
+            continue
+        for name in scope.names:
+            for text in (name, f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
+                yield place, ast.BinOp(node, ast.Mult(), parse(text))
+            yield place, ast.BinOp(node, ast.Div(), parse(name))
+        for number in (2, 3, 0.5):
+            yield place, ast.BinOp(parse(repr(number)), ast.Mult(), node)
+
+
+def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``1 - y`` for ``y``, ``y ** 2`` for ``y``."""
+    for place, node in _loads(scope):
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in scope.names:
+            for text in ("1 - {}", "1 + {}", "{} ** 2", "{} ** 3"):
+                yield place, parse(text.format(ast.unparse(node)))
+
+
+def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A transpose, or a conjugate, that was forgotten."""
+    for place, node in _values(scope):
+        if _tensors_of(node):
+            yield place, ast.Attribute(node, "mT", ast.Load())
+            yield place, _method(node, "conj()")
+
+
+SUMS = (
+    "sum(0)",
+    "sum(-1)",
+    "sum(-1, keepdim=True)",
+    "sum(0, keepdim=True)",
+    "sum(1)",
+    "sum(1, keepdim=True)",
+    "sum()",
+    "flip(0)",
+    "flip(-1)",
+    "cumsum(0)",
+    "cumsum(-1)",
+)
+
+
+def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A sum over a dimension that ``forward`` broadcast, or a flip."""
+    for place, node in _values(scope):
+        if not _tensors_of(node):
+            continue
+        for name in scope.tensors:
+            yield place, _method(node, f"sum_to_size({name}.shape)")
+        for call in SUMS:
+            yield place, _method(node, call)
+
+
+def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """The mean, or the part along a tensor of the scope, that was not subtracted."""
+    for place, node in _values(scope):
+        if not _tensors_of(node):
+            continue
+        for dim in ("-1", "0", "1"):
+            yield place, ast.BinOp(node, ast.Sub(), _method(node, f"mean({dim}, keepdim=True)"))
+            yield place, ast.BinOp(node, ast.Sub(), _method(node, f"sum({dim}, keepdim=True)"))
+            for name in scope.tensors:
+                product = ast.BinOp(node, ast.Mult(), parse(name))
+                total = _method(product, f"sum({dim}, keepdim=True)")
+                yield place, ast.BinOp(node, ast.Sub(), total)
+                along = ast.BinOp(parse(name), ast.Mult(), total)
+                yield place, ast.BinOp(node, ast.Sub(), along)
+
+
+# --------------------------------------------------------------------------------------------------
+# What forward keeps for backward.
+# --------------------------------------------------------------------------------------------------
+
+
+def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Another tensor in ``save_for_backward``, or another value in an attribute of ctx."""
+    for place, node in scope.places:
+        parent, field, _ = place
+        saved = isinstance(parent, ast.Call) and _called(parent) == "save_for_backward"
+        kept = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Attribute)
+        if isinstance(node, ast.expr) and (
+            (saved and field == "args") or (kept and field == "value")
+        ):
+            for name in scope.names:
+                if name != ast.unparse(node):
+                    yield place, parse(name)
+
+
+SAVING = (Kind("something else saved", 1.2, others_saved),)
+KINDS = (
+    Kind("another order", 1.0, other_orders),
+    Kind("another name", 1.0, other_names),
+    Kind("another operator", 1.2, other_operators),
+    Kind("another comparison", 1.0, other_comparisons),
+    Kind("something dropped", 1.1, dropped),
+    Kind("operands swapped", 1.2, swapped_operands),
+    Kind("a sign", 1.3, opposite_signs),
+    Kind("a number of forward", 1.2, known_numbers),
+    Kind("another number", 1.3, other_numbers),
+    Kind("another function", 1.3, other_functions),
+    Kind("one minus, or a power", 1.5, missing_complements),
+    Kind("a transpose or conjugate", 1.5, missing_transposes),
+    Kind("a factor", 1.6, missing_factors),
+    Kind("a sum", 1.7, missing_sums),
+    Kind("a projection", 2.0, missing_projections),
+)

@@ -1,0 +1,327 @@
+"""Try edits of ``backward``, and of what ``forward`` saves, until every gradient is right.
+
+One try is one call of the edited ``backward`` on the graph node of a forward pass that was made
+before. The true gradients are known from the evidence. What is right on the example and on other
+inputs is then verified: the Function with this edit is diagnosed as any other, on inputs that the
+search has not seen, and it is called with tensors of other lengths.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, islice
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.calls import USERS, attempt
+from autograd_doctor._execution.passes import handed_over, own_node
+from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._numerics.closeness import within
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._pipeline import Case, conclude, has_error
+from autograd_doctor._probes.values import with_other_length
+from autograd_doctor._repair.edits import KINDS, SAVING, Edit, Scope, edits_of, scope_of
+from autograd_doctor._repair.source import Method, changes_of, kept_on_ctx, method_of, with_method
+from autograd_doctor.errors import CannotDiagnoseError
+from autograd_doctor.evidence import Cotangent, Evidence, Expected, Failure
+from autograd_doctor.formatting import listed
+from autograd_doctor.repair import Change, Repair
+
+SECONDS = 0.7  # of computing
+MOST_VERIFIED = 4  # candidates
+PARTIAL = 40  # edits that make some of the gradients right, for pairs
+LIKELY = 1.2  # the cost of an edit that is tried with every other one
+
+Verify = Callable[[type[Function]], Sequence[str]]
+"""Returns, in words, on what an edited Function is right; nothing if it is wrong anywhere."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One edit, or two, that made the gradients right on the inputs of the search."""
+
+    method: Method
+    edits: tuple[Edit, ...]
+    changes: tuple[Change, ...]
+    function: type[Function]
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """What sorts candidates: the likely ones first, then the small ones."""
+        cost = sum(edit.cost for edit in self.edits)
+        return cost, sum(len("".join(change.after)) for change in self.changes)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One forward pass, and what its backward should return for some cotangents."""
+
+    node: Any
+    arguments: int
+    sent: Sequence[tuple[Tensor | None, ...]]
+    expected: Sequence[tuple[Expected, ...]]  # of each wanted input, for each cotangent
+    wanted: Sequence[int]
+
+    def right(self, backward: Callable[..., Any], most: int | None = None) -> tuple[bool, ...]:
+        """Return which of the wanted inputs get the right gradient; none if backward raises."""
+        right = [True] * len(self.wanted)
+        for sent, expected in islice(zip(self.sent, self.expected, strict=True), most):
+            try:
+                with torch.no_grad():
+                    grads = as_tuple(backward(self.node, *map(_copy, sent)))
+            except USERS:
+                return ()
+            if len(grads) < self.arguments or any(g is not None for g in grads[self.arguments :]):
+                return ()
+            for slot, (position, known) in enumerate(zip(self.wanted, expected, strict=True)):
+                right[slot] = right[slot] and _is_right(grads[position], known)
+            if not any(right):
+                break
+        return tuple(right)
+
+
+def _copy(grad: Tensor | None) -> Tensor | None:
+    return None if grad is None else grad.clone()
+
+
+def _is_right(grad: Any, expected: Expected) -> bool:
+    known = ~torch.isnan(expected.value)
+    if grad is None:
+        grad = torch.zeros_like(expected.value)
+    if not isinstance(grad, Tensor) or grad.shape != expected.value.shape:
+        return False
+    if grad.is_complex() != expected.value.is_complex():
+        return False
+    close = within(grad.to(expected.value.dtype), expected)
+    return bool(close[known].all())
+
+
+def trial_of(subject: Subject, evidence: Evidence, seed: int) -> Trial | None:
+    """Return one forward pass on the inputs of evidence, ``None`` if nothing is known there."""
+    compared = [
+        name
+        for name in evidence.values.expected
+        if name in evidence.values.vjps and not evidence.values.vjps[name].failure
+    ]
+    if not compared:
+        return None
+    session = Session(subject, evidence.inputs, evidence.wanted, seed)
+    run = attempt(lambda: session.run(watched=False))
+    if isinstance(run, Failure) or not any(out.grad_fn is not None for out in run.tensors):
+        return None
+
+    node = own_node(run)
+
+    def sent(name: Cotangent) -> tuple[Tensor | None, ...]:
+        given = handed_over(run.returned, evidence.values.vjps[name].grad_outputs)
+        if not getattr(node, "materialize_grads", True):
+            return tuple(given)
+        pairs = zip(given, run.returned, strict=True)
+        return tuple(torch.zeros_like(out) if g is None else g for g, out in pairs)
+
+    return Trial(
+        node,
+        len(evidence.inputs),
+        [sent(name) for name in compared],
+        [evidence.values.expected[name] for name in compared],
+        evidence.wanted,
+    )
+
+
+def search(subject: Subject, seen: Sequence[Evidence], seed: int, verify: Verify) -> Repair | None:
+    """Return the likeliest edit that makes every gradient right, ``None`` if none is found in time.
+
+    Args:
+        subject: A Function.
+        seen: Evidence on the example and on other inputs, with the expected gradients.
+        seed: That of the diagnosis.
+        verify: Tells on what an edited Function is right.
+    """
+    function = subject.function
+    trials = [trial for each in seen if (trial := trial_of(subject, each, seed)) is not None]
+    if function is None or not trials:
+        return None
+    methods = [it for name in METHODS if (it := method_of(function, name)) is not None]
+    attempts = [
+        (method, edit)
+        for method in methods
+        for edit in edits_of(_scope_of(method, methods), METHODS[method.name])
+    ]
+    attempts.sort(key=lambda it: it[1].cost)
+    deadline = time.thread_time() + SECONDS
+    candidates: list[Candidate] = []
+    partial: list[tuple[Edit, tuple[bool, ...]]] = []
+    for method, edit in attempts:
+        if time.thread_time() > deadline or (candidates and edit.cost > candidates[0].rank[0]):
+            break
+        with edit.made():
+            made = method.compiled()
+            if made is None:
+                continue
+            if method.name == "backward":
+                right = _right_everywhere(trials, made)
+            else:
+                right = _right_with(subject, with_method(function, method, made), seen, seed)
+        if right and all(right):
+            candidates += _candidate(function, method, (edit,), made)
+        elif any(right) and method.name == "backward":
+            partial.append((edit, right))
+    backward = next((method for method, _ in attempts if method.name == "backward"), None)
+    if not candidates and backward is not None:
+        of_backward = [edit for method, edit in attempts if method is backward]
+        pairs = chain(_complementary(partial), _likely_pairs(of_backward))
+        candidates = list(_found_together(function, backward, trials, pairs, deadline))
+    for candidate in sorted(candidates, key=lambda it: it.rank)[:MOST_VERIFIED]:
+        if checked_on := verify(candidate.function):
+            return Repair(candidate.method.file, candidate.changes, tuple(checked_on))
+    return None
+
+
+def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
+    """Return what a method's expressions may name: what forward leaves on ctx, too."""
+    others = [it for it in methods if it is not method and method.name == "backward"]
+    ctx = method.tree.args.args[0].arg
+    known = [*method.free, *(f"{ctx}.{name}" for name in kept_on_ctx(others))]
+    return scope_of(method.tree, known, [it.tree for it in others])
+
+
+METHODS = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
+
+
+def _right_with(
+    subject: Subject, function: type[Function], seen: Sequence[Evidence], seed: int
+) -> tuple[bool, ...]:
+    """Return which gradients are right with another forward, which takes a new pass."""
+    right: tuple[bool, ...] = ()
+    for each in seen:
+        trial = trial_of(edited(subject, function), each, seed)
+        if trial is None:
+            return ()
+        also = trial.right(function.backward)
+        right = tuple(a and b for a, b in zip(right or also, also, strict=False))
+        if not any(right):
+            break
+    return right
+
+
+def _right_everywhere(trials: Sequence[Trial], backward: Callable[..., Any]) -> tuple[bool, ...]:
+    """Return which of the wanted inputs get the right gradient in all trials."""
+    right = trials[0].right(backward, most=1)  # which settles most
+    for trial in trials if any(right) else ():
+        also = trial.right(backward)
+        right = tuple(a and b for a, b in zip(right, also, strict=False))
+        if not any(right):
+            break
+    return right
+
+
+def _candidate(
+    function: type[Function], method: Method, edits: tuple[Edit, ...], made: FunctionType
+) -> Iterator[Candidate]:
+    if changes := changes_of(method, edits):
+        yield Candidate(method, edits, changes, with_method(function, method, made))
+
+
+Pair = tuple[Edit, Edit]
+
+
+def _complementary(partial: Sequence[tuple[Edit, tuple[bool, ...]]]) -> Iterator[Pair]:
+    """Yield edits of which each makes some gradients right, and both together all of them."""
+    for (one, here), (other, there) in combinations(partial[:PARTIAL], 2):
+        if all(a or b for a, b in zip(here, there, strict=True)):
+            yield one, other
+
+
+def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Pair]:
+    """Yield pairs of likely edits, neither of which replaces what the other changes."""
+    likely = [edit for edit in edits if edit.cost <= LIKELY]
+    inside = [{id(node) for node in ast.walk(edit.old)} for edit in likely]
+    places = [id(edit.place[0]) for edit in likely]
+    pairs = combinations(range(len(likely)), 2)
+    for i, j in sorted(pairs, key=lambda pair: sum(likely[k].cost for k in pair)):
+        if places[i] not in inside[j] and places[j] not in inside[i]:
+            yield likely[i], likely[j]
+
+
+def _found_together(
+    function: type[Function],
+    method: Method,
+    trials: Sequence[Trial],
+    pairs: Iterator[Pair],
+    deadline: float,
+) -> Iterator[Candidate]:
+    """Yield the first pairs that are right together, as long as there is time."""
+    cost = math.inf
+    for one, other in pairs:
+        if time.thread_time() > deadline or one.cost + other.cost > cost:
+            return
+        with one.made(), other.made():
+            made = method.compiled()
+            right = _right_everywhere(trials, made) if made else ()
+        if made is not None and right and all(right):
+            cost = one.cost + other.cost
+            yield from _candidate(function, method, (one, other), made)
+
+
+def edited(subject: Subject, function: type[Function]) -> Subject:
+    """Return a subject with an edited Function in the place of its own."""
+    return replace(subject, function=function, call=function.apply)
+
+
+# --------------------------------------------------------------------------------------------------
+# Verify what was found.
+# --------------------------------------------------------------------------------------------------
+
+LENGTHS = 2  # that are changed, one at a time
+
+
+def find_repair(case: Case, seen: Sequence[Evidence], seed: int) -> Repair | None:
+    """Return a change of a wrong Function that makes it right, ``None`` if none is found.
+
+    Args:
+        case: What was diagnosed, and found wrong.
+        seen: The evidence, with the expected gradients.
+        seed: That of the diagnosis.
+    """
+
+    def checked_on(function: type[Function]) -> Sequence[str]:
+        changed = replace(case, subject=edited(case.subject, function))
+        if has_error(conclude(changed, seed + 2, seed + 3).findings):
+            return ()
+        shapes = []
+        for args in _with_other_lengths(case.args):
+            with suppress(CannotDiagnoseError):
+                findings = conclude(replace(changed, args=args), seed + 2, seed + 3).findings
+                errors = {found.rule for found in findings if found.severity == "error"}
+                if errors - {"forward-raises"}:
+                    return ()
+                shapes += [] if errors else [_shapes(args)]
+        return ("your example", "other values", *shapes)
+
+    return search(case.subject, seen, seed, checked_on)
+
+
+def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the arguments with another length in the place of one that they have."""
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
+    for length in islice(lengths, LENGTHS):
+        yield tuple(_leaf(with_other_length(value, length), value) for value in args)
+
+
+def _leaf(value: Any, like: Any) -> Any:
+    return value.detach().requires_grad_(like.requires_grad) if is_float(value) else value
+
+
+def _shapes(args: Sequence[Any]) -> str:
+    shapes = dict.fromkeys(tuple(value.shape) for value in args if isinstance(value, Tensor))
+    return f"shape{'s' * (len(shapes) > 1)} {listed([*map(str, shapes)], len(shapes))}"

@@ -1,0 +1,197 @@
+"""A method as its author wrote it, and the same method with an edit."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from autograd_doctor._repair.edits import Edit
+from autograd_doctor._source import own_source
+from autograd_doctor.repair import Change, patched
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a Function with its source.
+
+    ``first`` is the number of its first line in ``file``, ``indent`` what stands before that line.
+    """
+
+    name: str
+    function: FunctionType
+    file: str
+    lines: tuple[str, ...]
+    first: int
+    indent: int
+    tree: ast.FunctionDef
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The names that its closure holds."""
+        return self.function.__code__.co_freevars
+
+    def compiled(self) -> FunctionType | None:
+        """Return the method that the tree says now, ``None`` if Python does not accept it."""
+        free = self.free
+        definition = ast.FunctionDef(
+            self.tree.name, self.tree.args, self.tree.body, [], None, lineno=1, col_offset=0
+        )
+        body: list[ast.stmt] = [definition]
+        if free:  # a function around it makes its free names free again
+            around = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
+            body = [ast.FunctionDef("around", around, body, [], None, lineno=1, col_offset=0)]
+        module = ast.fix_missing_locations(ast.Module(body, []))
+        try:
+            code = compile(module, self.file, "exec")
+        except (SyntaxError, ValueError, TypeError):
+            return None
+        for name in ("around", self.tree.name) if free else (self.tree.name,):
+            code = next(
+                it for it in code.co_consts if isinstance(it, CodeType) and it.co_name == name
+            )
+        cells = dict(zip(free, self.function.__closure__ or (), strict=True))
+        made = FunctionType(
+            code,
+            self.function.__globals__,
+            self.function.__name__,
+            self.function.__defaults__,
+            tuple(cells[name] for name in code.co_freevars),
+        )
+        made.__kwdefaults__ = self.function.__kwdefaults__
+        return made
+
+
+def method_of(function: type[Function], name: str) -> Method | None:
+    """Return a method of a Function, ``None`` if its source is not known or is no plain ``def``."""
+    held = inspect.getattr_static(function, name, None)
+    plain = inspect.unwrap(getattr(held, "__func__", held)) if held is not None else None
+    if not isinstance(plain, FunctionType) or (plain.__module__ or "").startswith("torch."):
+        return None
+    known = own_source(plain)
+    if known is None:
+        return None
+    lines, first = known
+    try:
+        (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(tree, ast.FunctionDef) or not tree.args.args:
+        return None
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return Method(name, plain, plain.__code__.co_filename, tuple(lines), first, indent, tree)
+
+
+def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
+    """Return the attributes that some methods set on their ctx, such as ``gain``."""
+    return tuple(
+        node.attr
+        for method in methods
+        for node in ast.walk(method.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == method.tree.args.args[0].arg
+    )
+
+
+def with_method(function: type[Function], method: Method, new: FunctionType) -> type[Function]:
+    """Return a subclass with another method in the place of one; the class stays as it is."""
+    held = inspect.getattr_static(function, method.name)
+    static: Any = new
+    if "once_differentiable" in "".join(method.lines[: method.tree.lineno]):
+        static = once_differentiable(new)
+    if isinstance(held, staticmethod):
+        static = staticmethod(static)
+    make: Any = type(function)
+    body = {
+        "__module__": function.__module__,
+        "__qualname__": function.__qualname__,
+        method.name: static,
+    }
+    made: type[Function] = make(function.__name__, (function,), body)
+    return made
+
+
+# --------------------------------------------------------------------------------------------------
+# Edits as text: the author's own lines, changed where the edits are.
+# --------------------------------------------------------------------------------------------------
+
+Span = tuple[int, int, int, int]  # the first line and column, and the last; lines count from 1
+
+
+def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
+    """Return what edits change in the source, nothing if they cannot be written in place."""
+    written = [_written(method, edit) for edit in edits]
+    known = sorted((it for it in written if it is not None), reverse=True)
+    if len(known) < len(edits):
+        return ()
+    lines = [line.rstrip("\n") for line in method.lines]
+    groups: list[list[tuple[Span, str]]] = []
+    for span, text in known:  # from the last to the first
+        if groups and span[2] >= groups[-1][-1][0][0]:
+            groups[-1].append((span, text))
+        else:
+            groups.append([(span, text)])
+    changes = []
+    for group in reversed(groups):
+        top, bottom = group[-1][0][0], group[0][0][2]
+        part = lines[top - 1 : bottom]
+        for span, text in group:
+            part = _replaced(part, span, text, top, method.indent)
+        changes.append(Change(method.first + top - 1, tuple(lines[top - 1 : bottom]), tuple(part)))
+    with ExitStack() as stack:
+        for edit in edits:
+            stack.enter_context(edit.made())
+        wanted = ast.dump(method.tree)
+    return tuple(changes) if _means(method, changes, wanted) else ()
+
+
+def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
+    """Return where an edit changes the source, and what it writes there."""
+    is_expression = isinstance(edit.new, ast.expr)
+    old: Any = edit.old if is_expression else edit.place[0]
+    if getattr(old, "end_lineno", None) is None:
+        return None
+    span = (old.lineno, old.col_offset, old.end_lineno, old.end_col_offset)
+    with edit.made():
+        wanted = ast.dump(method.tree)
+        text = ast.unparse(edit.new if is_expression else old)
+    if any(node is edit.new for node in ast.walk(old)):  # as its author wrote it
+        source = textwrap.dedent("".join(method.lines))
+        text = ast.get_source_segment(source, edit.new) or text
+    top, bottom = span[0], span[2]
+    before = tuple(line.rstrip("\n") for line in method.lines[top - 1 : bottom])
+    without = text[1:-1] if isinstance(edit.new, ast.Tuple) else text
+    for written in (without, text, f"({text})"):
+        after = _replaced(list(before), span, written, top, method.indent)
+        change = Change(method.first + top - 1, before, tuple(after))
+        if _means(method, [change], wanted):
+            return span, written
+    return None
+
+
+def _replaced(lines: list[str], span: Span, text: str, top: int, indent: int) -> list[str]:
+    """Return lines, the first of which has the number ``top``, with a text in a span of them."""
+    first, left, last, right = span
+    head = lines[first - top].encode()[: left + indent].decode()  # Python counts in bytes
+    tail = lines[last - top].encode()[right + indent :].decode()
+    new = f"{head}{text}{tail}".split("\n")
+    return [*lines[: first - top], *new, *lines[last - top + 1 :]]
+
+
+def _means(method: Method, changes: Sequence[Change], wanted: str) -> bool:
+    shifted = [replace(it, line=it.line - method.first + 1) for it in changes]
+    try:
+        (tree,) = ast.parse(textwrap.dedent("".join(patched(method.lines, shifted)))).body
+    except (SyntaxError, ValueError):
+        return False
+    return ast.dump(tree) == wanted

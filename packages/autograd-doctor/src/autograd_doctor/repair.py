@@ -1,0 +1,80 @@
+"""The change of the author's own code that makes every gradient right."""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Change:
+    """Some lines of a file before and after; ``line`` is the number of the first of them."""
+
+    line: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Changes of one file after which ``diagnose`` finds no error, because they were tried.
+
+    Attributes:
+        file: The path of the file, or what Python calls a notebook cell.
+        changes: One change, or two that are needed together.
+        checked_on: In words, the inputs on which every gradient was right afterwards.
+    """
+
+    file: str
+    changes: tuple[Change, ...]
+    checked_on: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the repair as JSON-compatible data."""
+        return {
+            "file": self.file,
+            "changes": [
+                {"line": it.line, "before": list(it.before), "after": list(it.after)}
+                for it in self.changes
+            ],
+            "checked_on": list(self.checked_on),
+        }
+
+    def patch(self) -> str:
+        """Return the changes as a unified diff of the file."""
+        before = linecache.getlines(self.file)
+        after = patched(before, self.changes)
+        return "".join(difflib.unified_diff(before, after, self.file, self.file))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for change in self.changes:
+            yield f"line {change.line}"
+            yield from (f"- {text}" for text in _dedented(change.before))
+            yield from (f"+ {text}" for text in _dedented(change.after))
+        if self.checked_on:
+            yield f"With this change, every gradient is right on {_listed(self.checked_on)}."
+
+
+def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
+    """Return the lines of a file with changes made."""
+    result = list(lines)
+    for change in sorted(changes, key=lambda it: -it.line):
+        first = change.line - 1
+        result[first : first + len(change.before)] = [f"{text}\n" for text in change.after]
+    return result
+
+
+def _dedented(lines: Sequence[str]) -> list[str]:
+    return textwrap.dedent("\n".join(lines)).split("\n")
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

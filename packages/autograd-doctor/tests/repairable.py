@@ -1,0 +1,206 @@
+"""Functions with a mistake, and the line that the search must change: a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x * x
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output
+
+
+class Swish(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(x, s)
+        return x * s
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        x, s = ctx.saved_tensors
+        slope = s + x * (1 - s)
+        return grad_output * slope
+
+
+class Triple(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y, z)
+        return x * y * z**2
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        x, z, y = ctx.saved_tensors
+        return grad_output * y * z**2, grad_output * x * z**2, 2 * grad_output * x * y * z
+
+
+class ToPolar(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        r, angle = torch.hypot(x, y), torch.atan2(y, x)
+        ctx.save_for_backward(r, angle)
+        return r, angle
+
+    @staticmethod
+    def backward(ctx: Any, grad_r: Tensor, grad_angle: Tensor) -> tuple[Tensor, Tensor]:
+        r, angle = ctx.saved_tensors
+        cos, sin = torch.cos(angle), torch.sin(angle)
+        grad_x = grad_r * cos + grad_angle * sin / r
+        grad_y = grad_r * sin + grad_angle * cos / r
+        return grad_x, grad_y
+
+
+class Softmax(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = torch.softmax(x, dim=-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return y * (grad_output - (grad_output * y).sum(dim=0, keepdim=True))
+
+
+class Linear(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T + bias
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        x, weight = ctx.saved_tensors
+        return grad_output @ weight, grad_output.T @ x, grad_output.mean(0)
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(x: Tensor, gain: float) -> Tensor:
+        return torch.tanh(gain * x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, gain = inputs
+        ctx.gain = gain
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (y,) = ctx.saved_tensors
+        return grad_output * (1 - y**2), None
+
+
+class Quotient(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x / y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return grad_output * y, grad_output * x / y**2
+
+
+class Running(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return torch.cumsum(x, dim=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return torch.cumsum(grad_output, dim=0).flip(0)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong Function, and the changed lines of its repair."""
+
+    what: str
+    wrong: type[Function]
+    inputs: Callable[[], tuple[Any, ...]]
+    before: list[str]
+    after: list[str]
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return 1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+MISTAKES = [
+    Mistake(
+        "the output saved for the input",
+        Square,
+        lambda: (draw(3, 4) - 1.5,),
+        ["ctx.save_for_backward(y)"],
+        ["ctx.save_for_backward(x)"],
+    ),
+    Mistake(
+        "a factor forgotten",
+        Swish,
+        lambda: (draw(3, 4) - 1.5,),
+        ["slope = s + x * (1 - s)"],
+        ["slope = s + x * (1 - s) * s"],
+    ),
+    Mistake(
+        "saved tensors unpacked in another order",
+        Triple,
+        lambda: (draw(3), draw(3, seed=1), draw(3, seed=2)),
+        ["x, z, y = ctx.saved_tensors"],
+        ["x, y, z = ctx.saved_tensors"],
+    ),
+    Mistake(
+        "a sign",
+        ToPolar,
+        lambda: (draw(4), draw(4, seed=1)),
+        ["grad_x = grad_r * cos + grad_angle * sin / r"],
+        ["grad_x = grad_r * cos - grad_angle * sin / r"],
+    ),
+    Mistake(
+        "another dim",
+        Softmax,
+        lambda: (draw(3, 4),),
+        ["return y * (grad_output - (grad_output * y).sum(dim=0, keepdim=True))"],
+        ["return y * (grad_output - (grad_output * y).sum(dim=-1, keepdim=True))"],
+    ),
+    Mistake(
+        "a mean for a sum",
+        Linear,
+        lambda: (draw(5, 3), draw(2, 3, seed=1), draw(2, seed=2)),
+        ["return grad_output @ weight, grad_output.T @ x, grad_output.mean(0)"],
+        ["return grad_output @ weight, grad_output.T @ x, grad_output.sum(0)"],
+    ),
+    Mistake(
+        "the inner derivative forgotten",
+        Scaled,
+        lambda: (draw(3, 4) - 1.5, 0.7),
+        ["return grad_output * (1 - y**2), None"],
+        ["return grad_output * ctx.gain * (1 - y**2), None"],
+    ),
+    Mistake(
+        "two mistakes",
+        Quotient,
+        lambda: (draw(3), draw(3, seed=1)),
+        ["return grad_output * y, grad_output * x / y**2"],
+        ["return grad_output / y, -grad_output * x / y**2"],
+    ),
+]
