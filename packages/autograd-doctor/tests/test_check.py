@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from autograd_doctor import Diagnosis, Finding, diagnose
 
 testing = pytest.importorskip("typer.testing", reason="the command needs the extra cli")
@@ -469,3 +470,53 @@ def test_color_tells_how_severe_a_finding_is() -> None:
     assert "\x1b[1;31mnonlinear-in-grad-output" in shown
     assert "\x1b[1;33mwarning, gradient-dtype" in shown
     assert "\x1b[2mnotes\x1b[0m    `kink-convention`: no result is wrong" in shown
+
+
+# --- a repair -----------------------------------------------------------------------------------
+
+
+def test_fix_shows_a_diff_and_writes_nothing_unasked(folder: Path) -> None:
+    result = run("operations.py:Half", "--inputs", "f64[3]", "--fix")
+
+    assert result.exit_code == ERROR
+    assert "-        return x * grad_output\n+        return 2 * x * grad_output\n" in result.stdout
+    assert "Nothing was written. --fix --yes writes the change." in result.stdout
+    assert (folder / "operations.py").read_text(encoding="utf-8") == OPERATIONS
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_yes_writes_the_change_and_nothing_else(folder: Path, end: str) -> None:
+    file = folder / "operations.py"
+    file.write_bytes(OPERATIONS.replace("\n", end).encode())
+
+    result = run("operations.py:Half", "--inputs", "f64[3]", "--fix", "--yes")
+
+    assert result.stdout.endswith(f"{file} was changed.\n")
+    right = OPERATIONS.replace("return x * grad_output", "return 2 * x * grad_output")
+    assert file.read_bytes() == right.replace("\n", end).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Square", ""), ("Sign", "No small change was found that makes every gradient right.")],
+)
+def test_without_a_repair_nothing_is_written(folder: Path, name: str, words: str) -> None:
+    result = run(f"operations.py:{name}", "--inputs", "f64[3]", "--fix", "--yes")
+
+    assert words in result.stdout
+    assert "was changed" not in result.stdout
+    assert (folder / "operations.py").read_text(encoding="utf-8") == OPERATIONS
+
+
+def test_a_file_that_has_changed_since_is_left_alone(folder: Path) -> None:
+    sys.path.insert(0, str(folder))
+    import operations
+
+    repair = diagnose(operations.Half, (torch.linspace(1, 2, 3, dtype=torch.float64),)).repair
+    file = folder / "operations.py"
+    file.write_text("# new\n", encoding="utf-8")
+
+    assert repair is not None
+    with pytest.raises(ValueError, match="has changed since it was examined"):
+        repair.apply()
+    assert file.read_text(encoding="utf-8") == "# new\n"

@@ -108,8 +108,8 @@ def test_a_repair_is_text_data_and_a_patch() -> None:
         f"line {change.line}",
         "- ctx.save_for_backward(y)",
         "+ ctx.save_for_backward(x)",
-        "With this change, every gradient is right on your example, other values, shape (2, 4) "
-        "and shape (3, 3).",
+        "With this change, every gradient is right on your example, other values, inputs of shape "
+        "(2, 4) and inputs of shape (3, 3).",
     ]
     assert repair.to_dict()["changes"] == [
         {"line": change.line, "before": list(change.before), "after": list(change.after)}

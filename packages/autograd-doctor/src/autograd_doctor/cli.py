@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum, StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
@@ -172,6 +173,15 @@ def check(
     strict: Strict = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     html: Html = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Search for a change that makes the gradients right, and show "
+            "it as a diff. Ask before writing it to the file.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --fix, write without asking.")] = False,
 ) -> None:
     """Check your own autograd Function and report its errors."""
     out = own_stdout()
@@ -188,6 +198,8 @@ def check(
         time_limit=time_limit,
     )
     _show(diagnosis, out, json, html)
+    if fix and not json:
+        _fix(diagnosis, out, yes)
     if strict and diagnosis.ok and not diagnosis.passes(warnings=True):
         typer.echo("With --strict, a warning counts as an error.", err=True)
     raise typer.Exit(_exit(diagnosis, strict))
@@ -227,6 +239,25 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
         html.write_text(as_page(diagnosis), encoding="utf-8")
     except OSError as error:
         end(f"{html} could not be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)
+
+
+def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool) -> None:
+    """Show a repair, and write it to the file on request."""
+    say = partial(print, file=out, flush=True)
+    repair = diagnosis.repair
+    if repair is None:
+        if diagnosis.ok is False:
+            say("No small change was found that makes every gradient right.")
+        return
+    say(f"\n{repair.patch()}\n{repair.reason}")
+    if not yes and not (sys.stdin.isatty() and typer.confirm("Write this change?", err=True)):
+        say("Nothing was written. --fix --yes writes the change.")
+        return
+    try:
+        repair.apply()
+    except (OSError, ValueError) as error:
+        end(f"The change was not written: {error}", Exit.NOT_UNDERSTOOD)
+    say(f"{repair.file} was changed.")
 
 
 def own_stdout() -> TextIO:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tokenize import detect_encoding
 from typing import Any
 
 
@@ -31,7 +34,12 @@ class Repair:
 
     file: str
     changes: tuple[Change, ...]
-    checked_on: tuple[str, ...] = ()
+    checked_on: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """A sentence that says on what the changes were tried."""
+        return f"With this change, every gradient is right on {_listed(self.checked_on)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as JSON-compatible data."""
@@ -50,6 +58,28 @@ class Repair:
         after = patched(before, self.changes)
         return "".join(difflib.unified_diff(before, after, self.file, self.file))
 
+    def apply(self) -> None:
+        """Write the changes to the file.
+
+        Raises:
+            ValueError: The file no longer holds the lines that are to be changed.
+            OSError: The file cannot be read or written.
+        """
+        path = Path(self.file)
+        with path.open("rb") as file:
+            encoding, _ = detect_encoding(file.readline)
+        with path.open(encoding=encoding, newline="") as text:
+            lines = text.readlines()
+        for change in self.changes:
+            held = lines[change.line - 1 : change.line - 1 + len(change.before)]
+            if tuple(line.rstrip("\r\n") for line in held) != change.before:
+                raise ValueError(f"{self.file} has changed since it was examined, so run it again.")
+        new = path.with_name(f".{path.name}.new")
+        with new.open("w", encoding=encoding, newline="") as text:
+            text.writelines(patched(lines, self.changes))
+        shutil.copymode(path, new)
+        new.replace(path)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -58,8 +88,7 @@ class Repair:
             yield f"line {change.line}"
             yield from (f"- {text}" for text in _dedented(change.before))
             yield from (f"+ {text}" for text in _dedented(change.after))
-        if self.checked_on:
-            yield f"With this change, every gradient is right on {_listed(self.checked_on)}."
+        yield self.reason
 
 
 def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
@@ -67,7 +96,10 @@ def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
     result = list(lines)
     for change in sorted(changes, key=lambda it: -it.line):
         first = change.line - 1
-        result[first : first + len(change.before)] = [f"{text}\n" for text in change.after]
+        last = first + len(change.before)
+        end = result[last - 1][len(result[last - 1].rstrip("\r\n")) :]
+        result[first:last] = [f"{text}{end or chr(10)}" for text in change.after]
+        result[last - len(change.before) + len(change.after) - 1] = f"{change.after[-1]}{end}"
     return result
 
 

@@ -304,7 +304,7 @@ def find_repair(case: Case, seen: Sequence[Evidence], seed: int) -> Repair | Non
                 errors = {found.rule for found in findings if found.severity == "error"}
                 if errors - {"forward-raises"}:
                     return ()
-                shapes += [] if errors else [_shapes(args)]
+                shapes += [] if errors else [f"inputs of {_shapes(args)}"]
         return ("your example", "other values", *shapes)
 
     return search(case.subject, seen, seed, checked_on)
