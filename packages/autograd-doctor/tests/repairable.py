@@ -130,6 +130,97 @@ class Running(Function):
         return torch.cumsum(grad_output, dim=0).flip(0)
 
 
+class UnitRows(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        length = x.norm(dim=-1, keepdim=True)
+        y = x / length
+        ctx.save_for_backward(y, length)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        y, length = ctx.saved_tensors
+        along = (grad_output * y).sum()
+        return (grad_output - y * along) / length
+
+
+class MeanSquare(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square().mean()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * 2 * x
+
+
+class Sorted(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        values, order = x.sort(-1)
+        ctx.save_for_backward(order)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (order,) = ctx.saved_tensors
+        return grad_output.gather(-1, order)
+
+
+class Embedding(Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.shape = table.shape
+        return table[index]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        grad_table = grad_output.new_zeros(ctx.shape)
+        grad_table[index] = grad_output
+        return grad_table, None
+
+
+class Affine(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor, slope: float) -> Tensor:
+        ctx.slope = slope
+        return slope * x + bias
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
+        return ctx.slope * grad_output, None, None
+
+
+class Power(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, exponent: int) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.exponent = exponent
+        return x**exponent
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return ctx.exponent * x ** (ctx.exponent - 1) * grad_output
+
+
+class Distances(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square().sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output[0] * 2 * x
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A wrong Function, and the changed lines of its repair."""
@@ -202,5 +293,54 @@ MISTAKES = [
         lambda: (draw(3), draw(3, seed=1)),
         ["return grad_output * y, grad_output * x / y**2"],
         ["return grad_output / y, -grad_output * x / y**2"],
+    ),
+    Mistake(
+        "a sum over everything",
+        UnitRows,
+        lambda: (draw(3, 4),),
+        ["along = (grad_output * y).sum()"],
+        ["along = (grad_output * y).sum(-1, keepdim=True)"],
+    ),
+    Mistake(
+        "1/N forgotten",
+        MeanSquare,
+        lambda: (draw(3, 4),),
+        ["return grad_output * 2 * x"],
+        ["return grad_output * 2 * x / x.numel()"],
+    ),
+    Mistake(
+        "gathered where it should be scattered",
+        Sorted,
+        lambda: (draw(3, 5),),
+        ["return grad_output.gather(-1, order)"],
+        ["return torch.zeros_like(grad_output).scatter(-1, order, grad_output)"],
+    ),
+    Mistake(
+        "assigned where an index repeats",
+        Embedding,
+        lambda: (draw(6, 3), torch.tensor([0, 2, 2, 5])),
+        ["grad_table[index] = grad_output"],
+        ["grad_table.index_put_((index,), grad_output, accumulate=True)"],
+    ),
+    Mistake(
+        "no gradient for the bias",
+        Affine,
+        lambda: (draw(5, 3), draw(3), 0.7),
+        ["return ctx.slope * grad_output, None, None"],
+        ["return ctx.slope * grad_output, grad_output.sum(0), None"],
+    ),
+    Mistake(
+        "a None forgotten",
+        Power,
+        lambda: (draw(3), 3),
+        ["return ctx.exponent * x ** (ctx.exponent - 1) * grad_output"],
+        ["return ctx.exponent * x ** (ctx.exponent - 1) * grad_output, None"],
+    ),
+    Mistake(
+        "only the first row of grad_output",
+        Distances,
+        lambda: (draw(3, 4),),
+        ["return grad_output[0] * 2 * x"],
+        ["return grad_output[:, None] * 2 * x"],
     ),
 ]

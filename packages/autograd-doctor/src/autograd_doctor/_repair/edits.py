@@ -145,7 +145,20 @@ def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
     """Yield every edit of a method, the likely kinds first."""
     for kind in kinds:
         for place, new in kind.generate(scope):
-            yield Edit(kind.name, kind.cost, place, ast.fix_missing_locations(new))
+            edit = Edit(kind.name, kind.cost, place, ast.fix_missing_locations(new))
+            if not _is_idle(edit):
+                yield edit
+
+
+def _is_idle(edit: Edit) -> bool:
+    """Whether an edit makes ``x - x`` or ``x / x``, which is a number in a complicated way."""
+    with edit.made():
+        return any(
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Sub | ast.Div)
+            and ast.unparse(node.left) == ast.unparse(node.right)
+            for node in (edit.place[0], edit.new)
+        )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -246,6 +259,14 @@ def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(node, ast.Call) and _called(node) == "where" and len(node.args) == 3:
             test, one, other = node.args
             yield place, ast.Call(node.func, [test, other, one], node.keywords)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            yield place, ast.BinOp(_transposed(node.right), node.op, _transposed(node.left))
+
+
+def _transposed(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+        return node.value
+    return ast.Attribute(node, "mT", ast.Load())
 
 
 COMPARISONS: tuple[type[ast.cmpop], ...] = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -354,6 +375,48 @@ def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     yield (node, "func", None), new
 
 
+REDUCTIONS = ("sum", "mean", "amax", "amin", "prod", "cumsum", "logsumexp", "softmax")
+EXTENTS = ("0", "-1", "1", "0, keepdim=True", "-1, keepdim=True", "1, keepdim=True")
+
+
+def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``sum(-1, keepdim=True)`` for ``sum()``, ``sum(0)`` for ``sum(-1)``."""
+    for place, node in scope.places:
+        func = node.func if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
+            continue
+        if func.attr not in REDUCTIONS or _is_module(func.value):
+            continue
+        if node.args or node.keywords:  # another dim is another number
+            yield place, _method(func.value, f"{func.attr}()")
+            if not any(keyword.arg == "keepdim" for keyword in node.keywords):
+                kept = ast.keyword("keepdim", parse("True"))
+                yield place, ast.Call(func, node.args, [*node.keywords, kept])
+            continue
+        for extent in EXTENTS:
+            yield place, _method(func.value, f"{func.attr}({extent})")
+
+
+def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """The inverse of a selection: ``scatter`` for ``gather``, and sums where an index repeats."""
+    for place, node in scope.places:
+        args = node.args if isinstance(node, ast.Call) else []
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr == "gather" and len(args) == 2:
+            values, dim, index = map(ast.unparse, (func.value, *args))
+            for call in ("scatter", "scatter_add"):
+                yield place, parse(f"torch.zeros_like({values}).{call}({dim}, {index}, {values})")
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            for extent in ("", "[:, None]", "[..., None]", "[None]"):
+                yield place, parse(f"{ast.unparse(node.value)}{extent}")
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Subscript):
+                into, index, values = map(ast.unparse, (target.value, target.slice, node.value))
+                text = f"{into}.index_put_(({index},), {values}, accumulate=True)"
+                yield place, ast.parse(text).body[0]
+
+
 MOST_PERMUTED = 5
 
 
@@ -394,6 +457,9 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             for text in (name, f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
                 yield place, ast.BinOp(node, ast.Mult(), parse(text))
             yield place, ast.BinOp(node, ast.Div(), parse(name))
+        for name in scope.tensors:
+            for count in ("numel()", "shape[-1]", "shape[0]"):
+                yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))
         for number in (2, 3, 0.5):
             yield place, ast.BinOp(parse(repr(number)), ast.Mult(), node)
 
@@ -404,6 +470,47 @@ def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in scope.names:
             for text in ("1 - {}", "1 + {}", "{} ** 2", "{} ** 3"):
                 yield place, parse(text.format(ast.unparse(node)))
+
+
+def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x.abs()`` for ``x``."""
+    for place, node in _loads(scope):
+        if ast.unparse(node) in scope.names:
+            yield place, _method(node, "abs()")
+
+
+def missing_gradients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A gradient where ``None`` is returned, or ``None`` where a gradient is."""
+    grads = [arg.arg for arg in scope.method.args.args[1:]]
+    for place, node in scope.places:
+        if not _is_returned_tuple(place[0], scope) or not isinstance(node, ast.expr):
+            continue
+        if isinstance(node, ast.Constant) and node.value is None:
+            for grad in grads:
+                for text in ("{}", "-{}", "{}.sum(0)", "{}.sum()", "{}.sum(-1)"):
+                    yield place, parse(text.format(grad))
+                for name in scope.tensors:
+                    yield place, parse(f"{grad}.sum_to_size({name}.shape)")
+                    yield place, parse(f"{grad} * {name}")
+        else:
+            yield place, parse("None")
+
+
+def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """One ``None`` more among the gradients, or one value fewer."""
+    for place, node in scope.places:
+        if isinstance(place[0], ast.Return) and isinstance(node, ast.expr):
+            values = node.elts if isinstance(node, ast.Tuple) else [node]
+            for more in range(1, MOST_MISSING + 1):
+                nothing = [parse("None") for _ in range(more)]
+                yield place, ast.Tuple([*values, *nothing], ast.Load())
+                yield place, ast.Tuple([*nothing, *values], ast.Load())
+            for fewer in range(1, len(values)):
+                kept = values[:-fewer]
+                yield place, kept[0] if len(kept) == 1 else ast.Tuple(kept, ast.Load())
+
+
+MOST_MISSING = 4  # values of ``None``
 
 
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -477,16 +584,21 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 SAVING = (Kind("something else saved", 1.2, others_saved),)
 KINDS = (
+    Kind("another count", 1.0, other_counts),
     Kind("another order", 1.0, other_orders),
     Kind("another name", 1.0, other_names),
     Kind("another operator", 1.2, other_operators),
     Kind("another comparison", 1.0, other_comparisons),
+    Kind("another extent", 1.1, other_extents),
     Kind("something dropped", 1.1, dropped),
     Kind("operands swapped", 1.2, swapped_operands),
     Kind("a sign", 1.3, opposite_signs),
     Kind("a number of forward", 1.2, known_numbers),
     Kind("another number", 1.3, other_numbers),
     Kind("another function", 1.3, other_functions),
+    Kind("another selection", 1.3, other_selections),
+    Kind("a gradient or none", 1.3, missing_gradients),
+    Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("a transpose or conjugate", 1.5, missing_transposes),
     Kind("a factor", 1.6, missing_factors),

@@ -56,9 +56,12 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """What sorts candidates: the likely ones first, then the small ones."""
-        cost = sum(edit.cost for edit in self.edits)
-        return cost, sum(len("".join(change.after)) for change in self.changes)
+        """What sorts candidates: the likely ones first, then the small ones.
+
+        The last dim is -1 for most authors, so its sign does not count.
+        """
+        texts = ["".join(change.after).replace("-1", "1") for change in self.changes]
+        return sum(edit.cost for edit in self.edits), sum(map(len, texts))
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
     """Return where an edit changes the source, and what it writes there."""
-    is_expression = isinstance(edit.new, ast.expr)
+    is_expression = isinstance(edit.new, ast.expr | ast.stmt)
     old: Any = edit.old if is_expression else edit.place[0]
     if getattr(old, "end_lineno", None) is None:
         return None
