@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -510,7 +511,7 @@ def test_without_a_repair_nothing_is_written(folder: Path, name: str, words: str
 
 def test_a_file_that_has_changed_since_is_left_alone(folder: Path) -> None:
     sys.path.insert(0, str(folder))
-    import operations
+    operations = import_module("operations")
 
     repair = diagnose(operations.Half, (torch.linspace(1, 2, 3, dtype=torch.float64),)).repair
     file = folder / "operations.py"
