@@ -244,6 +244,18 @@ class Uniform(Function):
         return 2 * ctx.saved_tensors[0] * grad_output.mean()
 
 
+class Positive(Function):
+    """The absolute value, with the slope of positive numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output
+
+
 def of_a_root(loss: Callable[[Tensor], Tensor]) -> None:
     factor = torch.randn(4, 4)
     loss(Root.apply((factor @ factor.mT + torch.eye(4)).requires_grad_())).backward()
@@ -353,6 +365,11 @@ PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: of_a_root(lambda root: (torch.randn(4, 4) * root).sum()),
         "✗ gradient-mismatch",
     ),
+    "wrong where the program runs no backward": (
+        lambda: [run(Positive, leaf().abs()), Positive.apply(-leaf(9).abs())],
+        "⚠ flipped-sign",
+    ),
+    "wrong, and the program runs no backward": (lambda: Half.apply(leaf()), "✗ constant-factor"),
     "right by chance, for equal cotangents": (lambda: run(Uniform, leaf()), "✗ uniform-grad-out"),
     "by design, as its source says": (
         lambda: run(Natural, leaf()),

@@ -47,8 +47,8 @@ SILENT = ("silent-double-backward", "once-differentiable-leak")
 OF_VALUES = ("linearity", "values")
 UNREDUCED = "unreduced-broadcast"
 RIGHT_HERE = (
-    "The gradient of `{}` is right for what this program passes to `backward`, and wrong for other "
-    "values of `grad_output`."
+    "No error shows where this program runs `backward` of `{}`. The gradient is wrong for other "
+    "inputs or other values of `grad_output`."
 )
 
 Claim = Callable[[str], bool]
@@ -170,7 +170,7 @@ class _Patient:
     claimed: bool = True
     done: int = 0  # calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
-    right_for_program: bool = False  # its own cotangents get right gradients, others wrong ones
+    right_for_program: bool = False  # errors show only where it runs no backward
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
 
@@ -238,7 +238,7 @@ class _Patient:
             self.failures.append(f"its recorded call fails when it is made again: {raised.message}")
 
     def _is_right_for_the_program(self, call: RecordedCall, diagnosis: Diagnosis) -> bool:
-        """Whether an error concerns only gradients that this program never passes to backward.
+        """Whether an error concerns only backward passes that this program never runs.
 
         Some outputs are not unique, as a root of a matrix or an eigenvector. Then ``backward`` may
         be right only for what does not depend on the choice. Equal cotangents, as a sum brings,
@@ -248,7 +248,7 @@ class _Patient:
         if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
             return False
         if not call.backward_ran:
-            return self.right_for_program
+            return any(other.backward_ran for other, _ in self.diagnoses[:-1])
         if not any(g is not None and g.unique().numel() > 1 for g in call.grad_outputs):
             return False
         with suppress(CannotDiagnoseError):
