@@ -9,6 +9,7 @@ from html import escape
 
 from autograd_doctor import Finding
 from autograd_doctor.card import Heading, as_html, as_text, finding_details
+from autograd_doctor.finding import without_search
 from autograd_doctor.formatting import sentence
 
 from autograd_course.grader.links import to_rule
@@ -90,8 +91,9 @@ class Result:
     def _evidence(self) -> Iterator[tuple[str, str]]:
         """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""
         if self.finding:
+            (finding,) = without_search([self.finding])
             yield from (
-                row for row in finding_details(self.finding) if row[0] not in ("lesson", "if meant")
+                row for row in finding_details(finding) if row[0] not in ("lesson", "if meant")
             )
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from torch import Tensor
@@ -47,12 +47,13 @@ from autograd_doctor._pipeline import (
 )
 from autograd_doctor._probes import Level, probes_for
 from autograd_doctor._probes.core import agrees_for, choose_precision
-from autograd_doctor._repair.search import find_repair
+from autograd_doctor._repair.search import find_repair, with_search
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
+from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Repair
 
 Examinable = type[Function] | Callable[..., Any]
@@ -176,23 +177,25 @@ def diagnose(
             *without_time(evidence[0]),
             *(() if sampler else blind_spots(evidence[0])),
         )
-        rules = {finding.rule for finding in findings}
-        search = partial(_repaired, case, evidence, seed, time_limit)
+        search = cache(partial(_repaired, case, findings, evidence, seed, time_limit))
         return Diagnosis(
             case.subject.name,
-            findings,
+            tuple(with_search(findings, search)),
             examined=(*examined(level, evidence, designed, missing), *remarks),
             limits=remarks,
             level=level,
             unexamined=missing,
             jacobians=done.jacobians(),
             steps=steps_of(evidence[0]),
-            search=None if "undeclared-surrogate" in rules else search,  # 0 would be right
         )
 
 
 def _repaired(
-    case: Case, evidence: Sequence[Evidence], seed: int, time_limit: float
+    case: Case,
+    findings: Sequence[Finding],
+    evidence: Sequence[Evidence],
+    seed: int,
+    time_limit: float,
 ) -> Repair | None:
     """Search for a repair in the surroundings of a diagnosis, without what it prints."""
     with (
@@ -204,7 +207,7 @@ def _repaired(
         passes_within(time_limit),
         redirect_stdout(io.StringIO()),
     ):
-        return find_repair(case, evidence, seed)
+        return find_repair(case, findings, evidence, seed)
     return None
 
 

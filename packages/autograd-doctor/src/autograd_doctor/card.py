@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from autograd_doctor.finding import Finding
 from autograd_doctor.formatting import distinguish, element, number, sentence
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from autograd_doctor.repair import Repair
 
 WIDTH = 88
 LABEL = 9
@@ -36,16 +38,35 @@ _INK = {
     "info": "cyan",
 }
 _CODE = ("example", "at", "call")
+BEFORE, AFTER = "before", "after"  # the labels of the lines that a repair changes
+_LOOK = {
+    BEFORE: "background: #d9534f40; text-decoration: line-through",
+    AFTER: "background: #2a9d5740; font-weight: 600",
+}
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
 
 Rows = Iterable[tuple[str, str]]
+Spans = tuple[tuple[int, int], ...]
 
 
 class Heading(str):
     """A label that begins its row's text instead of standing to the left of it, such as a rule."""
 
     __slots__ = ()
+
+
+class Code(str):
+    """Lines of source, which are not wrapped; ``marks`` are the spans that a change touches."""
+
+    __slots__ = ("marks",)
+    marks: Spans
+
+    def __new__(cls, text: str, marks: Spans = ()) -> Self:
+        """Return the text with its marks."""
+        code = super().__new__(cls, text)
+        code.marks = marks
+        return code
 
 
 def as_text(headline: str, *sections: Rows) -> str:
@@ -58,6 +79,8 @@ def _text_row(label: str, text: str, width: int = WIDTH) -> str:
     if isinstance(label, Heading):
         text, label = f"{label}: {text}", ""
     indent = " " * (2 + LABEL if label else 2)
+    if isinstance(text, Code):
+        return f"  {label:<{LABEL}}" + f"\n{indent}".join(text.split("\n"))
     lines = wrap(
         text,
         width,
@@ -86,7 +109,7 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
     style = "dim"
     if isinstance(label, Heading):  # which says how severe it is unless it is an error
         style = f"bold {_INK.get(label.partition(',')[0], _INK[kind])}"
-    elif label in _CODE:
+    elif label in _CODE or isinstance(text, Code):
         row.stylize("cyan", 2 + LABEL)
     row.stylize(style, 2, 2 + len(label))
     return row
@@ -120,7 +143,19 @@ def _html_row(label: str, text: str) -> str:
 
 
 def _value(label: str, text: str) -> str:
+    if isinstance(text, Code):
+        return f'<code style="white-space: pre-wrap">{_changed(text, _LOOK[label])}</code>'
     return f"<code>{escape(text)}</code>" if label in _CODE else f"<span>{_marked(text)}</span>"
+
+
+def _changed(code: Code, look: str) -> str:
+    """Return code as HTML, with its marks in a look that is not color alone."""
+    parts, end = [], 0
+    for start, stop in code.marks:
+        changed = f'<span style="{look}">{escape(code[start:stop])}</span>'
+        parts += [escape(code[end:start]), changed]
+        end = stop
+    return "".join([*parts, escape(code[end:])])
 
 
 def _marked(text: str) -> str:
@@ -178,6 +213,8 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "at", str(evidence["line"])
     if evidence.get("call"):
         yield "call", str(evidence["call"])
+    if finding.repair:
+        yield from repair_rows(finding.repair)
     if finding.hint:
         yield "hint", finding.hint
     if finding.rule in BY_DESIGN:
@@ -194,6 +231,15 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "if meant", STATED.format(evidence["stated_design"], finding.rule)
     if finding.lesson:
         yield "lesson", finding.lesson
+
+
+def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
+    """Yield the lines that a repair changes, before and after, and on what it was tried."""
+    for change in repair.changes:
+        yield "repair", f"change line {change.line} of {repair.where}"
+        for label, text, marks in zip((BEFORE, AFTER), *change.compared(), strict=True):
+            yield label, Code(text, marks)
+    yield "tried", repair.reason
 
 
 def _example(evidence: Mapping[str, Any]) -> str:

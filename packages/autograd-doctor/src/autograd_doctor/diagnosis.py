@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from autograd_doctor.errors import WrongGradientError
-from autograd_doctor.finding import Finding
+from autograd_doctor.finding import Finding, without_search
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -28,7 +26,6 @@ class Diagnosis:
     what the HTML draws where values are wrong: forward's Jacobian beside backward's.
     ``limits`` are those parts of ``examined`` that say where inputs were restricted. At ``level``
     ``"standard"``, the report names findings of severity ``"info"`` in one line.
-    ``search`` finds the :attr:`repair`.
     ``print(diagnosis.steps)`` tells the same example in the five steps of
     :func:`~autograd_doctor.five_steps`, from what was seen.
     """
@@ -41,7 +38,6 @@ class Diagnosis:
     steps: Steps | None = None
     limits: tuple[str, ...] = ()
     level: str = "standard"
-    search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool | None:
@@ -53,22 +49,17 @@ class Diagnosis:
             return False
         return None if self.unexamined else True
 
-    @cached_property
+    @property
     def repair(self) -> Repair | None:
-        """The change of the Function's own code that makes every gradient right, if one is found.
+        """The :attr:`~autograd_doctor.finding.Finding.repair` of the first error, if one is found.
 
-        The first use searches for it, for a second at most: small edits of ``backward`` and of what
-        ``forward`` saves. Each is tried, and what is found is verified on other inputs and shapes.
-        Nothing is written to the class or to its file.
+        After it, no error is left.
         """
-        return self.search() if self.search and self.ok is False else None
+        return next((f.repair for f in self.findings if f.search or f.repair), None)
 
     def patch(self) -> str:
         """Return the repair as a unified diff of the file, ``""`` if there is none."""
         return self.repair.patch() if self.repair else ""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "search": None}  # what it would call stays in this process
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as JSON-compatible data."""
@@ -108,6 +99,20 @@ class Diagnosis:
         from autograd_doctor._report.report import as_html
 
         return as_html(self)
+
+    def _ipython_display_(self) -> None:
+        """Show the verdict at once, and the repair when it is found."""
+        from IPython import display
+
+        from autograd_doctor._report.report import repair_card
+
+        if not any(finding.search for finding in self.findings):
+            raise NotImplementedError  # so IPython shows it as anything else
+        verdict = replace(self, findings=without_search(self.findings))
+        show: Any = display.display
+        show({"text/plain": str(verdict), "text/html": verdict._repr_html_()}, raw=True)
+        if self.repair:
+            show(repair_card(self), raw=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from tokenize import detect_encoding
 from typing import Any
@@ -20,6 +22,29 @@ class Change:
     line: int
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+    def compared(self) -> tuple[tuple[str, str], tuple[Spans, Spans]]:
+        """Return both texts without their common indent, and the spans in which they differ."""
+        texts = textwrap.dedent("\n".join([*self.before, *self.after])).split("\n")
+        count = len(self.before)
+        before, after = "\n".join(texts[:count]), "\n".join(texts[count:])
+        one, other = WORDS.findall(before), WORDS.findall(after)
+        steps = difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+        differ = [step for step in steps if step[0] != "equal"]
+        return (before, after), (
+            _spans(one, [(i, j) for _, i, j, _, _ in differ if j > i]),
+            _spans(other, [(i, j) for _, _, _, i, j in differ if j > i]),
+        )
+
+
+WORDS = re.compile(r"\w+|\s+|\W")
+Spans = tuple[tuple[int, int], ...]
+
+
+def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
+    """Return the places of characters for ranges of words."""
+    starts = [0, *accumulate(map(len, words))]
+    return tuple((starts[i], starts[j]) for i, j in ranges)
 
 
 @dataclass(frozen=True)
@@ -37,9 +62,17 @@ class Repair:
     checked_on: tuple[str, ...]
 
     @property
+    def where(self) -> str:
+        """The name of the file in words."""
+        path = Path(self.file)
+        in_notebook = not path.suffix or "ipykernel" in self.file or self.file.startswith("<")
+        return "the cell" if in_notebook else path.name
+
+    @property
     def reason(self) -> str:
         """A sentence that says on what the changes were tried."""
-        return f"With this change, every gradient is right on {_listed(self.checked_on)}."
+        changes = "these changes" if len(self.changes) > 1 else "this change"
+        return f"With {changes}, every gradient is right on {_listed(self.checked_on)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as JSON-compatible data."""
@@ -86,8 +119,8 @@ class Repair:
     def _lines(self) -> Iterator[str]:
         for change in self.changes:
             yield f"line {change.line}"
-            yield from (f"- {text}" for text in _dedented(change.before))
-            yield from (f"+ {text}" for text in _dedented(change.after))
+            for sign, text in zip("-+", change.compared()[0], strict=True):
+                yield from (f"{sign} {line}" for line in text.split("\n"))
         yield self.reason
 
 
@@ -101,10 +134,6 @@ def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
         result[first:last] = [f"{text}{end or chr(10)}" for text in change.after]
         result[last - len(change.before) + len(change.after) - 1] = f"{change.after[-1]}{end}"
     return result
-
-
-def _dedented(lines: Sequence[str]) -> list[str]:
-    return textwrap.dedent("\n".join(lines)).split("\n")
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -139,11 +139,15 @@ def _comparable(structure: Structure, known: Tensor) -> Tensor:
     return free & (structure.tangent(torch.where(known, 0.0, numbers)) == 0)
 
 
+ROUNDING = 1e-6  # relative
+
+
 def witness(mismatch: Mismatch) -> dict[str, Any]:
     """Return the element that is furthest off: index, input there, expected, actual."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
-    index = unraveled(int(off.argmax()), off.shape)
+    furthest = off >= off.max() * (1 - ROUNDING)  # of several, the first: rounding does not choose
+    index = unraveled(int(furthest.flatten().int().argmax()), off.shape)
     return {
         "input": mismatch.name,
         "index": list(index),

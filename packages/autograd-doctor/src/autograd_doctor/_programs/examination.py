@@ -35,7 +35,7 @@ from autograd_doctor._safe_repr import first_line
 from autograd_doctor.api import diagnose, is_right_for
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.finding import Finding
+from autograd_doctor.finding import Finding, without_search
 from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, ProgramDiagnosis
 
 PART = 1 / 4  # of the time, that one Function may take
@@ -267,7 +267,7 @@ class _Patient:
             self.seen.where,
             self.seen.calls,
             self.seen.differentiated,
-            tuple(sorted(findings, key=lambda it: order[it.severity])),
+            without_search(sorted(findings, key=lambda it: order[it.severity])),
             report=self._report(),
             declared=self.declaration.words if self.declaration else (),
             why_not=self._why_not(seconds, interrupted),

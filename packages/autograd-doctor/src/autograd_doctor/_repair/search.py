@@ -33,6 +33,7 @@ from autograd_doctor._repair.edits import KINDS, SAVING, Edit, Scope, edits_of, 
 from autograd_doctor._repair.source import Method, changes_of, kept_on_ctx, method_of, with_method
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Cotangent, Evidence, Expected, Failure
+from autograd_doctor.finding import Finding
 from autograd_doctor.formatting import listed
 from autograd_doctor.repair import Change, Repair
 
@@ -287,11 +288,26 @@ def edited(subject: Subject, function: type[Function]) -> Subject:
 LENGTHS = 2  # that are changed, one at a time
 
 
-def find_repair(case: Case, seen: Sequence[Evidence], seed: int) -> Repair | None:
+def with_search(
+    findings: Sequence[Finding], search: Callable[[], Repair | None]
+) -> Iterator[Finding]:
+    """Yield findings, the first error with a search for its repair."""
+    first = next((found for found in findings if found.severity == "error"), None)
+    # To return 0 would be a right gradient of steps, and not what anybody means.
+    undeclared = any(found.rule == "undeclared-surrogate" for found in findings)
+    for found in findings:
+        searched = found is first and not undeclared
+        yield replace(found, search=search) if searched else found
+
+
+def find_repair(
+    case: Case, findings: Sequence[Finding], seen: Sequence[Evidence], seed: int
+) -> Repair | None:
     """Return a change of a wrong Function that makes it right, ``None`` if none is found.
 
     Args:
         case: What was diagnosed, and found wrong.
+        findings: What was found.
         seen: The evidence, with the expected gradients.
         seed: That of the diagnosis.
     """

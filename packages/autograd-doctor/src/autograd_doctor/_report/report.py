@@ -46,6 +46,16 @@ def as_html(diagnosis: Diagnosis) -> str:
     )
 
 
+def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
+    """Return the repair alone, as text and as HTML."""
+    assert diagnosis.repair is not None
+    headline, rows = f"{diagnosis.subject} · a repair", [*card.repair_rows(diagnosis.repair)]
+    return {
+        "text/plain": card.as_text(headline, rows),
+        "text/html": card.as_html(headline, rows, kind="hint"),
+    }
+
+
 def _kind(diagnosis: Diagnosis) -> str:
     return {True: "passed", False: "wrong", None: "not examined"}[diagnosis.ok]
 
