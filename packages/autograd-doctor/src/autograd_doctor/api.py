@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -177,10 +177,10 @@ def diagnose(
             *without_time(evidence[0]),
             *(() if sampler else blind_spots(evidence[0])),
         )
-        search = cache(partial(_repaired, case, findings, evidence, seed, time_limit))
+        search = partial(_repaired, case, findings, evidence, seed, time_limit)
         return Diagnosis(
             case.subject.name,
-            tuple(with_search(findings, search)),
+            tuple(with_search(findings, search, level)),
             examined=(*examined(level, evidence, designed, missing), *remarks),
             limits=remarks,
             level=level,
@@ -196,6 +196,7 @@ def _repaired(
     evidence: Sequence[Evidence],
     seed: int,
     time_limit: float,
+    finding: Finding,
 ) -> Repair | None:
     """Search for a repair in the surroundings of a diagnosis, without what it prints."""
     with (
@@ -207,7 +208,7 @@ def _repaired(
         passes_within(time_limit),
         redirect_stdout(io.StringIO()),
     ):
-        return find_repair(case, findings, evidence, seed)
+        return find_repair(case, findings, evidence, seed, finding)
     return None
 
 

@@ -51,11 +51,8 @@ class Diagnosis:
 
     @property
     def repair(self) -> Repair | None:
-        """The :attr:`~autograd_doctor.finding.Finding.repair` of the first error, if one is found.
-
-        After it, no error is left.
-        """
-        return next((f.repair for f in self.findings if f.search or f.repair), None)
+        """The :attr:`~autograd_doctor.finding.Finding.repair` of the first finding that has one."""
+        return next((f.repair for f in self.findings if f.repair), None)
 
     def patch(self) -> str:
         """Return the repair as a unified diff of the file, ``""`` if there is none."""

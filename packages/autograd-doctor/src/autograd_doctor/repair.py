@@ -55,11 +55,13 @@ class Repair:
         file: The path of the file, or what Python calls a notebook cell.
         changes: One change, or two that are needed together.
         checked_on: In words, the inputs on which every gradient was right afterwards.
+        removes: The rule of the warning that the changes remove, ``""`` for an error.
     """
 
     file: str
     changes: tuple[Change, ...]
     checked_on: tuple[str, ...]
+    removes: str = ""
 
     @property
     def where(self) -> str:
@@ -72,7 +74,8 @@ class Repair:
     def reason(self) -> str:
         """A sentence that says on what the changes were tried."""
         changes = "these changes" if len(self.changes) > 1 else "this change"
-        return f"With {changes}, every gradient is right on {_listed(self.checked_on)}."
+        removed = f"`{self.removes}` is gone, and " if self.removes else ""
+        return f"With {changes}, {removed}every gradient is right on {_listed(self.checked_on)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as JSON-compatible data."""
@@ -83,6 +86,7 @@ class Repair:
                 for it in self.changes
             ],
             "checked_on": list(self.checked_on),
+            "removes": self.removes,
         }
 
     def patch(self) -> str:
@@ -120,7 +124,7 @@ class Repair:
         for change in self.changes:
             yield f"line {change.line}"
             for sign, text in zip("-+", change.compared()[0], strict=True):
-                yield from (f"{sign} {line}" for line in text.split("\n"))
+                yield from (f"{sign} {line}" for line in text.splitlines())
         yield self.reason
 
 
@@ -131,8 +135,10 @@ def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
         first = change.line - 1
         last = first + len(change.before)
         end = result[last - 1][len(result[last - 1].rstrip("\r\n")) :]
-        result[first:last] = [f"{text}{end or chr(10)}" for text in change.after]
-        result[last - len(change.before) + len(change.after) - 1] = f"{change.after[-1]}{end}"
+        new = [f"{text}{end or chr(10)}" for text in change.after]
+        if new:
+            new[-1] = f"{change.after[-1]}{end}"
+        result[first:last] = new
     return result
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -19,12 +19,12 @@ Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in
 
 @dataclass(frozen=True)
 class Edit:
-    """One node in the place of another."""
+    """One node in the place of another; statements or decorators may be several, or none."""
 
     kind: str
     cost: float
     place: Place
-    new: ast.AST
+    new: ast.AST | tuple[ast.AST, ...]
 
     @property
     def old(self) -> ast.AST:
@@ -36,19 +36,28 @@ class Edit:
     @contextmanager
     def made(self) -> Iterator[None]:
         """Make the edit for the time of a block."""
-        old = self.old
-        self._put(self.new)
+        parent, field, index = self.place
+        held = getattr(parent, field)
+        if isinstance(self.new, tuple):
+            new = [*held[:index], *self.new, *held[index + 1 :]] if index is not None else self.new
+            setattr(parent, field, list(new))
+        elif index is None:
+            setattr(parent, field, self.new)
+        else:
+            setattr(parent, field, [*held[:index], self.new, *held[index + 1 :]])
         try:
             yield
         finally:
-            self._put(old)
+            setattr(parent, field, held)
 
-    def _put(self, node: ast.AST) -> None:
-        parent, field, index = self.place
-        if index is None:
-            setattr(parent, field, node)
-        else:
-            getattr(parent, field)[index] = node
+
+@contextmanager
+def made_together(edits: Sequence[Edit]) -> Iterator[None]:
+    """Make several edits: in each list from the end, so that the places before stay."""
+    with ExitStack() as stack:
+        for edit in sorted(edits, key=lambda it: -(it.place[2] or 0)):
+            stack.enter_context(edit.made())
+        yield
 
 
 @dataclass(frozen=True)
@@ -283,23 +292,31 @@ def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """A number that the other methods use, such as their ``dim=-1``."""
-    for place, node in scope.places:
-        if _is_number(node):
-            for text in scope.numbers:
-                if text != ast.unparse(node):
-                    yield place, parse(text)
+    for place, node in _numbers(scope):
+        for text in scope.numbers:
+            if text != ast.unparse(node):
+                yield place, parse(text)
 
 
 def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """A number for its neighbors, its double or half; a dimension for another."""
+    for place, node in _numbers(scope):
+        number = ast.literal_eval(node)
+        near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
+        for other in dict.fromkeys(near):
+            whole = int(other) if other == int(other) and type(number) is int else other
+            if other != number:
+                yield place, parse(repr(whole))
+
+
+def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield the numbers, each with its sign."""
+    signed: set[int] = set()
     for place, node in scope.places:
-        number = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
-            for other in dict.fromkeys(near):
-                whole = int(other) if other == int(other) and type(number) is int else other
-                if other != number:
-                    yield place, parse(repr(whole))
+        if _is_number(node) and id(node) not in signed:
+            assert isinstance(node, ast.expr)
+            signed.update(map(id, ast.iter_child_nodes(node)))
+            yield place, node
 
 
 # --------------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import chain, combinations, islice
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -29,8 +29,17 @@ from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor._pipeline import Case, conclude, has_error
 from autograd_doctor._probes.values import with_other_length
-from autograd_doctor._repair.edits import KINDS, SAVING, Edit, Scope, edits_of, scope_of
-from autograd_doctor._repair.source import Method, changes_of, kept_on_ctx, method_of, with_method
+from autograd_doctor._repair.contract import FIXES, Definition, Fix, fixes_for
+from autograd_doctor._repair.edits import (
+    KINDS,
+    SAVING,
+    Edit,
+    Scope,
+    edits_of,
+    made_together,
+    scope_of,
+)
+from autograd_doctor._repair.source import Method, changes_of, kept_on_ctx, method_of, with_methods
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Cotangent, Evidence, Expected, Failure
 from autograd_doctor.finding import Finding
@@ -42,16 +51,16 @@ MOST_VERIFIED = 4  # candidates
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
 LIKELY = 1.2  # the cost of an edit that is tried with every other one
 
-Verify = Callable[[type[Function]], Sequence[str]]
-"""Returns, in words, on what an edited Function is right; nothing if it is wrong anywhere."""
+Verify = Callable[[type[Function]], Repair | None]
+"""Returns a repair that says on what an edited Function is right; nothing if it is wrong."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One edit, or two, that made the gradients right on the inputs of the search."""
 
-    method: Method
     edits: tuple[Edit, ...]
+    file: str
     changes: tuple[Change, ...]
     function: type[Function]
 
@@ -70,7 +79,7 @@ class Trial:
     """One forward pass, and what its backward should return for some cotangents."""
 
     node: Any
-    arguments: int
+    tensors: Sequence[bool]  # which arguments are some
     sent: Sequence[tuple[Tensor | None, ...]]
     expected: Sequence[tuple[Expected, ...]]  # of each wanted input, for each cotangent
     wanted: Sequence[int]
@@ -84,7 +93,11 @@ class Trial:
                     grads = as_tuple(backward(self.node, *map(_copy, sent)))
             except USERS:
                 return ()
-            if len(grads) < self.arguments or any(g is not None for g in grads[self.arguments :]):
+            more = len(grads) - len(self.tensors)
+            tensors = [*self.tensors, *(False for _ in range(more))]
+            if more < 0:
+                return ()
+            if any(g is not None and not it for g, it in zip(grads, tensors, strict=True)):
                 return ()
             for slot, (position, known) in enumerate(zip(self.wanted, expected, strict=True)):
                 right[slot] = right[slot] and _is_right(grads[position], known)
@@ -111,11 +124,7 @@ def _is_right(grad: Any, expected: Expected) -> bool:
 
 def trial_of(subject: Subject, evidence: Evidence, seed: int) -> Trial | None:
     """Return one forward pass on the inputs of evidence, ``None`` if nothing is known there."""
-    compared = [
-        name
-        for name in evidence.values.expected
-        if name in evidence.values.vjps and not evidence.values.vjps[name].failure
-    ]
+    compared = [name for name in evidence.values.expected if name in evidence.values.vjps]
     if not compared:
         return None
     session = Session(subject, evidence.inputs, evidence.wanted, seed)
@@ -134,36 +143,77 @@ def trial_of(subject: Subject, evidence: Evidence, seed: int) -> Trial | None:
 
     return Trial(
         node,
-        len(evidence.inputs),
+        [isinstance(value, Tensor) for value in evidence.inputs],
         [sent(name) for name in compared],
         [evidence.values.expected[name] for name in compared],
         evidence.wanted,
     )
 
 
-def search(subject: Subject, seen: Sequence[Evidence], seed: int, verify: Verify) -> Repair | None:
-    """Return the likeliest edit that makes every gradient right, ``None`` if none is found in time.
+def search(
+    subject: Subject, finding: Finding, seen: Sequence[Evidence], seed: int, verify: Verify
+) -> Repair | None:
+    """Return the likeliest edit that removes a finding, ``None`` if none is found in time.
 
     Args:
         subject: A Function.
+        finding: What is to be repaired.
         seen: Evidence on the example and on other inputs, with the expected gradients.
         seed: That of the diagnosis.
         verify: Tells on what an edited Function is right.
     """
     function = subject.function
-    trials = [trial for each in seen if (trial := trial_of(subject, each, seed)) is not None]
-    if function is None or not trials:
+    if function is None:
         return None
-    methods = [it for name in METHODS if (it := method_of(function, name)) is not None]
+    methods = {name: it for name in METHODS if (it := method_of(function, name)) is not None}
+    deadline = time.thread_time() + SECONDS
+    fixes = fixes_for(Definition(methods), finding)
+    found = (it for fix in fixes for it in _candidate(function, fix))
+    if repair := _first_verified(found, verify, deadline):
+        return repair
+    trials = [trial for each in seen if (trial := trial_of(subject, each, seed)) is not None]
+    if not trials or finding.severity != "error" or _is_right_already(function, trials):
+        return None
+    values = _right_values(subject, [*methods.values()], trials, seen, seed, deadline)
+    return _first_verified(islice(values, MOST_VERIFIED), verify, math.inf)
+
+
+def _is_right_already(function: type[Function], trials: Sequence[Trial]) -> bool:
+    """Whether the gradients are right as they are, so that no edit of them can help."""
+    right = _right_everywhere(trials, function.backward)
+    return bool(right) and all(right)
+
+
+def _first_verified(
+    candidates: Iterable[Candidate], verify: Verify, deadline: float
+) -> Repair | None:
+    for candidate in candidates:
+        if time.thread_time() > deadline:
+            return None
+        if repair := verify(candidate.function):
+            return replace(repair, file=candidate.file, changes=candidate.changes)
+    return None
+
+
+def _right_values(
+    subject: Subject,
+    methods: Sequence[Method],
+    trials: Sequence[Trial],
+    seen: Sequence[Evidence],
+    seed: int,
+    deadline: float,
+) -> list[Candidate]:
+    """Return the Functions with an edit, or two, that make every gradient right."""
+    function = subject.function
+    assert function is not None
     attempts = [
         (method, edit)
         for method in methods
         for edit in edits_of(_scope_of(method, methods), METHODS[method.name])
     ]
     attempts.sort(key=lambda it: it[1].cost)
-    deadline = time.thread_time() + SECONDS
     candidates: list[Candidate] = []
-    partial: list[tuple[Edit, tuple[bool, ...]]] = []
+    some: list[tuple[Edit, tuple[bool, ...]]] = []
     for method, edit in attempts:
         if time.thread_time() > deadline or (candidates and edit.cost > candidates[0].rank[0]):
             break
@@ -174,20 +224,17 @@ def search(subject: Subject, seen: Sequence[Evidence], seed: int, verify: Verify
             if method.name == "backward":
                 right = _right_everywhere(trials, made)
             else:
-                right = _right_with(subject, with_method(function, method, made), seen, seed)
+                right = _right_with(subject, with_methods(function, {method: made}), seen, seed)
         if right and all(right):
-            candidates += _candidate(function, method, (edit,), made)
+            candidates += _candidate(function, ((method, edit),))
         elif any(right) and method.name == "backward":
-            partial.append((edit, right))
-    backward = next((method for method, _ in attempts if method.name == "backward"), None)
+            some.append((edit, right))
+    backward = next((method for method in methods if method.name == "backward"), None)
     if not candidates and backward is not None:
         of_backward = [edit for method, edit in attempts if method is backward]
-        pairs = chain(_complementary(partial), _likely_pairs(of_backward))
+        pairs = chain(_complementary(some), _likely_pairs(of_backward))
         candidates = list(_found_together(function, backward, trials, pairs, deadline))
-    for candidate in sorted(candidates, key=lambda it: it.rank)[:MOST_VERIFIED]:
-        if checked_on := verify(candidate.function):
-            return Repair(candidate.method.file, candidate.changes, tuple(checked_on))
-    return None
+    return sorted(candidates, key=lambda it: it.rank)
 
 
 def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
@@ -228,19 +275,28 @@ def _right_everywhere(trials: Sequence[Trial], backward: Callable[..., Any]) -> 
     return right
 
 
-def _candidate(
-    function: type[Function], method: Method, edits: tuple[Edit, ...], made: FunctionType
-) -> Iterator[Candidate]:
-    if changes := changes_of(method, edits):
-        yield Candidate(method, edits, changes, with_method(function, method, made))
+def _candidate(function: type[Function], fix: Fix) -> Iterator[Candidate]:
+    """Yield the Function with edits of its methods, if they can be written in place."""
+    edits = tuple(edit for _, edit in fix)
+    by_method: dict[Method, list[Edit]] = {}
+    for method, edit in fix:
+        by_method.setdefault(method, []).append(edit)
+    changes = [changes_of(method, part) for method, part in by_method.items()]
+    with made_together(edits):
+        made = {method: new for method in by_method if (new := method.compiled()) is not None}
+        files = {method.file for method in by_method}
+        if all(changes) and len(made) == len(by_method) and len(files) == 1:
+            all_changes = sorted((it for part in changes for it in part), key=lambda it: it.line)
+            other = with_methods(function, made)
+            yield Candidate(edits, files.pop(), tuple(all_changes), other)
 
 
 Pair = tuple[Edit, Edit]
 
 
-def _complementary(partial: Sequence[tuple[Edit, tuple[bool, ...]]]) -> Iterator[Pair]:
+def _complementary(some: Sequence[tuple[Edit, tuple[bool, ...]]]) -> Iterator[Pair]:
     """Yield edits of which each makes some gradients right, and both together all of them."""
-    for (one, here), (other, there) in combinations(partial[:PARTIAL], 2):
+    for (one, here), (other, there) in combinations(some[:PARTIAL], 2):
         if all(a or b for a, b in zip(here, there, strict=True)):
             yield one, other
 
@@ -273,7 +329,7 @@ def _found_together(
             right = _right_everywhere(trials, made) if made else ()
         if made is not None and right and all(right):
             cost = one.cost + other.cost
-            yield from _candidate(function, method, (one, other), made)
+            yield from _candidate(function, ((method, one), (method, other)))
 
 
 def edited(subject: Subject, function: type[Function]) -> Subject:
@@ -289,44 +345,77 @@ LENGTHS = 2  # that are changed, one at a time
 
 
 def with_search(
-    findings: Sequence[Finding], search: Callable[[], Repair | None]
+    findings: Sequence[Finding],
+    search: Callable[[Finding], Repair | None],
+    level: str,
 ) -> Iterator[Finding]:
-    """Yield findings, the first error with a search for its repair."""
+    """Yield findings, those that may have a repair with a search for it.
+
+    Of the errors, it is the first: the others may be its consequences.
+    """
     first = next((found for found in findings if found.severity == "error"), None)
     # To return 0 would be a right gradient of steps, and not what anybody means.
     undeclared = any(found.rule == "undeclared-surrogate" for found in findings)
     for found in findings:
-        searched = found is first and not undeclared
-        yield replace(found, search=search) if searched else found
+        told = found.severity == "warning" or level == "full"
+        if not undeclared and (found is first or (not first and told and found.rule in FIXES)):
+            yield replace(found, search=cache(partial(search, found)))
+        else:
+            yield found
 
 
 def find_repair(
-    case: Case, findings: Sequence[Finding], seen: Sequence[Evidence], seed: int
+    case: Case, findings: Sequence[Finding], seen: Sequence[Evidence], seed: int, finding: Finding
 ) -> Repair | None:
-    """Return a change of a wrong Function that makes it right, ``None`` if none is found.
+    """Return a change of a Function that removes a finding, ``None`` if none is found.
 
     Args:
-        case: What was diagnosed, and found wrong.
+        case: What was diagnosed.
         findings: What was found.
         seen: The evidence, with the expected gradients.
         seed: That of the diagnosis.
+        finding: The one of them that is to be repaired.
     """
+    rules = {found.rule for found in findings if found is not finding}
 
-    def checked_on(function: type[Function]) -> Sequence[str]:
+    def removed(function: type[Function]) -> Repair | None:
         changed = replace(case, subject=edited(case.subject, function))
-        if has_error(conclude(changed, seed + 2, seed + 3).findings):
-            return ()
+        left = conclude(changed, seed + 2, seed + 3).findings
+        if has_error(left) or any(_is_new(found, rules) for found in left):
+            return None
         shapes = []
         for args in _with_other_lengths(case.args):
             with suppress(CannotDiagnoseError):
-                findings = conclude(replace(changed, args=args), seed + 2, seed + 3).findings
-                errors = {found.rule for found in findings if found.severity == "error"}
+                others = conclude(replace(changed, args=args), seed + 2, seed + 3).findings
+                errors = {found.rule for found in others if found.severity == "error"}
                 if errors - {"forward-raises"}:
-                    return ()
+                    return None
                 shapes += [] if errors else [f"inputs of {_shapes(args)}"]
-        return ("your example", "other values", *shapes)
+        is_error = finding.severity == "error"
+        checked_on = ("your example", "other values", *shapes)
+        return Repair("", (), checked_on, "" if is_error else finding.rule)
 
-    return search(case.subject, seen, seed, checked_on)
+    return search(case.subject, finding, _with_truth(case, seen, seed), seed, removed)
+
+
+def _is_new(found: Finding, rules: Collection[str]) -> bool:
+    return found.severity != "info" and found.rule not in rules
+
+
+def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
+    """Return evidence with expected gradients, also where backward raised.
+
+    There another backward stands in for it, which returns nothing.
+    """
+    function = case.subject.function
+    if function is None or any(each.values.expected for each in seen):
+        return seen
+    body = {"backward": staticmethod(lambda ctx, *_: (None,) * len(ctx.needs_input_grad))}
+    make: Any = type(function)
+    silent: type[Function] = make(function.__name__, (function,), body)
+    with suppress(CannotDiagnoseError):
+        return replace(case, subject=edited(case.subject, silent)).collect(seed, thorough=False)
+    return seen
 
 
 def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType, FunctionType
 from typing import Any
@@ -14,12 +14,12 @@ from typing import Any
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from autograd_doctor._repair.edits import Edit
+from autograd_doctor._repair.edits import Edit, made_together
 from autograd_doctor._source import own_source
 from autograd_doctor.repair import Change, patched
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method:
     """A method of a Function with its source.
 
@@ -103,22 +103,29 @@ def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
     )
 
 
-def with_method(function: type[Function], method: Method, new: FunctionType) -> type[Function]:
-    """Return a subclass with another method in the place of one; the class stays as it is."""
-    held = inspect.getattr_static(function, method.name)
-    static: Any = new
-    if "once_differentiable" in "".join(method.lines[: method.tree.lineno]):
-        static = once_differentiable(new)
-    if isinstance(held, staticmethod):
-        static = staticmethod(static)
+def with_methods(
+    function: type[Function], methods: Mapping[Method, FunctionType]
+) -> type[Function]:
+    """Return a subclass with other methods in the places of some; the class stays as it is.
+
+    Their trees say how they are decorated.
+    """
     make: Any = type(function)
-    body = {
+    body: dict[str, Any] = {
         "__module__": function.__module__,
         "__qualname__": function.__qualname__,
-        method.name: static,
     }
-    made: type[Function] = make(function.__name__, (function,), body)
-    return made
+    for method, new in methods.items():
+        decorators = [ast.unparse(it) for it in method.tree.decorator_list]
+        made: Any = new
+        if any("once_differentiable" in it for it in decorators):
+            made = once_differentiable(new)
+        held = inspect.getattr_static(function, method.name)
+        if isinstance(held, staticmethod) or "staticmethod" in decorators:
+            made = staticmethod(made)
+        body[method.name] = made
+    subclass: type[Function] = make(function.__name__, (function,), body)
+    return subclass
 
 
 # --------------------------------------------------------------------------------------------------
@@ -148,35 +155,78 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
         for span, text in group:
             part = _replaced(part, span, text, top, method.indent)
         changes.append(Change(method.first + top - 1, tuple(lines[top - 1 : bottom]), tuple(part)))
-    with ExitStack() as stack:
-        for edit in edits:
-            stack.enter_context(edit.made())
+    with made_together(edits):
         wanted = ast.dump(method.tree)
     return tuple(changes) if _means(method, changes, wanted) else ()
 
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
     """Return where an edit changes the source, and what it writes there."""
+    with edit.made():
+        wanted = ast.dump(method.tree)
+    for span, text in _texts(method, edit):
+        top, bottom = span[0], span[2]
+        before = tuple(line.rstrip("\n") for line in method.lines[top - 1 : bottom])
+        after = _replaced(list(before), span, text, top, method.indent)
+        change = Change(method.first + top - 1, before, tuple(after))
+        if _means(method, [change], wanted):
+            return span, text
+    return None
+
+
+def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
+    """Yield ways to write an edit: the span that is replaced, and what comes there."""
+    if isinstance(edit.new, tuple):
+        yield from _inserted(method, edit, edit.new)
+        return
     is_expression = isinstance(edit.new, ast.expr | ast.stmt)
     old: Any = edit.old if is_expression else edit.place[0]
     if getattr(old, "end_lineno", None) is None:
-        return None
-    span = (old.lineno, old.col_offset, old.end_lineno, old.end_col_offset)
+        return
     with edit.made():
-        wanted = ast.dump(method.tree)
         text = ast.unparse(edit.new if is_expression else old)
     if any(node is edit.new for node in ast.walk(old)):  # as its author wrote it
         source = textwrap.dedent("".join(method.lines))
         text = ast.get_source_segment(source, edit.new) or text
-    top, bottom = span[0], span[2]
-    before = tuple(line.rstrip("\n") for line in method.lines[top - 1 : bottom])
-    without = text[1:-1] if isinstance(edit.new, ast.Tuple) else text
+    several = isinstance(edit.new, ast.Tuple) and len(edit.new.elts) > 1
+    without = text[1:-1] if several else text
     for written in (without, text, f"({text})"):
-        after = _replaced(list(before), span, written, top, method.indent)
-        change = Change(method.first + top - 1, before, tuple(after))
-        if _means(method, [change], wanted):
-            return span, written
-    return None
+        yield _span(old), written
+
+
+def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[tuple[Span, str]]:
+    """Yield the way to write statements or decorators in the place of one."""
+    if edit.place[1] == "decorator_list":
+        held = method.tree.decorator_list
+        for it in held:
+            if it not in new:
+                first, left, last, right = _span(it)
+                yield (first, left - 1, last, right), ""
+        above = method.tree.lineno, method.tree.col_offset
+        indent = f"\n{' ' * (above[1] + method.indent)}"
+        lines = "".join(f"@{ast.unparse(it)}{indent}" for it in new if it not in held)
+        yield (*above, *above), lines
+        return
+    old: Any = edit.old
+    first, left, last, right = _span(old)
+    indent = f"\n{' ' * (left + method.indent)}"
+    others = [_unparsed(it) for it in new if it is not old]
+    if new and new[-1] is old:
+        yield (first, left, first, left), "".join(f"{text}{indent}" for text in others)
+    elif new and new[0] is old:
+        end = len(method.lines[last - 1].rstrip("\n").encode()) - method.indent  # of a comment
+        yield (last, end, last, end), "".join(f"{indent}{text}" for text in others)
+    else:
+        yield (first, left, last, right), indent.join(others)
+
+
+def _unparsed(node: ast.AST) -> str:
+    """Return source in which a tuple of one has its parentheses."""
+    return re.sub(r"^(\w+), = ", r"(\1,) = ", ast.unparse(node))
+
+
+def _span(node: Any) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
 def _replaced(lines: list[str], span: Span, text: str, top: int, indent: int) -> list[str]:
@@ -184,7 +234,8 @@ def _replaced(lines: list[str], span: Span, text: str, top: int, indent: int) ->
     first, left, last, right = span
     head = lines[first - top].encode()[: left + indent].decode()  # Python counts in bytes
     tail = lines[last - top].encode()[right + indent :].decode()
-    new = f"{head}{text}{tail}".split("\n")
+    code = f"{head}{text}{tail}".strip()
+    new = f"{head}{text}{tail}".split("\n") if code and (text or code[0] != "#") else []
     return [*lines[: first - top], *new, *lines[last - top + 1 :]]
 
 

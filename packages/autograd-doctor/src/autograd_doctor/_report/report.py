@@ -47,12 +47,13 @@ def as_html(diagnosis: Diagnosis) -> str:
 
 
 def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
-    """Return the repair alone, as text and as HTML."""
-    assert diagnosis.repair is not None
-    headline, rows = f"{diagnosis.subject} · a repair", [*card.repair_rows(diagnosis.repair)]
+    """Return the repairs alone, as text and as HTML."""
+    headline = f"{diagnosis.subject} · a repair"
+    repairs = (finding.repair for finding in diagnosis.findings)
+    sections = [[*card.repair_rows(repair)] for repair in repairs if repair]
     return {
-        "text/plain": card.as_text(headline, rows),
-        "text/html": card.as_html(headline, rows, kind="hint"),
+        "text/plain": card.as_text(headline, *sections),
+        "text/html": card.as_html(headline, *sections, kind="hint"),
     }
 
 

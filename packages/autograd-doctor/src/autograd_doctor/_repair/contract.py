@@ -1,0 +1,660 @@
+"""Changes that keep the contract of a Function: for each rule, the few that its page advises.
+
+The rule says what is wrong, so there is little to search. A fix may change several methods, as when
+a tensor moves from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` is the table.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from autograd_doctor._repair.edits import Edit, Place, parse
+from autograd_doctor._repair.source import Method
+from autograd_doctor.finding import Finding
+
+Fix = tuple[tuple[Method, Edit], ...]
+Node = tuple[Place, ast.AST]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The methods of a Function that its author wrote."""
+
+    methods: Mapping[str, Method]
+
+    def __getitem__(self, name: str) -> Method | None:
+        return self.methods.get(name)
+
+    @property
+    def saving(self) -> Method | None:
+        """The method that gets ``ctx`` before backward does."""
+        return self["setup_context"] or self["forward"]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what the Function is called with."""
+        forward = self["forward"]
+        if forward is None:
+            return ()
+        names = [arg.arg for arg in forward.tree.args.args]
+        return tuple(names if self["setup_context"] else names[1:])
+
+
+Generator = Callable[[Definition, Finding], Iterator[Fix]]
+
+
+# --------------------------------------------------------------------------------------------------
+# Small parts.
+# --------------------------------------------------------------------------------------------------
+
+
+def nodes_of(method: Method) -> Iterator[Node]:
+    """Yield every node of a method's body with its place."""
+    for index, statement in enumerate(method.tree.body):
+        yield from _below((method.tree, "body", index), statement)
+
+
+def _below(place: Place, node: ast.AST) -> Iterator[Node]:
+    yield place, node
+    for field, value in ast.iter_fields(node):
+        for index, item in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(item, ast.AST):
+                at = index if isinstance(value, list) else None
+                yield from _below((node, field, at), item)
+
+
+def _statements(method: Method) -> Iterator[tuple[Place, ast.stmt]]:
+    for place, node in nodes_of(method):
+        if isinstance(node, ast.stmt):
+            yield place, node
+
+
+def _edit(place: Place, new: ast.AST | tuple[ast.AST, ...]) -> Edit:
+    for node in new if isinstance(new, tuple) else (new,):
+        ast.fix_missing_locations(node)
+    return Edit("the contract", 1.0, place, new)
+
+
+def _statement(text: str) -> ast.stmt:
+    return ast.parse(text).body[0]
+
+
+def _ctx(method: Method) -> str:
+    return method.tree.args.args[0].arg
+
+
+def _is_on(node: ast.AST, base: str, name: str = "") -> bool:
+    """Whether a node is an attribute of a name, such as ``ctx.saved_tensors``."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == base
+        and (not name or node.attr == name)
+    )
+
+
+def _calls_on_ctx(method: Method, name: str) -> Iterator[tuple[Place, ast.Expr, ast.Call]]:
+    """Yield the statements that call a method of ctx, such as ``ctx.mark_dirty(x)``."""
+    for place, node in _statements(method):
+        match node:
+            case ast.Expr(ast.Call(func) as call) if _is_on(func, _ctx(method), name):
+                yield place, node, call
+
+
+def _unpackings(method: Method) -> Iterator[tuple[Place, ast.Assign]]:
+    """Yield the statements that assign all saved tensors."""
+    for place, node in _statements(method):
+        if isinstance(node, ast.Assign) and _is_on(node.value, _ctx(method), "saved_tensors"):
+            yield place, node
+
+
+def _names_stored(node: ast.expr) -> list[str]:
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+    return [part.id for part in parts if isinstance(part, ast.Name)]
+
+
+def _returned(method: Method) -> Iterator[tuple[Place, int, ast.expr]]:
+    """Yield each value that is returned, with its position."""
+    for place, node in nodes_of(method):
+        parent = place[0]
+        if not isinstance(parent, ast.Return) or not isinstance(node, ast.expr):
+            continue
+        if isinstance(node, ast.Tuple):
+            for position, value in enumerate(node.elts):
+                yield (node, "elts", position), position, value
+        else:
+            yield place, 0, node
+
+
+def _locals(method: Method) -> list[str]:
+    stored = [
+        node.id
+        for _, node in nodes_of(method)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    return [*dict.fromkeys([*(arg.arg for arg in method.tree.args.args[1:]), *stored])]
+
+
+def _position(definition: Definition, finding: Finding) -> int | None:
+    named = str(finding.evidence.get("input", ""))
+    names = definition.parameters
+    return names.index(named) if named in names else None
+
+
+# --------------------------------------------------------------------------------------------------
+# Decorators.
+# --------------------------------------------------------------------------------------------------
+
+
+def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that puts ``@staticmethod`` above each method that lacks it."""
+    fix = []
+    for method in definition.methods.values():
+        held = method.tree.decorator_list
+        if not any(ast.unparse(it) in ("staticmethod", "classmethod") for it in held):
+            place: Place = (method.tree, "decorator_list", None)
+            fix.append((method, _edit(place, (parse("staticmethod"), *held))))
+    if fix:
+        yield tuple(fix)
+
+
+def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that let autograd see all that backward does."""
+    method = definition["backward"]
+    if method is None:
+        return
+    held = method.tree.decorator_list
+    rest = tuple(it for it in held if "once_differentiable" not in ast.unparse(it))
+    if len(rest) < len(held):
+        yield ((method, _edit((method.tree, "decorator_list", None), rest)),)
+    for place, node in nodes_of(method):
+        match node:
+            case ast.With([item], body) if "no_grad" in ast.unparse(item):
+                yield ((method, _edit(place, tuple(body))),)
+            case ast.Call(ast.Attribute(value, "detach")) | ast.Attribute(value, "data"):
+                yield ((method, _edit(place, value)),)
+
+
+# --------------------------------------------------------------------------------------------------
+# What is saved, and how it is unpacked.
+# --------------------------------------------------------------------------------------------------
+
+
+def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes of ``x = ctx.saved_tensors``, and of too few or too many names."""
+    method, saving = definition["backward"], definition.saving
+    if method is None or saving is None:
+        return
+    saved = [ast.unparse(it) for _, _, call in _calls_on_ctx(saving, "save_for_backward")
+             for it in call.args]  # fmt: skip
+    for place, node in _unpackings(method):
+        (target,) = node.targets
+        if isinstance(target, ast.Name):
+            one = ast.Tuple([target], ast.Store())
+            yield ((method, _edit((node, "targets", 0), one)),)
+        names = _names_stored(target)
+        if len(saved) != len(names) and all(name.isidentifier() for name in saved):
+            others = [name for name in saved if name not in names]
+            wanted = [*names, *others][: len(saved)]
+            if set(names) <= set(saved):
+                wanted = saved
+            targets = ", ".join(wanted) + "," * (len(wanted) == 1)
+            new = _statement(f"{targets} = {ast.unparse(node.value)}")
+            yield ((method, _edit(place, (new,))),)
+
+
+def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that unpacks the saved tensors once, into a local name."""
+    method = definition["backward"]
+    if method is None:
+        return
+    ctx = _ctx(method)
+    reads = [place for place, node in nodes_of(method) if _is_on(node, ctx, "saved_tensors")]
+    if len(reads) > 1 and "saved" not in _locals(method):
+        first = _edit(
+            (method.tree, "body", 0),
+            (_statement(f"saved = {ctx}.saved_tensors"), method.tree.body[0]),
+        )
+        yield ((method, first), *((method, _edit(place, parse("saved"))) for place in reads))
+
+
+def save_on_ctx(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that saves with ``save_for_backward`` what is an attribute of ctx."""
+    saving = definition.saving
+    if saving is not None:
+        listed = finding.evidence.get("attributes") or ()
+        attributes = [str(name).removeprefix("ctx.") for name in listed]
+        yield from _saved(definition, _ctx(saving), attributes)
+        if len(attributes) > 1:
+            for name in attributes:
+                yield from _saved(definition, _ctx(saving), [name])
+
+
+def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that saves with ``save_for_backward`` what is an attribute of the class."""
+    saving = definition.saving
+    if saving is None:
+        return
+    stored = [
+        node
+        for _, node in nodes_of(saving)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+    for base in dict.fromkeys(ast.unparse(node.value) for node in stored):
+        if base != _ctx(saving):
+            names = [node.attr for node in stored if _is_on(node, base)]
+            yield from _saved(definition, base, [*dict.fromkeys(names)])
+
+
+def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
+    """Yield the fix that moves attributes of ``base`` to the saved tensors."""
+    saving, backward = definition.saving, definition["backward"]
+    if saving is None or backward is None or not names:
+        return
+    fix: list[tuple[Method, Edit]] = []
+    added: list[str] = []  # what is saved, in forward's words
+    stored: list[Place] = []
+    for name in names:
+        places = [
+            (place, node)
+            for place, node in _statements(saving)
+            if isinstance(node, ast.Assign) and _is_on(node.targets[0], base, name)
+        ]
+        if len(places) != 1:
+            yield from _saved_of_several(definition, base, names)
+            return
+        ((place, node),) = places
+        stored.append(place)
+        value = node.value
+        if isinstance(value, ast.Name):
+            fix.append((saving, _edit(place, ())))
+            added.append(value.id)
+        else:
+            fix.append((saving, _edit((node, "targets", 0), ast.Name(name, ast.Store()))))
+            added.append(name)
+        for at, read in nodes_of(saving):
+            if _is_on(read, base, name) and isinstance(read.ctx, ast.Load):  # type: ignore[attr-defined]
+                fix.append((saving, _edit(at, parse(added[-1]))))
+    calls = [*_calls_on_ctx(saving, "save_for_backward")]
+    ctx = _ctx(saving)
+    last = max(stored, key=lambda it: (it[0] is saving.tree, it[2] or 0))
+    if calls:
+        place, _, call = calls[0]
+        args = ", ".join([*map(ast.unparse, call.args), *added])
+        fix.append((saving, _edit(place, (_statement(f"{ctx}.save_for_backward({args})"),))))
+    else:
+        text = f"{ctx}.save_for_backward({', '.join(added)})"
+        parent, field, index = last
+        held = [pair for pair in fix if pair[1].place == last]
+        if held:  # the statement is dropped, and this comes in its place
+            fix.remove(held[0])
+            fix.append((saving, _edit(last, (_statement(text),))))
+        else:
+            kept = getattr(parent, field)[index]
+            fix.append((saving, _edit(last, (kept, _statement(text)))))
+    fix += _unpacked_too(backward, names, f"{_ctx(backward)}" if base == ctx else base)
+    yield tuple(fix)
+
+
+def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
+    """Yield the fix where one statement sets several attributes, as in ``ctx.x, ctx.n = x, n``."""
+    saving, backward = definition.saving, definition["backward"]
+    if saving is None or backward is None or any(_calls_on_ctx(saving, "save_for_backward")):
+        return
+    for place, node in _statements(saving):
+        match node:
+            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+                pairs = [*zip(targets, values, strict=False)]
+                kept = [p for p in pairs if not any(_is_on(p[0], base, name) for name in names)]
+                saved = [
+                    ast.unparse(v) for name in names for t, v in pairs if _is_on(t, base, name)
+                ]
+                if len(saved) != len(names):
+                    continue
+                new = [_statement(f"{_ctx(saving)}.save_for_backward({', '.join(saved)})")]
+                if kept:
+                    sides = zip(*kept, strict=True)
+                    left, right = (", ".join(map(ast.unparse, side)) for side in sides)
+                    new.append(_statement(f"{left} = {right}"))
+                reads = _unpacked_too(backward, names, _ctx(backward))
+                yield (saving, _edit(place, tuple(new))), *reads
+
+
+def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[tuple[Method, Edit]]:
+    """Yield the edits of backward that read saved tensors in the place of attributes."""
+    unpackings = [*_unpackings(method)]
+    if unpackings:
+        place, node = unpackings[0]
+        targets = ", ".join([*_names_stored(node.targets[0]), *names])
+        yield method, _edit(place, (_statement(f"{targets} = {ast.unparse(node.value)}"),))
+    else:
+        targets = ", ".join(names) if len(names) > 1 else f"({names[0]},)"
+        text = f"{targets} = {_ctx(method)}.saved_tensors"
+        first = method.tree.body[0]
+        yield method, _edit((method.tree, "body", 0), (_statement(text), first))
+    for place, node_ in nodes_of(method):
+        for name in names:
+            if _is_on(node_, base, name):
+                parent = place[0]
+                if isinstance(parent, ast.Assign) and ast.unparse(parent.targets[0]) == name:
+                    yield method, _edit(_place_of(method, parent), ())
+                else:
+                    yield method, _edit(place, parse(name))
+
+
+def _place_of(method: Method, wanted: ast.AST) -> Place:
+    return next(place for place, node in nodes_of(method) if node is wanted)
+
+
+def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that keep a number as an attribute of ctx, where it was saved as a tensor."""
+    saving, backward = definition.saving, definition["backward"]
+    if saving is None or backward is None:
+        return
+    for (place, _, call), (at, unpacking) in zip(
+        _calls_on_ctx(saving, "save_for_backward"), _unpackings(backward), strict=False
+    ):
+        names = _names_stored(unpacking.targets[0])
+        if len(names) != len(call.args):
+            continue
+        for position, arg in enumerate(call.args):
+            if not isinstance(arg, ast.Name):
+                continue
+            rest = [ast.unparse(it) for k, it in enumerate(call.args) if k != position]
+            left = [name for k, name in enumerate(names) if k != position]
+            local = names[position]
+            save = _statement(f"{_ctx(saving)}.save_for_backward({', '.join(rest)})")
+            keep = _statement(f"{_ctx(saving)}.{arg.id} = {arg.id}")
+            take = _statement(f"{local} = {_ctx(backward)}.{arg.id}")
+            targets = ", ".join(left) if len(left) > 1 else f"({''.join(left)},)"
+            others = [_statement(f"{targets} = {ast.unparse(unpacking.value)}")] if left else []
+            yield (
+                (saving, _edit(place, (*([save] if rest else []), keep))),
+                (backward, _edit(at, (*others, take))),
+            )
+
+
+# --------------------------------------------------------------------------------------------------
+# What is changed in place, and what is returned.
+# --------------------------------------------------------------------------------------------------
+
+
+def copy_first(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that compute a new tensor where one is changed in place."""
+    names = ("forward",) if finding.rule == "mutates-input" else ("backward",)
+    for method in (definition[name] for name in names):
+        if method is None:
+            continue
+        found = [*_out_of_place(method)]
+        line = str(finding.evidence.get("line", ""))
+        found.sort(key=lambda it: not line or ast.unparse(it[0]) not in line)
+        yield from (((method, edit),) for _, edit in found)
+        if len(found) > 1 and len({edit.place for _, edit in found}) == len(found):
+            yield tuple((method, edit) for _, edit in found)
+
+
+def _out_of_place(method: Method) -> Iterator[tuple[ast.AST, Edit]]:
+    for place, node in nodes_of(method):
+        match node:
+            case ast.AugAssign(ast.Name(name), op, value):
+                new = ast.BinOp(ast.Name(name, ast.Load()), op, value)
+                yield node, _edit(place, (_assigned(name, new),))
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), call))) if _is_in_place(call):
+                outer = node.value
+                assert isinstance(outer, ast.Call)
+                func = ast.Attribute(ast.Name(name, ast.Load()), call[:-1], ast.Load())
+                made = ast.Call(func, outer.args, outer.keywords)
+                yield node, _edit(place, (_assigned(name, made),))
+            case ast.Call(ast.Attribute(value, call)) if _is_in_place(call):
+                if not isinstance(place[0], ast.Expr):
+                    func = ast.Attribute(value, call[:-1], ast.Load())
+                    yield node, _edit(place, ast.Call(func, node.args, node.keywords))
+            case ast.Call(func, args, keywords) if any(it.arg == "inplace" for it in keywords):
+                rest = [it for it in keywords if it.arg != "inplace"]
+                yield node, _edit(place, ast.Call(func, args, rest))
+            case ast.Assign([ast.Subscript(ast.Name(name))]) | ast.AugAssign(
+                ast.Subscript(ast.Name(name))
+            ):
+                yield node, _edit(place, (_statement(f"{name} = {name}.clone()"), node))
+
+
+def _assigned(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _is_in_place(call: str) -> bool:
+    return call.endswith("_") and not call.endswith("__") and call != "requires_grad_"
+
+
+def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that tell autograd what forward changes in place and returns."""
+    saving, forward = definition.saving, definition["forward"]
+    if saving is None or forward is None:
+        return
+    returned = {value.id for _, _, value in _returned(forward) if isinstance(value, ast.Name)}
+    for name in definition.parameters:
+        if name in returned and saving is forward:
+            yield ((saving, _before_return(saving, f"{_ctx(saving)}.mark_dirty({name})")),)
+
+
+def _before_return(method: Method, text: str) -> Edit:
+    *_, (place, node) = (pair for pair in _statements(method) if isinstance(pair[1], ast.Return))
+    return _edit(place, (_statement(text), node))
+
+
+def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that drop a wrong mark, and copy what is returned if need be."""
+    saving, forward = definition.saving, definition["forward"]
+    if saving is None or forward is None:
+        return
+    call = "mark_dirty" if "dirty" in finding.rule else "mark_non_differentiable"
+    for place, _, _ in _calls_on_ctx(saving, call):
+        yield ((saving, _edit(place, ())),)
+        for at, _, value in _returned(forward):
+            if isinstance(value, ast.Name):
+                yield (saving, _edit(place, ())), (forward, _edit(at, _cloned(value)))
+
+
+def _cloned(node: ast.expr) -> ast.expr:
+    return ast.Call(ast.Attribute(node, "clone", ast.Load()), [], [])
+
+
+def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that return a copy where forward returns an input or a view."""
+    forward = definition["forward"]
+    if forward is None:
+        return
+    edits = [(forward, _edit(place, _cloned(value))) for place, _, value in _returned(forward)]
+    yield from ((edit,) for edit in edits)
+    if len(edits) > 1:
+        yield tuple(edits)
+
+
+def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that tell autograd of an output that has no gradient."""
+    saving, forward = definition.saving, definition["forward"]
+    if saving is None or forward is None or saving is not forward:
+        return
+    for _, _, value in _returned(forward):
+        if isinstance(value, ast.Name):
+            text = f"{_ctx(saving)}.mark_non_differentiable({value.id})"
+            yield ((saving, _before_return(saving, text)),)
+
+
+def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that lets autograd send zeros in the place of ``None``."""
+    saving = definition.saving
+    if saving is not None:
+        for place, _, _ in _calls_on_ctx(saving, "set_materialize_grads"):
+            yield ((saving, _edit(place, ())),)
+
+
+# --------------------------------------------------------------------------------------------------
+# The gradients that are returned.
+# --------------------------------------------------------------------------------------------------
+
+
+def _gradients(
+    definition: Definition, finding: Finding
+) -> Iterator[tuple[Method, Place, ast.expr]]:
+    """Yield the values that backward returns for the input of a finding, or all of them."""
+    method, wanted = definition["backward"], _position(definition, finding)
+    if method is not None:
+        for place, position, value in _returned(method):
+            is_none = isinstance(value, ast.Constant)
+            if not is_none and wanted in (None, position):
+                yield method, place, value
+
+
+FACTORIES = ("zeros", "ones", "empty", "full", "tensor", "eye", "arange", "linspace")
+
+
+def cast_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that give a gradient its input's dtype and device."""
+    method = definition["backward"]
+    what = "device" if "device" in finding.rule else "dtype"
+    if method is None:
+        return
+    grad = method.tree.args.args[1].arg if len(method.tree.args.args) > 1 else ""
+    for place, node in nodes_of(method):
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("torch"), call), args, keywords) if (
+                call in FACTORIES[:5] and what not in ("", *(it.arg for it in keywords))
+            ):
+                new = parse(f"{grad}.new_{call}({', '.join(map(ast.unparse, args))})")
+                yield ((method, _edit(place, new)),)
+            case ast.Call(ast.Attribute(value, "float" | "double" | "half" | "cpu")):
+                yield ((method, _edit(place, value)),)
+            case ast.Call(ast.Attribute(ast.Name("torch"), call), args, keywords) if (
+                call in FACTORIES and not any(it.arg == what for it in keywords)
+            ):
+                added = ast.keyword(what, parse(f"{grad}.{what}"))
+                yield ((method, _edit(place, ast.Call(node.func, args, [*keywords, added]))),)
+    for _, place, value in _gradients(definition, finding):
+        named = str(finding.evidence.get("input", ""))
+        for name in sorted(_locals(method), key=lambda it: it != named)[:4]:
+            to = ast.Call(ast.Attribute(value, "to", ast.Load()), [parse(f"{name}.{what}")], [])
+            yield ((method, _edit(place, to)),)
+
+
+def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that sum a gradient over the dimensions that forward broadcast."""
+    for method, place, value in _gradients(definition, finding):
+        named = str(finding.evidence.get("input", ""))
+        names = sorted(_locals(method), key=lambda it: it != named)
+        for call in (*(f"sum_to_size({name}.shape)" for name in names[:4]), "sum(0)"):
+            new = parse(f"_.{call}")
+            assert isinstance(new, ast.Call)
+            assert isinstance(new.func, ast.Attribute)
+            new.func.value = value
+            yield ((method, _edit(place, new)),)
+
+
+def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that computes a gradient only if its input needs one."""
+    position = _position(definition, finding)
+    for method, place, value in _gradients(definition, finding):
+        at = place
+        if isinstance(value, ast.Name):  # what is computed before, in a statement of its own
+            name = value.id
+            stores = [
+                node
+                for node in method.tree.body
+                if isinstance(node, ast.Assign) and _names_stored(node.targets[0]) == [name]
+            ]
+            if len(stores) != 1:
+                continue
+            at, value = (stores[0], "value", None), stores[0].value
+        wants = parse(f"{_ctx(method)}.needs_input_grad[{position or 0}]")
+        yield ((method, _edit(at, ast.IfExp(wants, value, ast.Constant(None)))),)
+
+
+def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that returns ``None`` for an input that has no gradient."""
+    for method, place, _ in _gradients(definition, finding):
+        yield ((method, _edit(place, ast.Constant(None))),)
+
+
+def use_argument(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that use an argument, such as ``dim``, where backward has a number."""
+    saving, method = definition.saving, definition["backward"]
+    forward = definition["forward"]
+    if saving is None or method is None or forward is None:
+        return
+    numbers: dict[str, list[Place]] = {}
+    inside: set[int] = set()
+    for place, node in nodes_of(method):
+        if id(node) in inside:
+            continue
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+            inside.add(id(node.operand))
+        elif not isinstance(node, ast.Constant):
+            continue
+        text = ast.unparse(node)
+        if text.removeprefix("-").isdigit():
+            numbers.setdefault(text, []).append(place)
+    for name in definition.parameters:
+        kept = [
+            node.targets[0]
+            for _, node in _statements(saving)
+            if isinstance(node, ast.Assign)
+            and _is_on(node.targets[0], _ctx(saving))
+            and ast.unparse(node.value) == name
+        ]
+        attribute = kept[0].attr if kept and isinstance(kept[0], ast.Attribute) else name
+        text = f"{_ctx(saving)}.{attribute} = {name}"
+        first = _edit((saving.tree, "body", 0), (_statement(text), saving.tree.body[0]))
+        begin = () if kept else ((saving, first),)
+        for places in numbers.values():
+            uses = parse(f"{_ctx(method)}.{attribute}")
+            yield (*begin, *((method, _edit(place, uses)) for place in places))
+
+
+def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes of ``x[:]``, which a tensor without dimensions does not take."""
+    for method in definition.methods.values():
+        for place, node in nodes_of(method):
+            if isinstance(node, ast.Slice) and ast.unparse(node) == ":" and place[1] == "slice":
+                yield ((method, _edit(place, ast.Constant(...))),)
+
+
+# --------------------------------------------------------------------------------------------------
+# The table.
+# --------------------------------------------------------------------------------------------------
+
+FIXES: Mapping[str, Sequence[Generator]] = {
+    "missing-staticmethod": (make_static,),
+    "forward-raises": (make_static, keep_on_ctx),
+    "backward-raises": (unpack,),
+    "non-tensor-saved": (keep_on_ctx,),
+    "tensor-on-ctx": (save_on_ctx,),
+    "ctx-cycle": (save_on_ctx, save_off_class),
+    "shared-state": (save_off_class,),
+    "saved-twice": (unpack_once,),
+    "returns-view": (clone_output,),
+    "mutates-input": (mark_dirty, copy_first),
+    "mutates-saved": (copy_first,),
+    "mutates-grad-output": (copy_first,),
+    "wrong-mark-dirty": (unmark, mark_dirty),
+    "wrong-non-differentiable": (mark_non_differentiable, unmark),
+    "none-grad-output": (materialize,),
+    "gradient-dtype": (cast_gradient,),
+    "gradient-device": (cast_gradient,),
+    "unreduced-broadcast": (sum_gradient,),
+    "extra-gradient": (drop_gradient,),
+    "wasted-gradient": (guard_gradient,),
+    "once-differentiable-leak": (make_differentiable,),
+    "no-double-backward": (make_differentiable,),
+    "silent-double-backward": (make_differentiable,),
+    "dim-argument": (use_argument,),
+    "zero-dim": (take_any_dims,),
+}
+
+
+def fixes_for(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield the fixes of a finding, the likely ones first."""
+    kinds = FIXES.get(finding.rule, ())
+    yield from chain.from_iterable(generate(definition, finding) for generate in kinds)
