@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import logging
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import repairable
 import torch
-from autograd_doctor import diagnose
+from autograd_doctor import Diagnosis, diagnose, explain
 from autograd_doctor._repair import search
 from autograd_doctor.repair import Repair, patched
 from repairable import MISTAKES, Mistake, Running, Square, draw
+from running_pages import BLOCK, sections
 from torch.autograd import Function, gradcheck
 
 SOURCE = Path(inspect.getfile(repairable))
+
+
+@pytest.fixture(autouse=True)
+def the_search_does_not_fail(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.DEBUG, "autograd_doctor")
+    yield
+    assert caplog.text == ""
 
 
 def found(mistake: Mistake) -> Repair:
@@ -154,3 +165,142 @@ def test_what_a_function_prints_is_not_shown_again(capsys: pytest.CaptureFixture
 
     assert diagnosis.repair is None or diagnosis.repair.changes
     assert capsys.readouterr().out == ""
+
+
+CONTRACTS = {
+    "backward-raises": ["(x,) = ctx.saved_tensors"],
+    "dim-argument": ["return grad_output.flip(ctx.dim).cumsum(ctx.dim).flip(ctx.dim), None"],
+    "extra-gradient": ["return kept, None, None"],
+    "gradient-device": [
+        "identity = torch.eye(y.shape[-1], dtype=y.dtype, device=grad_output.device)"
+    ],
+    "gradient-dtype": ["grad = grad_output.new_zeros(ctx.shape)"],
+    "gradient-shape": ["grad_gain = (grad_output * x).sum(0) if ctx.needs_input_grad[1] else None"],
+    "mutates-grad-output": ["grad_output = grad_output.clone()", "grad_output[y == 0] = 0"],
+    "mutates-input": ["scores = scores - scores.amax(-1, keepdim=True)"],
+    "mutates-saved": ["return probs.mul(grad_output - total)"],
+    "non-tensor-saved": [
+        "ctx.save_for_backward(x)",
+        "ctx.exponent = exponent",
+        "(x,) = ctx.saved_tensors",
+        "exponent = ctx.exponent",
+    ],
+    "none-grad-output": [],
+    "returns-view": ["return hidden[:, -1].clone()"],
+    "saved-twice": [
+        "saved = ctx.saved_tensors",
+        "grad_x = grad_y = None",
+        "grad_x = grad_output / saved[1]",
+        "x, y = saved",
+    ],
+    "shared-state": [
+        "y = x.tanh()",
+        "ctx.save_for_backward(y)",
+        "return y.clone()",
+        "(y,) = ctx.saved_tensors",
+        "return grad_output * (1 - y.square())",
+    ],
+    "tensor-on-ctx": [
+        "ctx.save_for_backward(x)",
+        "ctx.exponent = exponent",
+        "(x,) = ctx.saved_tensors",
+        "return grad_output * ctx.exponent * x ** (ctx.exponent - 1), None",
+    ],
+    "wrong-arity": [
+        "return (grad_output - y * (grad_output * y).sum(-1, keepdim=True)) / norm, None"
+    ],
+    "wrong-mark-dirty": ["return x.clone()"],
+    "wrong-non-differentiable": ["ctx.mark_non_differentiable(mask)", "return x * mask, mask"],
+    "zero-dim": ["grad_x[...] = grad_output * kept"],
+}
+
+
+@pytest.mark.parametrize("rule", CONTRACTS)
+def test_a_broken_contract_is_repaired_as_its_page_advises(rule: str, tmp_path: Path) -> None:
+    wrong = written(rule, tmp_path / "wrong.py")
+    finding = next(it for it in wrong.findings if it.rule == rule)
+    repair = finding.repair
+    assert repair is not None
+    lines = (tmp_path / "wrong.py").read_text(encoding="utf-8").splitlines(keepends=True)
+    text = "".join(patched(lines, repair.changes))
+
+    assert [line.split("  #")[0].strip() for it in repair.changes for line in it.after] == (
+        CONTRACTS[rule]
+    )
+    right = diagnosed(text, tmp_path / "right.py")
+    assert rule not in {it.rule for it in right.findings}
+    assert right.ok
+
+
+def written(rule: str, path: Path) -> Diagnosis:
+    """Return the diagnosis of the wrong code on a rule's page, from a file."""
+    page = sections(explain(rule).markdown)["Wrong"]
+    code = next(text for language, text in BLOCK.findall(page) if language == "python")
+    return diagnosed(HEAD + code, path)
+
+
+HEAD = "import torch\nfrom autograd_doctor import diagnose\nfrom torch.autograd import Function\n"
+
+
+def diagnosed(text: str, path: Path) -> Diagnosis:
+    path.write_text(text, encoding="utf-8")
+    tree = ast.parse(text)
+    call = tree.body.pop()
+    assert isinstance(call, ast.Expr)
+    scope: dict[str, Any] = {"__name__": path.stem}
+    exec(compile(tree, str(path), "exec"), scope)
+    diagnosis: Diagnosis = eval(compile(ast.Expression(call.value), str(path), "eval"), scope)
+    return diagnosis
+
+
+NORMALIZED = """
+import torch
+from autograd_doctor import diagnose
+from torch.autograd import Function
+
+
+class Normalized(Function):
+    @staticmethod
+    def forward(ctx, x):
+        spread = x.var(-1, keepdim=True) + 1e-5
+        y = (x - x.mean(-1, keepdim=True)) / spread.sqrt()
+        ctx.save_for_backward(y, spread)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        y, spread = ctx.saved_tensors
+        centered = grad_output - grad_output.mean(-1, keepdim=True)
+        return (centered - y * (grad_output * y).mean(-1, keepdim=True)) / spread.sqrt()
+
+
+diagnose(Normalized, torch.randn(3, 4), reference=lambda x: torch.layer_norm(x, x.shape[-1:]))
+"""
+BACKWARD = "y * (grad_output * y)"
+
+
+@pytest.mark.parametrize(
+    ("edits", "after", "said"),
+    [
+        ({}, "spread = x.var(-1, keepdim=True, correction=0) + 1e-5", "every gradient is right"),
+        ({BACKWARD: "(grad_output * y)"}, "spread = x.var(-1, keepdim=True, correction=0) + 1e-5",
+         "`forward-mismatch` is gone, but a gradient is wrong"),
+        ({"x.var(-1, keepdim=True)": "x.var(-1, keepdim=True, correction=0)",
+          "x - x.mean(-1, ": "x - x.mean(0, "},
+         "y = (x - x.mean(-1, keepdim=True)) / spread.sqrt()", "every gradient is right"),
+        ({"x.var(-1, keepdim=True)": "x.var(-1, keepdim=True, correction=0)",
+          "        return y": "        return 2 * y"}, "return y", "every gradient is right"),
+    ],
+    ids=["Bessel's correction", "and a wrong backward", "another dim", "a factor"],
+)  # fmt: skip
+def test_forward_is_repaired_against_the_reference(
+    edits: dict[str, str], after: str, said: str, tmp_path: Path
+) -> None:
+    text = NORMALIZED
+    for one, other in edits.items():
+        text = text.replace(one, other)
+    repair = diagnosed(text, tmp_path / "forward.py").repair
+    assert repair is not None
+
+    assert [line.strip() for it in repair.changes for line in it.after] == [after]
+    assert said in str(repair)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -199,16 +200,17 @@ def _repaired(
     finding: Finding,
 ) -> Repair | None:
     """Search for a repair in the surroundings of a diagnosis, without what it prints."""
-    with (
-        suppress(CannotDiagnoseError),
-        _report_own_faults(),
-        paused(),
-        preserve_global_state(seed),
-        case.subject.around.borrow(),
-        passes_within(time_limit),
-        redirect_stdout(io.StringIO()),
-    ):
-        return find_repair(case, findings, evidence, seed, finding)
+    try:
+        with (
+            paused(),
+            preserve_global_state(seed),
+            case.subject.around.borrow(),
+            passes_within(time_limit),
+            redirect_stdout(io.StringIO()),
+        ):
+            return find_repair(case, findings, evidence, seed, finding)
+    except Exception:  # a report without a repair is better than none
+        logging.getLogger(__name__).debug("The search for a repair failed.", exc_info=True)
     return None
 
 

@@ -55,7 +55,8 @@ class Repair:
         file: The path of the file, or what Python calls a notebook cell.
         changes: One change, or two that are needed together.
         checked_on: In words, the inputs on which every gradient was right afterwards.
-        removes: The rule of the warning that the changes remove, ``""`` for an error.
+        removes: The rule of what the changes remove, where that is a warning or not all that is
+            wrong; else ``""``.
     """
 
     file: str
@@ -74,6 +75,8 @@ class Repair:
     def reason(self) -> str:
         """A sentence that says on what the changes were tried."""
         changes = "these changes" if len(self.changes) > 1 else "this change"
+        if not self.checked_on:
+            return f"With {changes}, `{self.removes}` is gone, but a gradient is wrong."
         removed = f"`{self.removes}` is gone, and " if self.removes else ""
         return f"With {changes}, {removed}every gradient is right on {_listed(self.checked_on)}."
 

@@ -73,8 +73,6 @@ def _statements(method: Method) -> Iterator[tuple[Place, ast.stmt]]:
 
 
 def _edit(place: Place, new: ast.AST | tuple[ast.AST, ...]) -> Edit:
-    for node in new if isinstance(new, tuple) else (new,):
-        ast.fix_missing_locations(node)
     return Edit("the contract", 1.0, place, new)
 
 
@@ -408,6 +406,11 @@ def _out_of_place(method: Method) -> Iterator[tuple[ast.AST, Edit]]:
                 func = ast.Attribute(ast.Name(name, ast.Load()), call[:-1], ast.Load())
                 made = ast.Call(func, outer.args, outer.keywords)
                 yield node, _edit(place, (_assigned(name, made),))
+            case ast.Expr(ast.Call(func, [ast.Name(name), *_] as args, keywords)) if isinstance(
+                func, ast.Attribute
+            ) and _is_in_place(func.attr):  # a function, as in F.relu_(x)
+                other = ast.Attribute(func.value, func.attr[:-1], ast.Load())
+                yield node, _edit(place, (_assigned(name, ast.Call(other, args, keywords)),))
             case ast.Call(ast.Attribute(value, call)) if _is_in_place(call):
                 if not isinstance(place[0], ast.Expr):
                     func = ast.Attribute(value, call[:-1], ast.Load())
@@ -422,7 +425,7 @@ def _out_of_place(method: Method) -> Iterator[tuple[ast.AST, Edit]]:
 
 
 def _assigned(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
+    return _statement(f"{name} = {ast.unparse(value)}")
 
 
 def _is_in_place(call: str) -> bool:
@@ -436,8 +439,14 @@ def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         return
     returned = {value.id for _, _, value in _returned(forward) if isinstance(value, ast.Name)}
     for name in definition.parameters:
-        if name in returned and saving is forward:
-            yield ((saving, _before_return(saving, f"{_ctx(saving)}.mark_dirty({name})")),)
+        if saving is not forward:
+            continue
+        mark = _before_return(saving, f"{_ctx(saving)}.mark_dirty({name})")
+        if name in returned:
+            yield ((saving, mark),)
+        for place, _, value in _returned(forward):
+            if ast.unparse(value) == f"{name}.clone()":
+                yield (saving, mark), (forward, _edit(place, parse(name)))
 
 
 def _before_return(method: Method, text: str) -> Edit:
@@ -451,6 +460,10 @@ def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
     if saving is None or forward is None:
         return
     call = "mark_dirty" if "dirty" in finding.rule else "mark_non_differentiable"
+    for at, _, value in _returned(forward):
+        match value:
+            case ast.Call(ast.Attribute(inner, "clone")):
+                yield ((forward, _edit(at, inner)),)
     for place, _, _ in _calls_on_ctx(saving, call):
         yield ((saving, _edit(place, ())),)
         for at, _, value in _returned(forward):
@@ -467,6 +480,10 @@ def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     forward = definition["forward"]
     if forward is None:
         return
+    for place, _, value in _returned(forward):
+        for name in definition.parameters if isinstance(value, ast.Call) else ():
+            if name in ast.unparse(value):  # x.clone() for x.view_as(x)
+                yield ((forward, _edit(place, parse(f"{name}.clone()"))),)
     edits = [(forward, _edit(place, _cloned(value))) for place, _, value in _returned(forward)]
     yield from ((edit,) for edit in edits)
     if len(edits) > 1:
@@ -578,7 +595,7 @@ def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
         yield ((method, _edit(place, ast.Constant(None))),)
 
 
-def use_argument(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield fixes that use an argument, such as ``dim``, where backward has a number."""
     saving, method = definition.saving, definition["backward"]
     forward = definition["forward"]
@@ -596,7 +613,7 @@ def use_argument(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         text = ast.unparse(node)
         if text.removeprefix("-").isdigit():
             numbers.setdefault(text, []).append(place)
-    for name in definition.parameters:
+    for name in sorted(definition.parameters, key=lambda it: f"`{it}`" not in finding.message):
         kept = [
             node.targets[0]
             for _, node in _statements(saving)

@@ -9,6 +9,7 @@ PyTorch, and it keeps, drops or swaps calls. It never makes up a call with an ef
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,17 @@ class Edit:
         parent, field, index = self.place
         found: ast.AST = getattr(parent, field) if index is None else getattr(parent, field)[index]
         return found
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the edit makes ``x - x`` or ``x / x``: a number in a complicated way."""
+        with self.made():
+            return any(
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Sub | ast.Div)
+                and ast.unparse(node.left) == ast.unparse(node.right)
+                for node in (self.place[0], self.new)
+            )
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -68,6 +80,13 @@ class Scope:
     names: Sequence[str]  # tensors and numbers: arguments, locals, attributes of ctx
     tensors: Sequence[str]  # those that may be tensors
     numbers: Sequence[str] = ()  # that the other methods use
+    transpose: str = "mT"  # how its author writes it
+
+    @property
+    def dims(self) -> list[str]:
+        """What may be a dimension: an argument for it first."""
+        named = [name for name in self.names if re.search(r"dim|axis", name)]
+        return [*named, "-1", "0", "1"]
 
     @property
     def places(self) -> Iterator[tuple[Place, ast.AST]]:
@@ -119,7 +138,15 @@ def scope_of(
         ast.unparse(node) for node in nodes if _is_number(node) and id(node) not in negated
     )
     tensors = [*dict.fromkeys([*args, *stored])]
-    return Scope(method, [n for n in names if n not in rest], tensors, [*numbers])
+    everything = [*nodes, *ast.walk(method)]
+    written = any(isinstance(it, ast.Attribute) and it.attr == "T" for it in everything)
+    return Scope(
+        method,
+        [n for n in names if n not in rest],
+        tensors,
+        [*numbers],
+        "T" if written else "mT",
+    )
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -138,7 +165,7 @@ OF_CTX = (
     "set_materialize_grads",
 )
 
-Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST]]]
+Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...]]]]
 
 
 @dataclass(frozen=True)
@@ -154,20 +181,7 @@ def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
     """Yield every edit of a method, the likely kinds first."""
     for kind in kinds:
         for place, new in kind.generate(scope):
-            edit = Edit(kind.name, kind.cost, place, ast.fix_missing_locations(new))
-            if not _is_idle(edit):
-                yield edit
-
-
-def _is_idle(edit: Edit) -> bool:
-    """Whether an edit makes ``x - x`` or ``x / x``, which is a number in a complicated way."""
-    with edit.made():
-        return any(
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Sub | ast.Div)
-            and ast.unparse(node.left) == ast.unparse(node.right)
-            for node in (edit.place[0], edit.new)
-        )
+            yield Edit(kind.name, kind.cost, place, new)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -269,13 +283,14 @@ def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             test, one, other = node.args
             yield place, ast.Call(node.func, [test, other, one], node.keywords)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            yield place, ast.BinOp(_transposed(node.right), node.op, _transposed(node.left))
+            left, right = (_transposed(it, scope.transpose) for it in (node.left, node.right))
+            yield place, ast.BinOp(right, node.op, left)
 
 
-def _transposed(node: ast.expr) -> ast.expr:
+def _transposed(node: ast.expr, attribute: str) -> ast.expr:
     if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
         return node.value
-    return ast.Attribute(node, "mT", ast.Load())
+    return ast.Attribute(node, attribute, ast.Load())
 
 
 COMPARISONS: tuple[type[ast.cmpop], ...] = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -392,8 +407,26 @@ def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     yield (node, "func", None), new
 
 
+SPREADS = ("var", "std", "var_mean", "std_mean")
+
+
+def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """The variance without Bessel's correction, ``sum`` for ``mean`` as a reduction."""
+    for place, node in scope.places:
+        match node:
+            case ast.Call(func, args, keywords) if _called(node) in SPREADS:
+                others = [it for it in keywords if it.arg not in ("correction", "unbiased")]
+                for count in ("0", "1"):
+                    new = ast.Call(func, args, [*others, ast.keyword("correction", parse(count))])
+                    if ast.unparse(new) != ast.unparse(node):
+                        yield place, new
+            case ast.Constant("mean" | "sum" as name):
+                yield place, ast.Constant("sum" if name == "mean" else "mean")
+            case ast.Constant(True | False as flag):
+                yield place, ast.Constant(not flag)
+
+
 REDUCTIONS = ("sum", "mean", "amax", "amin", "prod", "cumsum", "logsumexp", "softmax")
-EXTENTS = ("0", "-1", "1", "0, keepdim=True", "-1, keepdim=True", "1, keepdim=True")
 
 
 def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -410,8 +443,9 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 kept = ast.keyword("keepdim", parse("True"))
                 yield place, ast.Call(func, node.args, [*node.keywords, kept])
             continue
-        for extent in EXTENTS:
-            yield place, _method(func.value, f"{func.attr}({extent})")
+        for dim in scope.dims:
+            for extent in (dim, f"{dim}, keepdim=True"):
+                yield place, _method(func.value, f"{func.attr}({extent})")
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -473,7 +507,7 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         for name in scope.names:
             for text in (name, f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
                 yield place, ast.BinOp(node, ast.Mult(), parse(text))
-            yield place, ast.BinOp(node, ast.Div(), parse(name))
+                yield place, ast.BinOp(node, ast.Div(), parse(text))
         for name in scope.tensors:
             for count in ("numel()", "shape[-1]", "shape[0]"):
                 yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))
@@ -532,10 +566,51 @@ MOST_MISSING = 4  # values of ``None``
 
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """A transpose, or a conjugate, that was forgotten."""
-    for place, node in _values(scope):
-        if _tensors_of(node):
-            yield place, ast.Attribute(node, "mT", ast.Load())
+    seen = set()
+    for place, node in [*_values(scope), *_names(scope)]:
+        if _tensors_of(node) and id(node) not in seen:
+            seen.add(id(node))
+            yield place, ast.Attribute(node, scope.transpose, ast.Load())
             yield place, _method(node, "conj()")
+            yield place, ast.Attribute(node, "mH", ast.Load())
+    for place, node in scope.places:
+        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+            yield place, ast.Attribute(node.value, "mH", ast.Load())
+
+
+def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield where the names of the scope are read."""
+    return ((place, node) for place, node in _loads(scope) if ast.unparse(node) in scope.names)
+
+
+def changed_at_once(scope: Scope) -> Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...]]]:
+    """A saved tensor that is transposed, conjugated or negated wherever it is used."""
+    for place, node in scope.places:
+        if not isinstance(node, ast.Assign) or ".saved_tensors" not in ast.unparse(node.value):
+            continue
+        target = node.targets[0]
+        for part in target.elts if isinstance(target, ast.Tuple) else ():
+            if isinstance(part, ast.Name):
+                for text in (f"{part.id}.{scope.transpose}", f"{part.id}.conj()", f"-{part.id}"):
+                    statement = ast.parse(f"{part.id} = {text}").body[0]
+                    yield place, (node, statement)
+
+
+SCANS = ("cumsum", "cumprod", "logcumsumexp")
+
+
+def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A sum from the end where it runs from the start."""
+    for place, node in scope.places:
+        match node:
+            case ast.Call(ast.Attribute(value, call), args, keywords) if call in SCANS:
+                dims = [*args, *(it.value for it in keywords if it.arg == "dim")]
+                if _is_module(value):
+                    value, *dims = dims
+                if dims:
+                    dim = ast.unparse(dims[0])
+                    text = f"{ast.unparse(value)}.flip({dim}).{call}({dim}).flip({dim})"
+                    yield place, parse(text)
 
 
 SUMS = (
@@ -569,15 +644,16 @@ def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
-        for dim in ("-1", "0", "1"):
+        for dim in scope.dims:
             yield place, ast.BinOp(node, ast.Sub(), _method(node, f"mean({dim}, keepdim=True)"))
             yield place, ast.BinOp(node, ast.Sub(), _method(node, f"sum({dim}, keepdim=True)"))
             for name in scope.tensors:
                 product = ast.BinOp(node, ast.Mult(), parse(name))
-                total = _method(product, f"sum({dim}, keepdim=True)")
-                yield place, ast.BinOp(node, ast.Sub(), total)
-                along = ast.BinOp(parse(name), ast.Mult(), total)
-                yield place, ast.BinOp(node, ast.Sub(), along)
+                for call in ("sum", "mean"):
+                    total = _method(product, f"{call}({dim}, keepdim=True)")
+                    yield place, ast.BinOp(node, ast.Sub(), total)
+                    along = ast.BinOp(parse(name), ast.Mult(), total)
+                    yield place, ast.BinOp(node, ast.Sub(), along)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -618,7 +694,79 @@ KINDS = (
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("a transpose or conjugate", 1.5, missing_transposes),
+    Kind("a saved tensor", 1.5, changed_at_once),
+    Kind("a scan", 1.5, reversed_scans),
     Kind("a factor", 1.6, missing_factors),
     Kind("a sum", 1.7, missing_sums),
     Kind("a projection", 2.0, missing_projections),
 )
+COMPUTING = (*KINDS, Kind("another option", 1.1, other_options))
+
+# What a rule makes likely: the names of kinds that are tried before all others.
+LIKELY_FOR = {
+    "constant-factor": ("another operator", "another number", "a number of forward", "a factor"),
+    "flipped-sign": ("a sign", "another operator", "something dropped"),
+    "transposed-gradient": (
+        "operands swapped",
+        "something dropped",
+        "a transpose or conjugate",
+        "a saved tensor",
+    ),
+    "missing-conjugate": ("something dropped", "a transpose or conjugate", "a saved tensor"),
+    "missing-dependency": ("something dropped", "a projection", "another number"),
+    "missing-cross-terms": ("another extent", "a sum", "a projection"),
+    "missing-gradient": ("a gradient or none",),
+    "gradient-shape": ("another extent", "another number", "a sum"),
+    "unreduced-broadcast": ("another extent", "a sum"),
+    "batch-dimension": ("another extent", "another number", "a sum"),
+    "permuted-gradient": ("another selection", "a scan", "another order"),
+    "duplicate-index": ("another selection", "another function"),
+    "wrong-region": ("another comparison", "operands swapped", "a magnitude", "another number"),
+    "off-by-one": ("another number", "another comparison"),
+    "wrong-arity": ("another count",),
+    "ignores-grad-output": ("a factor",),
+    "uniform-grad-output": ("a factor", "another selection"),
+}
+
+
+def sooner(rule: str, edit: Edit) -> float:
+    """Return the cost of an edit for a rule."""
+    return edit.cost - (edit.kind in LIKELY_FOR.get(rule, ()))
+
+
+def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit], bool]:
+    """Return what tells whether an edit can change the returned values at some positions.
+
+    Assignments that lead only to the other values are passed over.
+    """
+    returns = [node.value for node in ast.walk(method) if isinstance(node, ast.Return)]
+    tuples = [it for it in returns if isinstance(it, ast.Tuple)]
+    starred = any(isinstance(part, ast.Starred) for it in tuples for part in it.elts)
+    if len(tuples) < len(returns) or starred or not wrong:
+        return lambda edit: True
+    roots: list[ast.AST] = [it.elts[k] for it in tuples for k in wrong if k < len(it.elts)]
+    others = [part for it in tuples for k, part in enumerate(it.elts) if k not in wrong]
+    assigned = [it for it in ast.walk(method) if isinstance(it, ast.Assign | ast.AugAssign)]
+    names = _names_in(roots)
+    relevant: set[int] = set()
+    grown = True
+    while grown:
+        grown = False
+        for node in assigned:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if id(node) not in relevant and names & _names_in(targets):
+                relevant.add(id(node))
+                names |= _names_in([node])
+                grown = True
+    idle = [*others, *(node for node in assigned if id(node) not in relevant)]
+    passed_over = {
+        id(part)
+        for node in idle
+        for part in ast.walk(node)
+        if hasattr(part, "lineno")  # operators are shared by all expressions
+    }
+    return lambda edit: id(edit.old) not in passed_over and id(edit.place[0]) not in passed_over
+
+
+def _names_in(nodes: Sequence[ast.AST]) -> set[str]:
+    return {it.id for node in nodes for it in ast.walk(node) if isinstance(it, ast.Name)}

@@ -23,21 +23,25 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_doctor._execution.calls import USERS, attempt
+from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.passes import handed_over, own_node
-from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._execution.session import Run, Session, Subject
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor._pipeline import Case, conclude, has_error
 from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES, Definition, Fix, fixes_for
 from autograd_doctor._repair.edits import (
+    COMPUTING,
     KINDS,
     SAVING,
     Edit,
     Scope,
+    concerning,
     edits_of,
     made_together,
     scope_of,
+    sooner,
 )
 from autograd_doctor._repair.source import Method, changes_of, kept_on_ctx, method_of, with_methods
 from autograd_doctor.errors import CannotDiagnoseError
@@ -127,8 +131,7 @@ def trial_of(subject: Subject, evidence: Evidence, seed: int) -> Trial | None:
     compared = [name for name in evidence.values.expected if name in evidence.values.vjps]
     if not compared:
         return None
-    session = Session(subject, evidence.inputs, evidence.wanted, seed)
-    run = attempt(lambda: session.run(watched=False))
+    run = attempt(partial(_run, subject, evidence, seed))
     if isinstance(run, Failure) or not any(out.grad_fn is not None for out in run.tensors):
         return None
 
@@ -166,16 +169,19 @@ def search(
     if function is None:
         return None
     methods = {name: it for name in METHODS if (it := method_of(function, name)) is not None}
-    deadline = time.thread_time() + SECONDS
     fixes = fixes_for(Definition(methods), finding)
     found = (it for fix in fixes for it in _candidate(function, fix))
-    if repair := _first_verified(found, verify, deadline):
+    if repair := _first_verified(found, verify, SECONDS):
         return repair
+    deadline = time.thread_time() + SECONDS
+    if finding.rule == "forward-mismatch":
+        outputs = _right_outputs(subject, [*methods.values()], seen, seed, deadline)
+        return _first_verified(islice(outputs, MOST_VERIFIED), verify)
     trials = [trial for each in seen if (trial := trial_of(subject, each, seed)) is not None]
     if not trials or finding.severity != "error" or _is_right_already(function, trials):
         return None
-    values = _right_values(subject, [*methods.values()], trials, seen, seed, deadline)
-    return _first_verified(islice(values, MOST_VERIFIED), verify, math.inf)
+    values = _right_values(subject, finding.rule, [*methods.values()], trials, seen, seed, deadline)
+    return _first_verified(islice(values, MOST_VERIFIED), verify)
 
 
 def _is_right_already(function: type[Function], trials: Sequence[Trial]) -> bool:
@@ -184,19 +190,29 @@ def _is_right_already(function: type[Function], trials: Sequence[Trial]) -> bool
     return bool(right) and all(right)
 
 
+def _wrong_positions(function: type[Function], trials: Sequence[Trial]) -> Sequence[int]:
+    """Return the positions of the inputs whose gradient is wrong, none if it is not known."""
+    right = _right_everywhere(trials, function.backward)
+    return [k for k, it in zip(trials[0].wanted, right, strict=False) if not it]
+
+
 def _first_verified(
-    candidates: Iterable[Candidate], verify: Verify, deadline: float
+    candidates: Iterable[Candidate], verify: Verify, seconds: float = math.inf
 ) -> Repair | None:
+    """Return the first repair that holds; after the first try, the others have some seconds."""
+    deadline = math.inf
     for candidate in candidates:
         if time.thread_time() > deadline:
             return None
         if repair := verify(candidate.function):
             return replace(repair, file=candidate.file, changes=candidate.changes)
+        deadline = min(deadline, time.thread_time() + seconds)  # the first may import modules
     return None
 
 
 def _right_values(
     subject: Subject,
+    rule: str,
     methods: Sequence[Method],
     trials: Sequence[Trial],
     seen: Sequence[Evidence],
@@ -211,12 +227,19 @@ def _right_values(
         for method in methods
         for edit in edits_of(_scope_of(method, methods), METHODS[method.name])
     ]
-    attempts.sort(key=lambda it: it[1].cost)
+    backward = next((method for method in methods if method.name == "backward"), None)
+    if backward is not None:
+        concerns = concerning(backward.tree, _wrong_positions(function, trials))
+        attempts = [(it, edit) for it, edit in attempts if it is not backward or concerns(edit)]
+    attempts.sort(key=lambda it: sooner(rule, it[1]))
     candidates: list[Candidate] = []
     some: list[tuple[Edit, tuple[bool, ...]]] = []
     for method, edit in attempts:
-        if time.thread_time() > deadline or (candidates and edit.cost > candidates[0].rank[0]):
+        found = candidates and sooner(rule, edit) > sooner(rule, candidates[0].edits[0])
+        if time.thread_time() > deadline or found:
             break
+        if edit.is_idle:
+            continue
         with edit.made():
             made = method.compiled()
             if made is None:
@@ -229,12 +252,57 @@ def _right_values(
             candidates += _candidate(function, ((method, edit),))
         elif any(right) and method.name == "backward":
             some.append((edit, right))
-    backward = next((method for method in methods if method.name == "backward"), None)
     if not candidates and backward is not None:
         of_backward = [edit for method, edit in attempts if method is backward]
         pairs = chain(_complementary(some), _likely_pairs(of_backward))
         candidates = list(_found_together(function, backward, trials, pairs, deadline))
     return sorted(candidates, key=lambda it: it.rank)
+
+
+def _right_outputs(
+    subject: Subject,
+    methods: Sequence[Method],
+    seen: Sequence[Evidence],
+    seed: int,
+    deadline: float,
+) -> list[Candidate]:
+    """Return the Functions with an edit of forward that computes what the reference does."""
+    function = subject.function
+    forward = next((method for method in methods if method.name == "forward"), None)
+    if function is None or forward is None:
+        return []
+    scope = scope_of(forward.tree, forward.free, [it.tree for it in methods])
+    candidates: list[Candidate] = []
+    for edit in sorted(edits_of(scope, COMPUTING), key=lambda it: it.cost):
+        if time.thread_time() > deadline or (candidates and edit.cost > candidates[0].rank[0]):
+            break
+        if edit.is_idle:
+            continue
+        with edit.made():
+            made = forward.compiled()
+            other = with_methods(function, {forward: made}) if made else None
+        if other is not None and _computes(edited(subject, other), seen, seed):
+            candidates += _candidate(function, ((forward, edit),))
+    return sorted(candidates, key=lambda it: it.rank)
+
+
+def _computes(subject: Subject, seen: Sequence[Evidence], seed: int) -> bool:
+    """Whether forward returns what the reference returned."""
+    known = [each for each in seen if each.values.reference_outputs is not None]
+    for each in known:
+        run = attempt(partial(_run, subject, each, seed))
+        wanted = each.values.reference_outputs or ()
+        if isinstance(run, Failure) or len(run.tensors) != len(wanted):
+            return False
+        for out, right in zip(run.tensors, wanted, strict=True):
+            same = out.shape == right.shape and out.dtype == right.dtype
+            if not same or not torch.allclose(out, right, rtol=1e-6, atol=1e-9, equal_nan=True):
+                return False
+    return bool(known)
+
+
+def _run(subject: Subject, evidence: Evidence, seed: int) -> Run:
+    return Session(subject, evidence.inputs, evidence.wanted, seed).run(watched=False)
 
 
 def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
@@ -381,16 +449,20 @@ def find_repair(
     def removed(function: type[Function]) -> Repair | None:
         changed = replace(case, subject=edited(case.subject, function))
         left = conclude(changed, seed + 2, seed + 3).findings
+        if finding.rule == "forward-mismatch" and has_error(left):
+            told = {found.rule for found in left}
+            kept = told & {"forward-mismatch", "forward-raises", "inexact-forward"}
+            return None if kept else Repair("", (), (), finding.rule)
         if has_error(left) or any(_is_new(found, rules) for found in left):
             return None
         shapes = []
-        for args in _with_other_lengths(case.args):
+        for what, args in _other_inputs(case.args, seed):
             with suppress(CannotDiagnoseError):
                 others = conclude(replace(changed, args=args), seed + 2, seed + 3).findings
                 errors = {found.rule for found in others if found.severity == "error"}
                 if errors - {"forward-raises"}:
                     return None
-                shapes += [] if errors else [f"inputs of {_shapes(args)}"]
+                shapes += [] if errors else [what]
         is_error = finding.severity == "error"
         checked_on = ("your example", "other values", *shapes)
         return Repair("", (), checked_on, "" if is_error else finding.rule)
@@ -416,6 +488,26 @@ def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evi
     with suppress(CannotDiagnoseError):
         return replace(case, subject=edited(case.subject, silent)).collect(seed, thorough=False)
     return seen
+
+
+def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield arguments that ``diagnose`` does not try by itself, and what they are in words."""
+    for other in _with_other_lengths(args):
+        yield f"inputs of {_shapes(other)}", other
+    whole = [isinstance(value, Tensor) and not is_float(value) for value in args]
+    if any(whole):
+        rng = generator(seed, Stream.SAMPLES)
+        pairs = zip(args, whole, strict=True)
+        yield "other integers", tuple(_redrawn(v, rng) if it else v for v, it in pairs)
+
+
+def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
+    """Return other integers between zero and the largest, or other flags."""
+    if value.dtype == torch.bool:
+        return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
+    least, most = (int(it) for it in value.aminmax()) if value.numel() else (0, 0)
+    drawn = torch.randint(min(least, 0), most + 1, value.shape, generator=rng)
+    return drawn.to(value)
 
 
 def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
