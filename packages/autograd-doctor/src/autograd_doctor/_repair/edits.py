@@ -573,9 +573,9 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, ast.Attribute(node, scope.transpose, ast.Load())
             yield place, _method(node, "conj()")
             yield place, ast.Attribute(node, "mH", ast.Load())
-    for place, node in scope.places:
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-            yield place, ast.Attribute(node.value, "mH", ast.Load())
+    for place, part in scope.places:
+        if isinstance(part, ast.Attribute) and part.attr in ("T", "mT"):
+            yield place, ast.Attribute(part.value, "mH", ast.Load())
 
 
 def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
