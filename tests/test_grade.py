@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import linecache
 import re
 import signal
 import subprocess
@@ -554,3 +555,83 @@ def test_html_shows_the_same_and_is_escaped() -> None:
     assert "<script" not in page
     assert "var(--jp-content-font-color1, " in page
     assert "hint(&quot;square&quot;)" in page
+
+
+# What is told at which attempt
+
+
+def swish(slope: str) -> Any:
+    """Return an answer to the exercise, whose source can be found as that of a cell."""
+    source = SWISH.replace("SLOPE", slope)
+    name = f"<swish {slope}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"torch": torch, "Function": Function, "__name__": "swish"}
+    exec(compile(source, name, "exec"), scope)
+    return scope["Swish"]
+
+
+SWISH = """class Swish(Function):
+    @staticmethod
+    def forward(ctx, x):
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(x, s)
+        return x * s
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, s = ctx.saved_tensors
+        return grad_output * (SLOPE)
+"""
+WRONG_SLOPE, RIGHT_SLOPE = "s + x * s * (1 + s)", "s + x * s * (1 - s)"
+
+
+def test_the_first_wrong_answer_is_told_the_rule_and_an_example() -> None:
+    told = str(grade("swish", swish(WRONG_SLOPE)))
+
+    assert "does not include every path from `x` to the" in told
+    assert "example  x[" in told
+    assert "lacks the term" not in told
+    assert "repair" not in told
+
+
+@pytest.mark.parametrize("before", ["another attempt", "two hints"])
+def test_the_second_is_told_what_was_derived_and_the_line(before: str) -> None:
+    if before == "two hints":
+        hint("swish")
+        hint("swish")
+    else:
+        grade("swish", swish("s"))
+    told = str(grade("swish", swish(WRONG_SLOPE)))
+
+    assert "lacks the term `-2 · grad_output · output ·" in told
+    assert "repair   change line 11 of the cell" in told
+    assert RIGHT_SLOPE not in told
+
+
+def test_after_the_third_hint_the_change_is_told() -> None:
+    for _ in range(3):
+        hint("swish")
+    told = str(grade("swish", swish(WRONG_SLOPE)))
+
+    assert f"after    return grad_output * ({RIGHT_SLOPE})" in told
+
+
+def test_a_notebook_shows_the_verdict_before_it_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("IPython.display.display", lambda it, raw: shown.append(it["text/plain"]))
+    grade("swish", swish("s"))
+    grade("swish", swish(WRONG_SLOPE))._ipython_display_()
+
+    verdict, repair = shown
+    assert "repair" not in verdict
+    assert repair.splitlines() == [
+        "Swish · where to look",
+        "  repair   change line 11 of the cell",
+    ]
+
+
+@pytest.mark.parametrize("exercise", CATALOGUE)
+def test_a_wrong_forward_does_not_lead_to_a_section_about_backward(exercise: str) -> None:
+    assert "backward" not in section_to_read(CATALOGUE[exercise], "forward-mismatch")

@@ -6,8 +6,9 @@ from typing import Any
 from autograd_course.grader.exercise import Exercise, FunctionExercise
 from autograd_course.grader.exercises import UnknownExerciseError, find
 from autograd_course.grader.judge import judge
-from autograd_course.grader.result import Result
+from autograd_course.grader.result import Result, Stage
 from autograd_course.grader.sections import section_to_read
+from autograd_course.grader.state import Record
 from autograd_course.grader.store import update
 from autograd_course.grader.verdict import Verdict
 from autograd_course.shell.syllabus import answer_to
@@ -31,7 +32,8 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
     Returns:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
-        and a forgotten argument are results too.
+        and a forgotten argument are results too. A second wrong answer is told more than the first
+        one, and after the third hint the result shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade
@@ -53,8 +55,16 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
         return result_of(exercise, verdict)
     rule = verdict.finding.rule if verdict.finding else ""
     saved = update(lambda state: state.graded(exercise.id, verdict.status, rule))
-    passed = saved.state[exercise.id].status == "passed"
-    return result_of(exercise, verdict, note=saved.note, kept=passed and verdict.status != "passed")
+    record = saved.state[exercise.id]
+    kept = record.status == "passed" and verdict.status != "passed"
+    return result_of(exercise, verdict, note=saved.note, kept=kept, stage=_stage(record))
+
+
+def _stage(record: Record) -> Stage:
+    """Return how much a learner is told after these attempts and hints."""
+    if record.hints >= 3:
+        return "repair"
+    return "cause" if record.attempts >= 2 or record.hints >= 2 else "rule"
 
 
 def _refused(sentence: str, exercise_id: Any = "") -> Result:
@@ -74,7 +84,13 @@ def _to_read(exercise: Exercise, verdict: Verdict) -> str:
     return section_to_read(exercise, verdict.finding.rule if verdict.finding else "")
 
 
-def result_of(exercise: Exercise, verdict: Verdict, note: str = "", kept: bool = False) -> Result:
+def result_of(
+    exercise: Exercise,
+    verdict: Verdict,
+    note: str = "",
+    kept: bool = False,
+    stage: Stage = "cause",
+) -> Result:
     """Return what a learner is shown of a verdict."""
     return Result(
         exercise=exercise.id,
@@ -90,4 +106,5 @@ def result_of(exercise: Exercise, verdict: Verdict, note: str = "", kept: bool =
         warnings=verdict.warnings,
         printed=verdict.printed,
         kept=kept,
+        stage=stage,
     )

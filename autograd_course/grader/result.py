@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any, Literal
 
 from autograd_doctor import Finding
-from autograd_doctor.card import Heading, as_html, as_text, finding_details
+from autograd_doctor.card import Heading, as_html, as_text, finding_details, repair_rows
 from autograd_doctor.finding import without_search
 from autograd_doctor.formatting import sentence
+from IPython import display
 
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
 
 PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
+
+
+# How much a learner is told: the rule and an example; then also what was derived from them, and the
+# line to change; then also the change itself.
+Stage = Literal["rule", "cause", "repair"]
+
+# What is said in the first stage in the place of a message that nearly is the answer.
+FIRST = {
+    "constant-factor": "the gradient of {} is off by a constant factor.",
+    "missing-dependency": "the gradient of {} does not include every path from {} to the output.",
+    "missing-cross-terms": "the gradient of {} does not include every path from {} to the output.",
+    "wrong-region": "the gradient of {} is right for some of its values and wrong for others.",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,8 +43,8 @@ class Result:
     names the fault. ``sample`` names the kind of input on which the fault showed, ``read`` what to
     reread. ``warnings`` are the doctor's warnings about an answer that passed. ``printed`` is what
     the answer printed in one forward and one backward pass. ``kept`` says that an earlier answer
-    passed. ``note`` says why the progress could not be saved. Printed, a result is plain text; in a
-    notebook, HTML.
+    passed. ``note`` says why the progress could not be saved. ``stage`` is how much is told.
+    Printed, a result is plain text; in a notebook, HTML.
     """
 
     exercise: str
@@ -45,6 +60,7 @@ class Result:
     warnings: tuple[Finding, ...] = ()
     printed: str = ""
     kept: bool = False
+    stage: Stage = "cause"
 
     @property
     def headline(self) -> str:
@@ -69,7 +85,7 @@ class Result:
 
         A notebook asks for a hint by a call, a shell by a command.
         """
-        yield Heading(self.finding.rule) if self.finding else "", sentence(self.message)
+        yield Heading(self.finding.rule) if self.finding else "", sentence(self._message)
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
@@ -88,6 +104,15 @@ class Result:
             yield "warning", f'{_short(warning)} (explain("{warning.rule}"))'
         yield "note", self.note
 
+    @property
+    def _message(self) -> str:
+        """The message, without what was derived in the first stage."""
+        said = FIRST.get(self.finding.rule) if self.finding and self.stage == "rule" else None
+        if said is None or self.finding is None or "input" not in self.finding.evidence:
+            return self.message
+        name = f"`{self.finding.evidence['input']}`"
+        return said.format(name, name)
+
     def _evidence(self) -> Iterator[tuple[str, str]]:
         """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""
         if self.finding:
@@ -96,9 +121,35 @@ class Result:
                 row for row in finding_details(finding) if row[0] not in ("lesson", "if meant")
             )
 
+    def repair_rows(self) -> Iterator[tuple[str, str]]:
+        """Yield where the answer is to be changed, and in the last stage how.
+
+        The first use searches for it, for a second at most.
+        """
+        if self.status != "wrong" or not self.finding or self.stage == "rule":
+            return
+        if repair := self.finding.repair:
+            shown = [*repair_rows(repair)]
+            yield from (
+                shown if self.stage == "repair" else (row for row in shown if row[0] == "repair")
+            )
+
+    def _ipython_display_(self) -> None:
+        """Show the verdict at once, and the repair when it is found."""
+        show: Any = display.display
+        show({"text/plain": self._text(), "text/html": self._repr_html_()}, raw=True)
+        if rows := [*self.repair_rows()]:
+            headline = f"{self.title} · where to look"
+            html = as_html(headline, rows, kind="hint")
+            show({"text/plain": as_text(headline, rows), "text/html": html}, raw=True)
+
     def __repr__(self) -> str:
+        return self._text([*self.repair_rows()])
+
+    def _text(self, more: Sequence[tuple[str, str]] = ()) -> str:
         lines = "".join(f"\n    {line}".rstrip(" ") for line in self.printed.splitlines())
-        return as_text(self.headline, self.rows()) + (f"\n  {PRINTED}{lines}" if lines else "")
+        rows = [*self.rows(), *more]
+        return as_text(self.headline, rows) + (f"\n  {PRINTED}{lines}" if lines else "")
 
     def _repr_html_(self) -> str:
         kind = "passed" if self._only_kept else self.status

@@ -50,13 +50,19 @@ SECTIONS: dict[str, tuple[Section, ...]] = {
 }
 
 
+OF_FORWARD = ("forward-mismatch", "forward-raises")
+
+
 def section_to_read(exercise: Exercise, rule: str = "") -> str:
     """Return what to reread: where the lessons up to the exercise's treat the rule.
 
     If the first of these is a later lesson, it is that one. A rule that no lesson treats, or none
-    at all, leads to the section that the exercise names.
+    at all, leads to the section that the exercise names; but a wrong forward does not lead to a
+    section about backward.
     """
     sections = SECTIONS.get(rule)
+    if rule in OF_FORWARD and "backward" in exercise.read:
+        return ""
     if sections is None:
         return exercise.read
     first, *others = sections

@@ -300,7 +300,7 @@ WRONG = [
         "computes in float32",
         "forward-mismatch",
         spoiled(RIGHT["square"], forward=square_in_float32),
-        "digits of float32",
+        "only float32 precision",
     ),
     Wrong("square", "no staticmethod", "missing-staticmethod", InstanceMethods),
     Wrong("square", "keeps x on ctx", "tensor-on-ctx", TensorOnCtx),

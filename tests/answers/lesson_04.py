@@ -334,14 +334,14 @@ WRONG = [
     backward(
         "fake-quantize",
         "holds the rounded level against the bounds",
-        "gradient-mismatch",  # bands beside both bounds: no threshold tells them
+        "wrong-region",
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
         hint="for the gradient of x, too, hold x / step against the bounds",
     ),
     backward(
         "fake-quantize",
         "holds the rounded level against the bounds for both",
-        "gradient-mismatch",
+        "wrong-region",
         lambda ctx, x, s, g: _by_level(ctx, (x / s).round(), x / s, g),
         hint="The clamp comes before the rounding",
     ),

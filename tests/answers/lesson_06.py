@@ -502,7 +502,7 @@ WRONG = [
     forward(
         "packed-leaky-relu",
         "does not fill up to a multiple of 8",
-        "forward raises RuntimeError",
+        "`forward` raises RuntimeError",
         packs_without_filling_up,
     ),
     backward(

@@ -500,7 +500,7 @@ WRONG = [
         "a tangent made a number",
         "wrong-jvp",
         maximum(jvp=jvp_of_a_number),
-        "no .item() of it",
+        "Do not call `.item()`",
     ),
     _huber("a branch on values", "compile-mismatch", forward=huber_branching),
     _huber("written in place at a mask", "compile-mismatch", forward=huber_in_place),

@@ -447,7 +447,7 @@ WRONG = [
         "0/0 at 0, replaced",
         "silent-double-backward",
         LambertByWhere,
-        "0 · inf in the graph of backward",
+        "0 · inf in the graph of `backward`",
     ),
     forward("lambert-w", "left complex", "take .real", lambert_complex),
     forward("lambert-w", "float64 whatever comes", "for float32 inputs", lambert_in_double),
@@ -491,7 +491,7 @@ WRONG = [
     backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "which of the two comes first", product_in_other_order),
     backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
     backward(TRIANGULAR, "always the lower half", "the lower one each time", lower_half_always),
-    backward(TRIANGULAR, "inverted", "linalg_inv_ex does the work", inverted),
+    backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
     Wrong(
         OPERATOR,

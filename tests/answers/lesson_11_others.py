@@ -213,7 +213,7 @@ WRONG_SORTERS = [
     wrong_sorter("a Function", "other than zeros arrives at first.weight.", sorter(Levels.apply)),
     wrong_sorter("frozen", "at first.weight and last.weight", sorter(detached, asking=False)),
     wrong_sorter("no levels", "this exercise asks for 4", sorter(lambda x: x.clamp(0, 1))),
-    wrong_sorter("one batch", "refuses a batch of 400", sorter(detached, any_batch=False)),
+    wrong_sorter("one batch", "an error for a batch of 400", sorter(detached, any_batch=False)),
     wrong_sorter("untrained", "the trained net that was exported?", sorter(detached, steps=0)),
     wrong_sorter(
         "trained without a surrogate",
@@ -221,7 +221,7 @@ WRONG_SORTERS = [
         sorter(lambda x: Levels.apply(x.detach()), steps=1),
     ),
     wrong_sorter(
-        "the net itself", "returns something of type Net; this exercise asks for", returns_the_net
+        "the net itself", "something of type Net, but this exercise asks for", returns_the_net
     ),
     wrong_sorter("linear", "no hidden layer", linear_only),
 ]

@@ -506,8 +506,8 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     if value.dtype == torch.bool:
         return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
     least, most = (int(it) for it in value.aminmax()) if value.numel() else (0, 0)
-    drawn = torch.randint(min(least, 0), most + 1, value.shape, generator=rng)
-    return drawn.to(value)
+    other = torch.randint(min(least, 0), most + 1, value.shape, generator=rng)
+    return other.to(value)
 
 
 def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
