@@ -304,3 +304,23 @@ def test_forward_is_repaired_against_the_reference(
 
     assert [line.strip() for it in repair.changes for line in it.after] == [after]
     assert said in str(repair)
+
+
+def test_a_notebook_shows_the_verdict_and_then_the_repair_with_its_jacobians(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[dict[str, str]] = []
+    monkeypatch.setattr("IPython.display.display", lambda it, raw: shown.append(it))
+    diagnose(MISTAKES[0].wrong, MISTAKES[0].inputs())._ipython_display_()
+
+    verdict, repair = shown
+    assert "repair" not in verdict["text/plain"]
+    assert verdict["text/html"].count("<img") == 3
+    assert repair["text/plain"].startswith("Square · a repair\n  repair   change line ")
+    assert '<span style="background: #2a9d5740; font-weight: 600">x</span>' in repair["text/html"]
+    assert repair["text/html"].count("<img") == 3
+
+
+def test_a_passed_function_is_shown_as_anything_else() -> None:
+    with pytest.raises(NotImplementedError):
+        diagnose(torch.square, draw(3))._ipython_display_()

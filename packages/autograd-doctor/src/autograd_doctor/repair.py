@@ -7,12 +7,15 @@ import linecache
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from tokenize import detect_encoding
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autograd_doctor.jacobians import Jacobians
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,22 @@ class Repair:
         checked_on: In words, the inputs on which every gradient was right afterwards.
         removes: The rule of what the changes remove, where that is a warning or not all that is
             wrong; else ``""``.
+        compute: Computes :attr:`jacobians`; it is lost when a repair goes to another process.
     """
 
     file: str
     changes: tuple[Change, ...]
     checked_on: tuple[str, ...]
     removes: str = ""
+    compute: Callable[[], Jacobians | None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def jacobians(self) -> Jacobians | None:
+        """The Jacobians of forward and backward after the changes, if they can be drawn."""
+        return self.compute() if self.compute else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "compute": None}
 
     @property
     def where(self) -> str:

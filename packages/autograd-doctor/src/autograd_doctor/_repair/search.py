@@ -9,10 +9,11 @@ search has not seen, and it is called with tensors of other lengths.
 from __future__ import annotations
 
 import ast
+import io
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, combinations, islice
@@ -48,6 +49,7 @@ from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Cotangent, Evidence, Expected, Failure
 from autograd_doctor.finding import Finding
 from autograd_doctor.formatting import listed
+from autograd_doctor.jacobians import Jacobians, compute_jacobians
 from autograd_doctor.repair import Change, Repair
 
 SECONDS = 0.7  # of computing
@@ -465,9 +467,19 @@ def find_repair(
                 shapes += [] if errors else [what]
         is_error = finding.severity == "error"
         checked_on = ("your example", "other values", *shapes)
-        return Repair("", (), checked_on, "" if is_error else finding.rule)
+        named = str(finding.evidence.get("input", ""))
+        compute = partial(_jacobians, function, case.args, named) if is_error else None
+        return Repair("", (), checked_on, "" if is_error else finding.rule, compute)
 
     return search(case.subject, finding, _with_truth(case, seen, seed), seed, removed)
+
+
+def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jacobians | None:
+    """Return the Jacobians by an input, ``None`` if they are too large to be drawn."""
+    with suppress(CannotDiagnoseError), redirect_stdout(io.StringIO()):
+        pairs = compute_jacobians(function, args).pairs
+        return next((pair for pair in pairs if pair.input == named), None)
+    return None
 
 
 def _is_new(found: Finding, rules: Collection[str]) -> bool:

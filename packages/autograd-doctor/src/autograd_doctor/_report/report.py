@@ -47,13 +47,18 @@ def as_html(diagnosis: Diagnosis) -> str:
 
 
 def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
-    """Return the repairs alone, as text and as HTML."""
+    """Return the repairs alone, as text and as HTML.
+
+    Where the verdict drew the Jacobians, these are drawn again as they are after the changes.
+    """
     headline = f"{diagnosis.subject} · a repair"
-    repairs = (finding.repair for finding in diagnosis.findings)
-    sections = [[*card.repair_rows(repair)] for repair in repairs if repair]
+    repairs = [it for finding in diagnosis.findings if (it := finding.repair)]
+    sections = [[*card.repair_rows(repair)] for repair in repairs]
+    after = repairs[0].jacobians if diagnosis.jacobians else None
+    figure = heatmap.as_html(after) if after else ""
     return {
         "text/plain": card.as_text(headline, *sections),
-        "text/html": card.as_html(headline, *sections, kind="hint"),
+        "text/html": card.as_html(headline, *sections, kind="hint", figure=figure),
     }
 
 
