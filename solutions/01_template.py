@@ -293,7 +293,7 @@ class BrokenCube(torch.autograd.Function):
 
 
 x = torch.tensor([[0.5, -1.0, 2.0], [-0.3, 1.5, 0.8]], dtype=torch.float64)
-diagnose(BrokenCube, (x,))
+diagnose(BrokenCube, (x,), repair=False)
 
 
 # %% [markdown]
@@ -333,7 +333,7 @@ class BrokenMultiply(torch.autograd.Function):
 
 
 y = torch.tensor([[2.0, 0.4, -1.2], [0.9, -0.7, 3.0]], dtype=torch.float64)
-diagnose(BrokenMultiply, (x, y))
+diagnose(BrokenMultiply, (x, y), repair=False)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -367,7 +367,7 @@ class BrokenMean(torch.autograd.Function):
         return grad_output.unsqueeze(-1).expand(ctx.shape)
 
 
-diagnose(BrokenMean, (x,))
+diagnose(BrokenMean, (x,), repair=False)
 
 
 # %% [markdown]
@@ -405,7 +405,7 @@ class BrokenAbsolute(torch.autograd.Function):
         return grad_output * (x > 0)
 
 
-diagnose(BrokenAbsolute, (x,))
+diagnose(BrokenAbsolute, (x,), repair=False)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-absolute", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -441,7 +441,7 @@ class BrokenPower(torch.autograd.Function):
         return ctx.exponent * x ** (ctx.exponent - 1) * grad_output
 
 
-diagnose(BrokenPower, (x, 3))
+diagnose(BrokenPower, (x, 3), repair=False)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-power", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -102,6 +102,13 @@ def test_a_right_function_gets_no_repair() -> None:
     assert (diagnosis.repair, diagnosis.patch()) == (None, "")
 
 
+def test_nothing_is_searched_if_the_caller_does_not_ask() -> None:
+    diagnosis = diagnose(MISTAKES[0].wrong, MISTAKES[0].inputs(), repair=False)
+
+    assert (diagnosis.ok, diagnosis.repair) == (False, None)
+    assert "repair" not in str(diagnosis)
+
+
 def test_what_no_edit_repairs_gets_none() -> None:
     diagnosis = diagnose(Running, draw(5))
 

@@ -76,6 +76,7 @@ def diagnose(
     seed: int = 0,
     level: Level = "standard",
     time_limit: float = 30.0,
+    repair: bool = True,
 ) -> Diagnosis:
     """Examine a custom autograd Function and name what is wrong with it.
 
@@ -116,6 +117,7 @@ def diagnose(
         level: ``"full"`` also examines what takes longer or is only worth knowing, such as
             ``torch.compile`` and autocast.
         time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 is no limit.
+        repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you look at it.
 
     Returns:
         The diagnosis. Its ``ok`` is ``True``, ``False``, or ``None`` if gradients could not be
@@ -181,7 +183,7 @@ def diagnose(
         search = partial(_repaired, case, findings, evidence, seed, time_limit)
         return Diagnosis(
             case.subject.name,
-            tuple(with_search(findings, search, level)),
+            tuple(with_search(findings, search, level)) if repair else findings,
             examined=(*examined(level, evidence, designed, missing), *remarks),
             limits=remarks,
             level=level,
