@@ -170,6 +170,9 @@ def check(
     level: Look = Level.standard,
     seed: Seed = 0,
     time_limit: TimeLimit = 30.0,
+    repair: Annotated[
+        bool, typer.Option("--repair/--no-repair", help="Search for a change that repairs it.")
+    ] = True,
     strict: Strict = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     html: Html = None,
@@ -196,6 +199,7 @@ def check(
         level=level.value,
         seed=seed,
         time_limit=time_limit,
+        repair=repair,
     )
     _show(diagnosis, out, json, html)
     if fix and not json:
