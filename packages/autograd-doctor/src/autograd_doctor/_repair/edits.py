@@ -515,6 +515,31 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, ast.BinOp(parse(repr(number)), ast.Mult(), node)
 
 
+CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
+
+
+def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A constant of a formula that was forgotten, such as that of a normal density."""
+    if not any(_is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
+        return
+    for place, node in _values(scope):
+        if _tensors_of(node):
+            for text in CONSTANTS:
+                yield place, ast.BinOp(node, ast.Div(), parse(text))
+                yield place, ast.BinOp(node, ast.Mult(), parse(text))
+
+
+def other_directions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A loop that runs from the end where it runs from the start, or the other way around."""
+    for _, node in scope.places:
+        if isinstance(node, ast.For):
+            match node.iter:
+                case ast.Call(ast.Name("reversed"), [inner]):
+                    yield (node, "iter", None), inner
+                case plain:
+                    yield (node, "iter", None), ast.Call(parse("reversed"), [plain], [])
+
+
 def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """``1 - y`` for ``y``, ``y ** 2`` for ``y``."""
     for place, node in _loads(scope):
@@ -694,7 +719,9 @@ KINDS = (
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("a transpose or conjugate", 1.5, missing_transposes),
+    Kind("another direction", 1.2, other_directions),
     Kind("a saved tensor", 1.5, changed_at_once),
+    Kind("a constant", 1.7, missing_constants),
     Kind("a scan", 1.5, reversed_scans),
     Kind("a factor", 1.6, missing_factors),
     Kind("a sum", 1.7, missing_sums),

@@ -55,6 +55,7 @@ from autograd_doctor.repair import Change, Repair
 SECONDS = 0.7  # of computing
 MOST_VERIFIED = 4  # candidates
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
+MOST_ALIKE = 6  # pairs of the same edit
 LIKELY = 1.2  # the cost of an edit that is tried with every other one
 
 Verify = Callable[[type[Function]], Repair | None]
@@ -71,13 +72,16 @@ class Candidate:
     function: type[Function]
 
     @property
-    def rank(self) -> tuple[float, int]:
-        """What sorts candidates: the likely ones first, then the small ones.
+    def rank(self) -> tuple[float, int, int]:
+        """What sorts candidates: the likely ones first, then those that write the least.
 
-        The last dim is -1 for most authors, so its sign does not count.
+        Of these, the whole right side of a statement comes before a part of it. The last dim is -1
+        for most authors, so its sign does not count.
         """
-        texts = ["".join(change.after).replace("-1", "1") for change in self.changes]
-        return sum(edit.cost for edit in self.edits), sum(map(len, texts))
+        texts = [("".join(it.before), "".join(it.after)) for it in self.changes]
+        before, after = (len("".join(it).replace("-1", "1")) for it in zip(*texts, strict=True))
+        parts = sum(not isinstance(edit.place[0], ast.stmt) for edit in self.edits)
+        return sum(edit.cost for edit in self.edits), after - before, parts
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,7 @@ def _right_values(
             some.append((edit, right))
     if not candidates and backward is not None:
         of_backward = [edit for method, edit in attempts if method is backward]
-        pairs = chain(_complementary(some), _likely_pairs(of_backward))
+        pairs = chain(_complementary(some), _alike(of_backward), _likely_pairs(of_backward))
         candidates = list(_found_together(function, backward, trials, pairs, deadline))
     return sorted(candidates, key=lambda it: it.rank)
 
@@ -361,17 +365,32 @@ def _candidate(function: type[Function], fix: Fix) -> Iterator[Candidate]:
             yield Candidate(edits, files.pop(), tuple(all_changes), other)
 
 
-Pair = tuple[Edit, Edit]
+Together = tuple[Edit, ...]
 
 
-def _complementary(some: Sequence[tuple[Edit, tuple[bool, ...]]]) -> Iterator[Pair]:
+def _complementary(some: Sequence[tuple[Edit, tuple[bool, ...]]]) -> Iterator[Together]:
     """Yield edits of which each makes some gradients right, and both together all of them."""
     for (one, here), (other, there) in combinations(some[:PARTIAL], 2):
         if all(a or b for a, b in zip(here, there, strict=True)):
             yield one, other
 
 
-def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Pair]:
+def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
+    """Yield the same edit in all places, and in two of them: people repeat a mistake."""
+    groups: dict[tuple[str, str, str], list[Edit]] = {}
+    for edit in edits:
+        if isinstance(edit.old, ast.Name | ast.Attribute | ast.Constant) and isinstance(
+            edit.new, ast.expr
+        ):
+            key = edit.kind, ast.unparse(edit.old), ast.unparse(edit.new)
+            groups.setdefault(key, []).append(edit)
+    for group in groups.values():
+        if len(group) > 2:
+            yield tuple(group)
+        yield from islice(combinations(group, 2), MOST_ALIKE)
+
+
+def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:
     """Yield pairs of likely edits, neither of which replaces what the other changes."""
     likely = [edit for edit in edits if edit.cost <= LIKELY]
     inside = [{id(node) for node in ast.walk(edit.old)} for edit in likely]
@@ -386,20 +405,21 @@ def _found_together(
     function: type[Function],
     method: Method,
     trials: Sequence[Trial],
-    pairs: Iterator[Pair],
+    pairs: Iterator[Together],
     deadline: float,
 ) -> Iterator[Candidate]:
     """Yield the first pairs that are right together, as long as there is time."""
     cost = math.inf
-    for one, other in pairs:
-        if time.thread_time() > deadline or one.cost + other.cost > cost:
+    for edits in pairs:
+        total = sum(edit.cost for edit in edits)
+        if time.thread_time() > deadline or total > cost:
             return
-        with one.made(), other.made():
+        with made_together(edits):
             made = method.compiled()
             right = _right_everywhere(trials, made) if made else ()
         if made is not None and right and all(right):
-            cost = one.cost + other.cost
-            yield from _candidate(function, ((method, one), (method, other)))
+            cost = total
+            yield from _candidate(function, tuple((method, edit) for edit in edits))
 
 
 def edited(subject: Subject, function: type[Function]) -> Subject:
