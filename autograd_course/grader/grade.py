@@ -107,4 +107,5 @@ def result_of(
         printed=verdict.printed,
         kept=kept,
         stage=stage,
+        search=verdict.search,
     )

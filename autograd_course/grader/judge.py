@@ -22,6 +22,7 @@ from autograd_course.grader.judging import function, naming, routine
 from autograd_course.grader.judging.limits import VARIABLE, seconds_for
 from autograd_course.grader.judging.printing import Bounded, Printed
 from autograd_course.grader.raised import place
+from autograd_course.grader.repairing import with_search
 from autograd_course.grader.verdict import Verdict, failed, wrong
 
 
@@ -36,7 +37,8 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     printed = Printed()
     try:
         with quiet_world():
-            return _unless_missing(exercise, _judged(exercise, answer, seed, printed))
+            verdict = _unless_missing(exercise, _judged(exercise, answer, seed, printed))
+            return with_search(exercise, answer, verdict)
     except TimeUp as stop:
         return replace(_out_of_time(stop, exercise, answer), printed=printed.latest)
     except CannotDiagnoseError as error:

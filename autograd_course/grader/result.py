@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from autograd_doctor import Finding
 from autograd_doctor.card import Heading, as_html, as_text, finding_details, repair_rows
 from autograd_doctor.finding import without_search
 from autograd_doctor.formatting import sentence
+from autograd_doctor.repair import Repair
 from IPython import display
 
 from autograd_course.grader.links import to_rule
@@ -61,6 +63,18 @@ class Result:
     printed: str = ""
     kept: bool = False
     stage: Stage = "cause"
+    search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "search": None}  # what it would call stays in this process
+
+    @cached_property
+    def repair(self) -> Repair | None:
+        """The change that makes a wrong answer right, if one is found.
+
+        The first use searches for it, for a second at most.
+        """
+        return self.search() if self.search else None
 
     @property
     def headline(self) -> str:
@@ -126,10 +140,10 @@ class Result:
 
         The first use searches for it, for a second at most.
         """
-        if self.status != "wrong" or not self.finding or self.stage == "rule":
+        if self.status != "wrong" or self.stage == "rule":
             return
-        if repair := self.finding.repair:
-            shown = [*repair_rows(repair)]
+        if self.repair:
+            shown = [*repair_rows(self.repair)]
             yield from (
                 shown if self.stage == "repair" else (row for row in shown if row[0] == "repair")
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from autograd_doctor import Finding
+from autograd_doctor.repair import Repair
 
 Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 
@@ -18,6 +20,7 @@ class Verdict:
     warns of in an answer that passed. ``printed`` is what the answer printed in one forward and one
     backward pass. ``remarks`` are for the instructor: what the code has that no answer needs;
     ``grade`` makes none. ``raised`` says that an exception of the answer's code is the reason.
+    ``search`` finds the change that makes a wrong answer right, in the process that judged it.
     """
 
     status: Status
@@ -28,6 +31,7 @@ class Verdict:
     warnings: tuple[Finding, ...] = ()
     printed: str = ""
     raised: bool = False
+    search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
 
 def wrong(message: str) -> Verdict:

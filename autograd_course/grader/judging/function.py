@@ -31,6 +31,16 @@ def judged(exercise: FunctionExercise, answer: Any, seed: int | None, printed: P
     return replace(verdict, printed=printed.on(samples.get(verdict.sample, plainest)))
 
 
+def declared(exercise: FunctionExercise) -> dict[str, Any]:
+    """Return what ``diagnose`` is told of an answer to an exercise."""
+    return {
+        "reference": exercise.reference,
+        "surrogate": exercise.surrogate,
+        "intentional": exercise.intentional,
+        "double_backward": exercise.double_backward,
+    }
+
+
 @dataclass(frozen=True)
 class Present:
     """The answer itself, a Function class in this process, as a ``Witness``."""
@@ -55,14 +65,7 @@ class Present:
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings."""
-        return diagnose(
-            self.answer,
-            inputs,
-            reference=self.exercise.reference,
-            surrogate=self.exercise.surrogate,
-            intentional=self.exercise.intentional,
-            double_backward=self.exercise.double_backward,
-        ).findings
+        return diagnose(self.answer, inputs, **declared(self.exercise)).findings
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Return the gradients for a fixed ``grad_output``, none where that raises."""

@@ -69,13 +69,19 @@ class Order:
     def verdict(self) -> Verdict:
         """Return the verdict: the first fault, or none."""
         return (
+            self.until_checks()
+            or self._checked()
+            or self._first(self._in_single, plainest=True)
+            or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
+        )
+
+    def until_checks(self) -> Verdict | None:
+        """Return the first fault before the exercise's own checks: of any forward or gradient."""
+        return (
             self._first(self.witness.signature)
             or self._ran()
             or self._further()
             or self._diagnosed()
-            or self._checked()
-            or self._first(self._in_single, plainest=True)
-            or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
         )
 
     def _first(

@@ -48,13 +48,20 @@ class RoutineOrder:
 
     def verdict(self) -> Verdict:
         """Return the verdict: the first fault, or none."""
-        seconds = seconds_for(self.exercise) if self.timed else 0
-        named = {name: (name, inputs) for name, inputs in self.samples.items()}
         return (
-            first_fault(named, lambda sample: self._called(*sample), seconds)
-            or first_fault({"": ()}, lambda _: self._tried(), seconds)
+            self.compared()
+            or first_fault({"": ()}, lambda _: self._tried(), self._seconds)
             or passed(self.exercise)
         )
+
+    def compared(self) -> Verdict | None:
+        """Return the first fault of what the answer returns."""
+        named = {name: (name, inputs) for name, inputs in self.samples.items()}
+        return first_fault(named, lambda sample: self._called(*sample), self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        return seconds_for(self.exercise) if self.timed else 0
 
     def _called(self, sample: str, inputs: Inputs) -> Verdict | None:
         """Compare what the answer returns with what the reference does, for the same inputs."""

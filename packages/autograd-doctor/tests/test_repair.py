@@ -14,7 +14,7 @@ import pytest
 import repairable
 import torch
 from autograd_doctor import Diagnosis, diagnose, explain
-from autograd_doctor._repair import search
+from autograd_doctor._repair import runner
 from autograd_doctor.repair import Repair, patched
 from repairable import MISTAKES, Mistake, Running, Square, draw
 from running_pages import BLOCK, sections
@@ -73,14 +73,14 @@ def test_what_is_right_on_the_example_alone_is_not_told(
     at_one = [
         torch.ones_like(it) if isinstance(it, torch.Tensor) else it for it in mistake.inputs()
     ]
-    trial_of = search.trial_of
+    question_of = runner.question_of
     seen: list[Any] = []
 
-    def of_the_example(subject: Any, evidence: Any, seed: int) -> Any:
+    def of_the_example(evidence: Any) -> Any:
         seen.append(evidence)
-        return trial_of(subject, evidence, seed) if evidence is seen[0] else None
+        return question_of(evidence) if evidence is seen[0] else None
 
-    monkeypatch.setattr(search, "trial_of", of_the_example)
+    monkeypatch.setattr(runner, "question_of", of_the_example)
     repair = diagnose(mistake.wrong, at_one).repair
 
     assert repair is None or passes(repaired(mistake.wrong, repair), mistake.inputs())

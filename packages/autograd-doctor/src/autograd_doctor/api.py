@@ -48,7 +48,7 @@ from autograd_doctor._pipeline import (
 )
 from autograd_doctor._probes import Level, probes_for
 from autograd_doctor._probes.core import agrees_for, choose_precision
-from autograd_doctor._repair.search import find_repair, with_search
+from autograd_doctor._repair.verification import find_repair, with_search
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis

@@ -12,6 +12,7 @@ Everything here is typed and stays compatible within a minor version. So do the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from autograd_doctor._execution.calls import describe_error
@@ -22,12 +23,16 @@ from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._judge import judge
 from autograd_doctor._pipeline import Conclusion, Examiner, conclude
 from autograd_doctor._reference import establish
+from autograd_doctor._repair.runner import PlainFunction
+from autograd_doctor._repair.search import search
+from autograd_doctor._repair.verification import SECONDS
 from autograd_doctor._source import own_source
 from autograd_doctor._vetting import recheck_gradients, vet_evidence
 from autograd_doctor.api import collect_evidence
 from autograd_doctor.errors import UnfitEvidenceError
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Finding
+from autograd_doctor.repair import Repair
 
 __all__ = [
     "CapturedState",
@@ -43,9 +48,33 @@ __all__ = [
     "own_source",
     "preserve_global_state",
     "recheck_gradients",
+    "repair_function",
     "time_limit",
     "vet_evidence",
 ]
+
+
+def repair_function(
+    function: Callable[..., Any],
+    is_right: Callable[[Callable[..., Any]], bool],
+    passes: Callable[[Callable[..., Any]], Repair | None],
+) -> Repair | None:
+    """Search for the edit of a plain function after which it returns what it should.
+
+    Args:
+        function: A function whose source Python knows.
+        is_right: Whether an edited function returns what it should for some inputs. It is called
+            for every edit.
+        passes: Tries an edited function that ``is_right`` on more, and returns a repair that says
+            on what; ``None`` if it is wrong there.
+
+    Returns:
+        The likeliest repair, ``None`` if none is found within a second of computing.
+    """
+    runner = PlainFunction(function, is_right, passes)
+    with suppress(TimeUp), time_limit(SECONDS):
+        return search(runner, Finding("forward-mismatch", "error", ""))
+    return None
 
 
 def judge_evidence(

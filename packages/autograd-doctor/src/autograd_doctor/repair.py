@@ -60,7 +60,9 @@ class Repair:
         checked_on: In words, the inputs on which every gradient was right afterwards.
         removes: The rule of what the changes remove, where that is a warning or not all that is
             wrong; else ``""``.
-        compute: Computes :attr:`jacobians`; it is lost when a repair goes to another process.
+        compute: Computes :attr:`jacobians`.
+        made: What the code defines after the changes. Like ``compute``, it is lost when a repair
+            goes to another process.
     """
 
     file: str
@@ -68,6 +70,7 @@ class Repair:
     checked_on: tuple[str, ...]
     removes: str = ""
     compute: Callable[[], Jacobians | None] | None = field(default=None, repr=False, compare=False)
+    made: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def jacobians(self) -> Jacobians | None:
@@ -75,7 +78,7 @@ class Repair:
         return self.compute() if self.compute else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "compute": None}
+        return {**self.__dict__, "compute": None, "made": None}
 
     @property
     def where(self) -> str:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from autograd_doctor._repair.edits import Edit, Place, parse
-from autograd_doctor._repair.source import Method
+from autograd_doctor._repair.source import Fix, Method
 from autograd_doctor.finding import Finding
 
-Fix = tuple[tuple[Method, Edit], ...]
 Node = tuple[Place, ast.AST]
 
 
@@ -80,10 +79,6 @@ def _statement(text: str) -> ast.stmt:
     return ast.parse(text).body[0]
 
 
-def _ctx(method: Method) -> str:
-    return method.tree.args.args[0].arg
-
-
 def _is_on(node: ast.AST, base: str, name: str = "") -> bool:
     """Whether a node is an attribute of a name, such as ``ctx.saved_tensors``."""
     return (
@@ -98,14 +93,14 @@ def _calls_on_ctx(method: Method, name: str) -> Iterator[tuple[Place, ast.Expr, 
     """Yield the statements that call a method of ctx, such as ``ctx.mark_dirty(x)``."""
     for place, node in _statements(method):
         match node:
-            case ast.Expr(ast.Call(func) as call) if _is_on(func, _ctx(method), name):
+            case ast.Expr(ast.Call(func) as call) if _is_on(func, method.ctx, name):
                 yield place, node, call
 
 
 def _unpackings(method: Method) -> Iterator[tuple[Place, ast.Assign]]:
     """Yield the statements that assign all saved tensors."""
     for place, node in _statements(method):
-        if isinstance(node, ast.Assign) and _is_on(node.value, _ctx(method), "saved_tensors"):
+        if isinstance(node, ast.Assign) and _is_on(node.value, method.ctx, "saved_tensors"):
             yield place, node
 
 
@@ -209,7 +204,7 @@ def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     method = definition["backward"]
     if method is None:
         return
-    ctx = _ctx(method)
+    ctx = method.ctx
     reads = [place for place, node in nodes_of(method) if _is_on(node, ctx, "saved_tensors")]
     if len(reads) > 1 and "saved" not in _locals(method):
         first = _edit(
@@ -225,10 +220,10 @@ def save_on_ctx(definition: Definition, finding: Finding) -> Iterator[Fix]:
     if saving is not None:
         listed = finding.evidence.get("attributes") or ()
         attributes = [str(name).removeprefix("ctx.") for name in listed]
-        yield from _saved(definition, _ctx(saving), attributes)
+        yield from _saved(definition, saving.ctx, attributes)
         if len(attributes) > 1:
             for name in attributes:
-                yield from _saved(definition, _ctx(saving), [name])
+                yield from _saved(definition, saving.ctx, [name])
 
 
 def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
@@ -242,7 +237,7 @@ def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     ]
     for base in dict.fromkeys(ast.unparse(node.value) for node in stored):
-        if base != _ctx(saving):
+        if base != saving.ctx:
             names = [node.attr for node in stored if _is_on(node, base)]
             yield from _saved(definition, base, [*dict.fromkeys(names)])
 
@@ -277,7 +272,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
             if _is_on(read, base, name) and isinstance(read.ctx, ast.Load):  # type: ignore[attr-defined]
                 fix.append((saving, _edit(at, parse(added[-1]))))
     calls = [*_calls_on_ctx(saving, "save_for_backward")]
-    ctx = _ctx(saving)
+    ctx = saving.ctx
     last = max(stored, key=lambda it: (it[0] is saving.tree, it[2] or 0))
     if calls:
         place, _, call = calls[0]
@@ -293,7 +288,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
         else:
             kept = getattr(parent, field)[index]
             fix.append((saving, _edit(last, (kept, _statement(text)))))
-    fix += _unpacked_too(backward, names, f"{_ctx(backward)}" if base == ctx else base)
+    fix += _unpacked_too(backward, names, f"{backward.ctx}" if base == ctx else base)
     yield tuple(fix)
 
 
@@ -312,12 +307,12 @@ def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -
                 ]
                 if len(saved) != len(names):
                     continue
-                new = [_statement(f"{_ctx(saving)}.save_for_backward({', '.join(saved)})")]
+                new = [_statement(f"{saving.ctx}.save_for_backward({', '.join(saved)})")]
                 if kept:
                     sides = zip(*kept, strict=True)
                     left, right = (", ".join(map(ast.unparse, side)) for side in sides)
                     new.append(_statement(f"{left} = {right}"))
-                reads = _unpacked_too(backward, names, _ctx(backward))
+                reads = _unpacked_too(backward, names, backward.ctx)
                 yield (saving, _edit(place, tuple(new))), *reads
 
 
@@ -330,7 +325,7 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
         yield method, _edit(place, (_statement(f"{targets} = {ast.unparse(node.value)}"),))
     else:
         targets = ", ".join(names) if len(names) > 1 else f"({names[0]},)"
-        text = f"{targets} = {_ctx(method)}.saved_tensors"
+        text = f"{targets} = {method.ctx}.saved_tensors"
         first = method.tree.body[0]
         yield method, _edit((method.tree, "body", 0), (_statement(text), first))
     for place, node_ in nodes_of(method):
@@ -364,9 +359,9 @@ def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
             rest = [ast.unparse(it) for k, it in enumerate(call.args) if k != position]
             left = [name for k, name in enumerate(names) if k != position]
             local = names[position]
-            save = _statement(f"{_ctx(saving)}.save_for_backward({', '.join(rest)})")
-            keep = _statement(f"{_ctx(saving)}.{arg.id} = {arg.id}")
-            take = _statement(f"{local} = {_ctx(backward)}.{arg.id}")
+            save = _statement(f"{saving.ctx}.save_for_backward({', '.join(rest)})")
+            keep = _statement(f"{saving.ctx}.{arg.id} = {arg.id}")
+            take = _statement(f"{local} = {backward.ctx}.{arg.id}")
             targets = ", ".join(left) if len(left) > 1 else f"({''.join(left)},)"
             others = [_statement(f"{targets} = {ast.unparse(unpacking.value)}")] if left else []
             yield (
@@ -441,7 +436,7 @@ def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     for name in definition.parameters:
         if saving is not forward:
             continue
-        mark = _before_return(saving, f"{_ctx(saving)}.mark_dirty({name})")
+        mark = _before_return(saving, f"{saving.ctx}.mark_dirty({name})")
         if name in returned:
             yield ((saving, mark),)
         for place, _, value in _returned(forward):
@@ -497,7 +492,7 @@ def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterat
         return
     for _, _, value in _returned(forward):
         if isinstance(value, ast.Name):
-            text = f"{_ctx(saving)}.mark_non_differentiable({value.id})"
+            text = f"{saving.ctx}.mark_non_differentiable({value.id})"
             yield ((saving, _before_return(saving, text)),)
 
 
@@ -585,7 +580,7 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
             if len(stores) != 1:
                 continue
             at, value = (stores[0], "value", None), stores[0].value
-        wants = parse(f"{_ctx(method)}.needs_input_grad[{position or 0}]")
+        wants = parse(f"{method.ctx}.needs_input_grad[{position or 0}]")
         yield ((method, _edit(at, ast.IfExp(wants, value, ast.Constant(None)))),)
 
 
@@ -618,15 +613,15 @@ def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
             node.targets[0]
             for _, node in _statements(saving)
             if isinstance(node, ast.Assign)
-            and _is_on(node.targets[0], _ctx(saving))
+            and _is_on(node.targets[0], saving.ctx)
             and ast.unparse(node.value) == name
         ]
         attribute = kept[0].attr if kept and isinstance(kept[0], ast.Attribute) else name
-        text = f"{_ctx(saving)}.{attribute} = {name}"
+        text = f"{saving.ctx}.{attribute} = {name}"
         first = _edit((saving.tree, "body", 0), (_statement(text), saving.tree.body[0]))
         begin = () if kept else ((saving, first),)
         for places in numbers.values():
-            uses = parse(f"{_ctx(method)}.{attribute}")
+            uses = parse(f"{method.ctx}.{attribute}")
             yield (*begin, *((method, _edit(place, uses)) for place in places))
 
 

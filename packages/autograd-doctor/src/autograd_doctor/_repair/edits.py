@@ -107,16 +107,20 @@ def _below(place: Place, node: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def scope_of(
-    method: ast.FunctionDef, known: Sequence[str] = (), others: Sequence[ast.FunctionDef] = ()
+    method: ast.FunctionDef,
+    ctx: str,
+    known: Sequence[str] = (),
+    others: Sequence[ast.FunctionDef] = (),
 ) -> Scope:
     """Return a method's scope.
 
     Args:
         method: The method.
+        ctx: What it calls its ctx, ``""`` if it takes none.
         known: Names that it can use besides its own.
         others: Other methods of the class, whose numbers are likely ones.
     """
-    ctx, *args = [arg.arg for arg in method.args.args]
+    args = [arg.arg for arg in method.args.args if arg.arg != ctx]
     stored = [
         node.id
         for node in ast.walk(method)

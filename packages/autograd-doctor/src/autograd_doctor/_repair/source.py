@@ -14,6 +14,7 @@ from typing import Any
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from autograd_doctor._execution.calls import takes_ctx
 from autograd_doctor._repair.edits import Edit, made_together
 from autograd_doctor._source import own_source
 from autograd_doctor.repair import Change, patched
@@ -24,20 +25,19 @@ class Method:
     """A method of a Function with its source.
 
     ``first`` is the number of its first line in ``file``, ``indent`` what stands before that line.
+    ``free`` are the names that its closure holds. Where only its source is known, ``function`` is
+    ``None``.
     """
 
     name: str
-    function: FunctionType
     file: str
     lines: tuple[str, ...]
     first: int
     indent: int
     tree: ast.FunctionDef
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        """The names that its closure holds."""
-        return self.function.__code__.co_freevars
+    ctx: str  # what it calls its ctx, "" if it takes none
+    function: FunctionType | None = None
+    free: tuple[str, ...] = ()
 
     def compiled(self) -> FunctionType | None:
         """Return the method that the tree says now, ``None`` if Python does not accept it."""
@@ -58,16 +58,21 @@ class Method:
             code = next(
                 it for it in code.co_consts if isinstance(it, CodeType) and it.co_name == name
             )
-        cells = dict(zip(free, self.function.__closure__ or (), strict=True))
+        own: Any = self.function
+        cells = dict(zip(free, own.__closure__ or (), strict=True))
         made = FunctionType(
             code,
-            self.function.__globals__,
-            self.function.__name__,
-            self.function.__defaults__,
+            own.__globals__,
+            own.__name__,
+            own.__defaults__,
             tuple(cells[name] for name in code.co_freevars),
         )
-        made.__kwdefaults__ = self.function.__kwdefaults__
+        made.__kwdefaults__ = own.__kwdefaults__
         return made
+
+
+Fix = tuple[tuple[Method, Edit], ...]
+"""Edits that are made together, each with the method that it is in."""
 
 
 def method_of(function: type[Function], name: str) -> Method | None:
@@ -76,7 +81,13 @@ def method_of(function: type[Function], name: str) -> Method | None:
     plain = inspect.unwrap(getattr(held, "__func__", held)) if held is not None else None
     if not isinstance(plain, FunctionType) or (plain.__module__ or "").startswith("torch."):
         return None
-    known = own_source(plain)
+    with_ctx = name != "forward" or takes_ctx(function)
+    return function_as_method(plain, name, with_ctx=with_ctx)
+
+
+def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | None:
+    """Return a function with its source, ``None`` if that is not known or is no plain ``def``."""
+    known = own_source(function) if isinstance(function, FunctionType) else None
     if known is None:
         return None
     lines, first = known
@@ -87,7 +98,66 @@ def method_of(function: type[Function], name: str) -> Method | None:
     if not isinstance(tree, ast.FunctionDef) or not tree.args.args:
         return None
     indent = len(lines[0]) - len(lines[0].lstrip())
-    return Method(name, plain, plain.__code__.co_filename, tuple(lines), first, indent, tree)
+    ctx = tree.args.args[0].arg if with_ctx else ""
+    code = function.__code__
+    return Method(
+        name, code.co_filename, tuple(lines), first, indent, tree, ctx, function, code.co_freevars
+    )
+
+
+def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
+    """Return the methods of a class as the source of its module defines them; nothing is run.
+
+    Args:
+        source: The text of a module, or of a notebook's cell.
+        name: The name of the class. Of several definitions, the last one counts.
+        file: What Python calls the file.
+    """
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return {}
+    classes = [it for it in body if isinstance(it, ast.ClassDef) and it.name == name]
+    defined = [
+        it for it in (classes[-1].body if classes else ()) if isinstance(it, ast.FunctionDef)
+    ]
+    found = {it.name: it for it in defined if it.name in METHODS and it.args.args}
+    lines = source.splitlines(keepends=True)
+    methods = {}
+    for node in found.values():
+        first = min([node.lineno, *(it.lineno for it in node.decorator_list)])
+        own = lines[first - 1 : node.end_lineno]
+        (tree,) = ast.parse(textwrap.dedent("".join(own))).body
+        assert isinstance(tree, ast.FunctionDef)
+        with_ctx = node.name != "forward" or "setup_context" not in found
+        ctx = tree.args.args[0].arg if with_ctx else ""
+        indent = len(own[0]) - len(own[0].lstrip())
+        methods[node.name] = Method(node.name, file, tuple(own), first, indent, tree, ctx)
+    return {known: methods[known] for known in METHODS if known in methods}
+
+
+def with_sources(function: type[Function], sources: Mapping[str, str]) -> type[Function] | None:
+    """Return a subclass with methods of other source, ``None`` if one cannot be made."""
+    made: dict[Method, FunctionType] = {}
+    for name, text in sources.items():
+        method = method_of(function, name)
+        if method is None:
+            return None
+        try:
+            (tree,) = ast.parse(text).body
+        except (SyntaxError, ValueError):
+            return None
+        if not isinstance(tree, ast.FunctionDef):
+            return None
+        other = replace(method, tree=tree)
+        compiled = other.compiled()
+        if compiled is None:
+            return None
+        made[other] = compiled
+    return with_methods(function, made)
+
+
+METHODS = ("backward", "setup_context", "forward")
 
 
 def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
@@ -99,7 +169,7 @@ def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
         if isinstance(node, ast.Attribute)
         and isinstance(node.ctx, ast.Store)
         and isinstance(node.value, ast.Name)
-        and node.value.id == method.tree.args.args[0].arg
+        and node.value.id == method.ctx
     )
 
 

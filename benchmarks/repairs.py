@@ -1,0 +1,209 @@
+"""How many honest mistakes get the right line, and the right edit?
+
+    python -m benchmarks.repairs [--quick] [--only TEXT] [--show]
+
+Takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the rules. Each is an
+answer to an exercise, for ``grade``, or a Function of its own, for ``diagnose``. "Line" counts the
+repairs that change a line which is wrong. "Right" counts those that pass an independent check:
+gradcheck on new random inputs and the author's reference, or the grader on inputs from another
+seed. "Wrong" counts the repairs that do not pass it. The times are those of the search.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from autograd_doctor.repair import Repair, patched
+from rich.console import Console
+from rich.table import Table
+from torch.autograd import gradcheck
+
+from autograd_course import diagnose
+from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.grade import result_of
+from autograd_course.grader.judge import judge
+from benchmarks._common import command_line, leaves, some
+
+FOLDER = Path(__file__).parent / "mistakes"
+HEAD = "# %% "  # begins a mistake, and names it
+OTHER_SEED = 12345
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One file's worth of code: what its author got wrong, and which lines are to be changed."""
+
+    subject: str
+    name: str
+    text: str
+
+    def run(self, lines: Sequence[str] = ()) -> dict[str, Any]:
+        """Return what the code defines; other lines may stand in the place of its own."""
+        folder = Path(tempfile.mkdtemp(prefix="mistake-"))
+        path = folder / f"{self.name}.py"
+        path.write_text("".join(lines) or self.text, encoding="utf-8")
+        scope: dict[str, Any] = {"__name__": self.name}
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)
+        return scope
+
+
+def mistakes() -> Iterator[Mistake]:
+    """Yield all mistakes, in the order of their files."""
+    for path in sorted(FOLDER.glob("*.py")):
+        for cell in path.read_text(encoding="utf-8").split(HEAD)[1:]:
+            name, _, text = cell.partition("\n")
+            yield Mistake(path.stem, name.strip(), text)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a mistake; ``line`` and ``right`` are about the repair."""
+
+    mistake: Mistake
+    rule: str
+    told: str
+    repair: str
+    line: bool
+    right: bool | None  # None: there is no repair
+    seconds: float
+
+
+def outcome(mistake: Mistake) -> Outcome:
+    """Diagnose or grade one mistake, and search for its repair."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    scope = mistake.run()
+    answer = scope[scope["NAME"]]
+    if "EXERCISE" in scope:
+        exercise = CATALOGUE[scope["EXERCISE"]]
+        result: Any = result_of(exercise, judge(exercise, answer), stage="repair")
+        told, rule = result._text(), result.finding.rule if result.finding else result.status
+        begun = time.perf_counter()
+        repair = result.repair if result.status == "wrong" else None
+    else:
+        options = {"reference": scope["reference"]} if "reference" in scope else {}
+        result = diagnose(answer, scope["inputs"](), **options)
+        told = str(diagnose(answer, scope["inputs"](), repair=False, **options))
+        rule = next((f.rule for f in result.findings), "nothing")
+        begun = time.perf_counter()
+        repair = result.repair
+    seconds = time.perf_counter() - begun
+    if repair is None:
+        return Outcome(mistake, rule, told, "", False, None, seconds)
+    changed = patched(
+        Path(repair.file).read_text(encoding="utf-8").splitlines(True), repair.changes
+    )
+    return Outcome(
+        mistake,
+        rule,
+        told,
+        str(repair),
+        _is_on_line(repair, scope),
+        _is_right(mistake, changed),
+        seconds,
+    )
+
+
+def _is_on_line(repair: Repair, scope: dict[str, Any]) -> bool:
+    """Whether the repair changes a line that is wrong, or writes one that is right."""
+    before = {_plain(line) for change in repair.changes for line in change.before}
+    after = {_plain(line) for change in repair.changes for line in change.after} - before
+    wrong = {_plain(line) for text in scope["WRONG"] for line in text.splitlines()}
+    right = {_plain(line) for text in scope["RIGHT"] for line in text.splitlines()}
+    return bool(before & wrong or after & right)
+
+
+def _plain(line: str) -> str:
+    """Return a line without its comment and its way of writing."""
+    code = line.split("  #")[0].strip()
+    try:
+        return ast.unparse(ast.parse(code))
+    except SyntaxError:
+        return "".join(code.split())
+
+
+def _is_right(mistake: Mistake, lines: Sequence[str]) -> bool:
+    """Judge repaired code by means of its own."""
+    scope = mistake.run(lines)
+    answer = scope[scope["NAME"]]
+    if "EXERCISE" in scope:
+        verdict = judge(CATALOGUE[scope["EXERCISE"]], answer, OTHER_SEED)
+        return verdict.status == "passed"
+    inputs = [_redrawn(value) for value in scope["inputs"]()]
+    reference = scope.get("reference")
+    try:
+        if reference is not None:
+            ours, theirs = (_listed(call(*leaves(inputs))) for call in (answer.apply, reference))
+            if not all(
+                torch.allclose(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True)
+            ):
+                return False
+        return gradcheck(answer.apply, leaves(inputs))
+    except Exception:
+        return False
+
+
+def _redrawn(value: Any) -> Any:
+    """Return other values like those of a tensor: a mixture of them with a permutation."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
+        return value
+    torch.manual_seed(OTHER_SEED)
+    order = torch.randperm(value.numel())
+    other = value.detach().double().flatten()[order].reshape(value.shape)
+    return (0.7 * value.detach().double() + 0.3 * other).requires_grad_(value.requires_grad)
+
+
+def _listed(value: Any) -> list[torch.Tensor]:
+    return list(value) if isinstance(value, tuple | list) else [value]
+
+
+def main() -> None:
+    parser = command_line(__doc__)
+    parser.add_argument("--only", default="", help="names that contain this text")
+    parser.add_argument("--part", type=int, choices=(0, 1), help="every other one, from this on")
+    parser.add_argument("--show", action="store_true", help="each report and repair")
+    options = parser.parse_args()
+    chosen = [it for it in mistakes() if options.only in f"{it.subject}/{it.name}"]
+    if options.part is not None:
+        chosen = chosen[options.part :: 2]
+    with ProcessPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+        outcomes = list(pool.map(outcome, some(chosen, options.quick, count=6)))
+    if options.show:
+        for it in outcomes:
+            title = f"{it.mistake.subject}/{it.mistake.name}"
+            print(f"\n{'=' * 100}\n{title}\n{it.mistake.text}\n{it.told}")
+            print(
+                it.repair or "no repair",
+                f"· line {it.line} · right {it.right} · {it.seconds:.2f} s",
+            )
+    table = Table(
+        "subject", "mistakes", "repaired", "line", "right", "wrong", "median, s", "largest, s"
+    )
+    for subject in [*dict.fromkeys(it.mistake.subject for it in outcomes), "all"]:
+        rows = [it for it in outcomes if subject in ("all", it.mistake.subject)]
+        repaired = [it for it in rows if it.right is not None]
+        seconds = [it.seconds for it in rows]
+        counts = len(rows), len(repaired), sum(it.line for it in rows)
+        judged = sum(it.right is True for it in rows), sum(it.right is False for it in rows)
+        times = f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}"
+        table.add_row(subject, *map(str, (*counts, *judged)), *times)
+    Console().print(table)
+    for it in outcomes:
+        if it.right is False:
+            print(f"wrong: {it.mistake.subject}/{it.mistake.name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

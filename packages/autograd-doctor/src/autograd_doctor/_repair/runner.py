@@ -1,0 +1,334 @@
+"""Run a Function with edited methods, and tell which of its gradients are right then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
+from types import FunctionType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.calls import USERS, attempt
+from autograd_doctor._execution.passes import handed_over, own_node
+from autograd_doctor._execution.session import Run, Session, Subject
+from autograd_doctor._numerics.closeness import within
+from autograd_doctor._numerics.tensors import as_tuple
+from autograd_doctor._repair.edits import made_together
+from autograd_doctor._repair.source import (
+    METHODS,
+    Fix,
+    Method,
+    function_as_method,
+    method_of,
+    with_methods,
+)
+from autograd_doctor.evidence import Evidence, Expected, Failure
+from autograd_doctor.repair import Repair
+
+
+class Runner(Protocol):
+    """Runs edited methods of one Function, in this process or in another one."""
+
+    @property
+    def methods(self) -> Mapping[str, Method]:
+        """The methods as their author wrote them, by name."""
+
+    def now(self) -> float:
+        """Return the seconds that the search has taken, from some moment on."""
+
+    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Yield for each fix which of the wanted gradients are right; none if it raises.
+
+        The empty fix stands for the Function as it is.
+        """
+
+    def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
+        """Yield for each fix whether forward then returns what the reference does."""
+
+    def verify(self, fix: Fix) -> Repair | None:
+        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+
+
+# --------------------------------------------------------------------------------------------------
+# What is asked of a backward, and what is right.
+# --------------------------------------------------------------------------------------------------
+
+Returned = tuple[Any, ...] | None
+"""What backward returned for one cotangent; ``None`` if it raised."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """The inputs of one forward pass, and what its backward should return for some cotangents."""
+
+    inputs: tuple[Any, ...]
+    wanted: Sequence[int]
+    sent: Sequence[tuple[Tensor | None, ...]]  # one cotangent for each output that can have one
+    expected: Sequence[tuple[Expected, ...]]  # of each wanted input, for each cotangent
+
+    def right(self, answers: Iterable[Returned]) -> tuple[bool, ...]:
+        """Return which of the wanted inputs get the right gradient; none if backward raises."""
+        right = [True] * len(self.wanted)
+        tensors = [isinstance(value, Tensor) for value in self.inputs]
+        for grads, expected in zip(answers, self.expected, strict=False):
+            if grads is None or len(grads) < len(tensors):
+                return ()
+            takes = [*tensors, *(False for _ in grads[len(tensors) :])]
+            if any(g is not None and not it for g, it in zip(grads, takes, strict=True)):
+                return ()
+            for slot, (position, known) in enumerate(zip(self.wanted, expected, strict=True)):
+                right[slot] = right[slot] and _is_right(grads[position], known)
+            if not any(right):
+                break
+        return tuple(right)
+
+
+def _is_right(grad: Any, expected: Expected) -> bool:
+    known = ~torch.isnan(expected.value)
+    if grad is None:
+        grad = torch.zeros_like(expected.value)
+    if not isinstance(grad, Tensor) or grad.shape != expected.value.shape:
+        return False
+    if grad.is_complex() != expected.value.is_complex():
+        return False
+    close = within(grad.to(expected.value.dtype), expected)
+    return bool(close[known].all())
+
+
+def question_of(evidence: Evidence) -> Question | None:
+    """Return what evidence says of the gradients, ``None`` if nothing is known."""
+    compared = [name for name in evidence.values.expected if name in evidence.values.vjps]
+    if not compared:
+        return None
+    return Question(
+        evidence.inputs,
+        evidence.wanted,
+        [tuple(evidence.values.vjps[name].grad_outputs) for name in compared],
+        [tuple(evidence.values.expected[name]) for name in compared],
+    )
+
+
+def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
+    """Whether a forward pass returned what the reference did."""
+    expected = evidence.values.reference_outputs or ()
+    outputs = [out for out in returned if isinstance(out, Tensor)]
+    if len(outputs) != len(expected):
+        return False
+    return all(
+        out.shape == right.shape
+        and out.dtype == right.dtype
+        and torch.allclose(out, right, rtol=1e-6, atol=1e-9, equal_nan=True)
+        for out, right in zip(outputs, expected, strict=True)
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Run it in this process.
+# --------------------------------------------------------------------------------------------------
+
+
+class Graph:
+    """The graph of one forward pass, to whose node cotangents are handed again and again."""
+
+    def __init__(self, run: Run, sent: Sequence[Sequence[Tensor | None]]) -> None:
+        self.node = own_node(run)
+        zeros = getattr(self.node, "materialize_grads", True)
+        self._sent = [
+            tuple(
+                torch.zeros_like(out) if g is None and zeros else g
+                for g, out in zip(handed_over(run.returned, each), run.returned, strict=True)
+            )
+            for each in sent
+        ]
+
+    def answers(self, backward: Callable[..., Any]) -> Iterator[Returned]:
+        """Yield what a backward returns for each of the cotangents."""
+        return (self._answer(backward, sent) for sent in self._sent)
+
+    def _answer(self, backward: Callable[..., Any], sent: Sequence[Tensor | None]) -> Returned:
+        try:
+            with torch.no_grad():
+                return as_tuple(backward(self.node, *map(_copy, sent)))
+        except USERS:
+            return None
+
+
+def _copy(grad: Tensor | None) -> Tensor | None:
+    return None if grad is None else grad.clone()
+
+
+def graph_of(
+    subject: Subject,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    sent: Sequence[Sequence[Tensor | None]],
+    seed: int,
+) -> Graph | None:
+    """Return the graph of one forward pass, ``None`` if there is none."""
+    run = attempt(partial(_run, subject, inputs, wanted, seed))
+    if isinstance(run, Failure) or not any(out.grad_fn is not None for out in run.tensors):
+        return None
+    return Graph(run, sent)
+
+
+def _run(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int) -> Run:
+    return Session(subject, inputs, wanted, seed).run(watched=False)
+
+
+def edited(subject: Subject, function: type[Function]) -> Subject:
+    """Return a subject with an edited Function in the place of its own."""
+    return replace(subject, function=function, call=function.apply)
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Runs edits in this process, as a :class:`Runner`.
+
+    Attributes:
+        subject: A Function.
+        seen: Evidence on the example and on other inputs, with the expected gradients.
+        seed: That of the diagnosis.
+        verified: Tells on what an edited Function is right.
+    """
+
+    subject: Subject
+    seen: Sequence[Evidence]
+    seed: int
+    verified: Callable[[type[Function]], Repair | None]
+
+    @cached_property
+    def methods(self) -> Mapping[str, Method]:
+        """The methods whose source is known."""
+        found = {name: method_of(self._function, name) for name in METHODS}
+        return {name: method for name, method in found.items() if method is not None}
+
+    @property
+    def _function(self) -> type[Function]:
+        assert self.subject.function is not None
+        return self.subject.function
+
+    def now(self) -> float:
+        """Return the seconds that this thread has computed."""
+        return time.thread_time()
+
+    @cached_property
+    def _asked(self) -> Sequence[tuple[Question, Graph]]:
+        asked = []
+        for question in filter(None, map(question_of, self.seen)):
+            graph = self._graph(self.subject, question)
+            if graph is not None:
+                asked.append((question, graph))
+        return asked
+
+    def _graph(self, subject: Subject, question: Question) -> Graph | None:
+        return graph_of(subject, question.inputs, question.wanted, question.sent, self.seed)
+
+    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Yield for each fix which of the wanted gradients are right."""
+        for fix in fixes if self._asked else ():
+            if not fix:
+                yield fix, self._right_with(self._function.backward)
+            elif made := self._made(fix):
+                yield fix, self._right(made)
+
+    def _made(self, fix: Fix) -> Mapping[Method, FunctionType] | None:
+        """Return the edited methods, ``None`` if Python does not accept them."""
+        with made_together([edit for _, edit in fix]):
+            made = {method: method.compiled() for method, _ in fix}
+        return None if None in made.values() else {k: v for k, v in made.items() if v is not None}
+
+    def _right(self, made: Mapping[Method, FunctionType]) -> tuple[bool, ...]:
+        if any(method.name != "backward" for method in made):
+            return self._right_with_new_passes(with_methods(self._function, made))
+        (backward,) = made.values()
+        return self._right_with(backward)
+
+    def _right_with(self, backward: Callable[..., Any]) -> tuple[bool, ...]:
+        question, graph = self._asked[0]
+        right = question.right(islice(graph.answers(backward), 1))  # which settles most
+        for question, graph in self._asked if any(right) else ():
+            also = question.right(graph.answers(backward))
+            right = tuple(a and b for a, b in zip(right, also, strict=False))
+            if not any(right):
+                break
+        return right
+
+    def _right_with_new_passes(self, function: type[Function]) -> tuple[bool, ...]:
+        right: tuple[bool, ...] = ()
+        for question, _ in self._asked:
+            graph = self._graph(edited(self.subject, function), question)
+            if graph is None:
+                return ()
+            also = question.right(graph.answers(function.backward))
+            right = tuple(a and b for a, b in zip(right or also, also, strict=False))
+            if not any(right):
+                break
+        return right
+
+    def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
+        """Yield for each fix whether forward then returns what the reference does."""
+        known = [each for each in self.seen if each.values.reference_outputs is not None]
+        for fix in fixes:
+            made = self._made(fix)
+            if made is not None and known:
+                subject = edited(self.subject, with_methods(self._function, made))
+                yield fix, all(self._computes(subject, each) for each in known)
+
+    def _computes(self, subject: Subject, evidence: Evidence) -> bool:
+        run = attempt(partial(_run, subject, evidence.inputs, evidence.wanted, self.seed))
+        return not isinstance(run, Failure) and outputs_agree(run.returned, evidence)
+
+    def verify(self, fix: Fix) -> Repair | None:
+        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        made = self._made(fix)
+        return self.verified(with_methods(self._function, made)) if made else None
+
+
+@dataclass(frozen=True)
+class PlainFunction:
+    """Runs edits of a plain function, as a :class:`Runner`.
+
+    Attributes:
+        function: A function.
+        is_right: Whether another function returns what this one should.
+        passes: Tells on what another function is right, by trying it on more.
+    """
+
+    function: Callable[..., Any]
+    is_right: Callable[[Callable[..., Any]], bool]
+    passes: Callable[[Callable[..., Any]], Repair | None]
+
+    @cached_property
+    def methods(self) -> Mapping[str, Method]:
+        """The function, under the name of the method that computes."""
+        method = function_as_method(self.function, "forward", with_ctx=False)
+        return {} if method is None else {"forward": method}
+
+    def now(self) -> float:
+        """Return the seconds that this thread has computed."""
+        return time.thread_time()
+
+    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Yield nothing: what a plain function returns is all that is known."""
+        return iter(())
+
+    def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
+        """Yield for each fix whether the function then returns what it should."""
+        for fix in fixes:
+            if made := self._made(fix):
+                yield fix, self.is_right(made)
+
+    def verify(self, fix: Fix) -> Repair | None:
+        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        made = self._made(fix)
+        return self.passes(made) if made else None
+
+    def _made(self, fix: Fix) -> Callable[..., Any] | None:
+        with made_together([edit for _, edit in fix]):
+            return fix[0][0].compiled()

@@ -1,0 +1,167 @@
+"""Verify a repair: diagnose the edited Function as any other, on inputs that are new to it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._pipeline import Case, conclude, has_error
+from autograd_doctor._probes.values import with_other_length
+from autograd_doctor._repair.contract import FIXES
+from autograd_doctor._repair.runner import InProcess, edited
+from autograd_doctor._repair.search import search
+from autograd_doctor.errors import CannotDiagnoseError
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.finding import Finding
+from autograd_doctor.formatting import listed
+from autograd_doctor.jacobians import Jacobians, compute_jacobians
+from autograd_doctor.repair import Repair
+
+SECONDS = 1.0  # of computing, for the search and for verifying what it finds
+LENGTHS = 2  # that are changed, one at a time
+
+
+def with_search(
+    findings: Sequence[Finding],
+    search: Callable[[Finding], Repair | None],
+    level: str,
+) -> Iterator[Finding]:
+    """Yield findings, those that may have a repair with a search for it.
+
+    Of the errors, it is the first: the others may be its consequences.
+    """
+    first = next((found for found in findings if found.severity == "error"), None)
+    # To return 0 would be a right gradient of steps, and not what anybody means.
+    undeclared = any(found.rule == "undeclared-surrogate" for found in findings)
+    for found in findings:
+        told = found.severity == "warning" or level == "full"
+        if not undeclared and (found is first or (not first and told and found.rule in FIXES)):
+            yield replace(found, search=cache(partial(search, found)))
+        else:
+            yield found
+
+
+def find_repair(
+    case: Case, findings: Sequence[Finding], seen: Sequence[Evidence], seed: int, finding: Finding
+) -> Repair | None:
+    """Return a change of a Function that removes a finding, ``None`` if none is found in time.
+
+    Args:
+        case: What was diagnosed.
+        findings: What was found.
+        seen: The evidence, with the expected gradients.
+        seed: That of the diagnosis.
+        finding: The one of them that is to be repaired.
+    """
+    if case.subject.function is None:
+        return None
+    others = {found.rule for found in findings if found is not finding}
+    verified = partial(_verified, case, others, seed, finding)
+    with suppress(TimeUp), time_limit(SECONDS):
+        runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
+        return search(runner, finding)
+    return None
+
+
+def _verified(
+    case: Case, rules: Collection[str], seed: int, finding: Finding, function: type[Function]
+) -> Repair | None:
+    """Return on what an edited Function is right; nothing if a rule objects that did not before."""
+    changed = replace(case, subject=edited(case.subject, function))
+    left = conclude(changed, seed + 2, seed + 3).findings
+    if finding.rule == "forward-mismatch" and has_error(left):
+        told = {found.rule for found in left}
+        kept = told & {"forward-mismatch", "forward-raises", "inexact-forward"}
+        return None if kept else Repair("", (), (), finding.rule, made=function)
+    if has_error(left) or any(_is_new(found, rules) for found in left):
+        return None
+    shapes = []
+    for what, args in _other_inputs(case.args, seed):
+        with suppress(CannotDiagnoseError):
+            others = conclude(replace(changed, args=args), seed + 2, seed + 3).findings
+            errors = {found.rule for found in others if found.severity == "error"}
+            if errors - {"forward-raises"}:
+                return None
+            shapes += [] if errors else [what]
+    is_error = finding.severity == "error"
+    checked_on = ("your example", "other values", *shapes)
+    named = str(finding.evidence.get("input", ""))
+    compute = partial(_jacobians, function, case.args, named) if is_error else None
+    return Repair("", (), checked_on, "" if is_error else finding.rule, compute, function)
+
+
+def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jacobians | None:
+    """Return the Jacobians by an input, ``None`` if they are too large to be drawn."""
+    with suppress(CannotDiagnoseError), redirect_stdout(io.StringIO()):
+        pairs = compute_jacobians(function, args).pairs
+        return next((pair for pair in pairs if pair.input == named), None)
+    return None
+
+
+def _is_new(found: Finding, rules: Collection[str]) -> bool:
+    return found.severity != "info" and found.rule not in rules
+
+
+def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
+    """Return evidence with expected gradients, also where backward raised.
+
+    There another backward stands in for it, which returns nothing.
+    """
+    function = case.subject.function
+    if function is None or any(each.values.expected for each in seen):
+        return seen
+    body = {"backward": staticmethod(lambda ctx, *_: (None,) * len(ctx.needs_input_grad))}
+    make: Any = type(function)
+    silent: type[Function] = make(function.__name__, (function,), body)
+    with suppress(CannotDiagnoseError):
+        return replace(case, subject=edited(case.subject, silent)).collect(seed, thorough=False)
+    return seen
+
+
+def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield arguments that ``diagnose`` does not try by itself, and what they are in words."""
+    for other in _with_other_lengths(args):
+        yield f"inputs of {_shapes(other)}", other
+    whole = [isinstance(value, Tensor) and not is_float(value) for value in args]
+    if any(whole):
+        rng = generator(seed, Stream.SAMPLES)
+        pairs = zip(args, whole, strict=True)
+        yield "other integers", tuple(_redrawn(v, rng) if it else v for v, it in pairs)
+
+
+def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
+    """Return other integers between zero and the largest, or other flags."""
+    if value.dtype == torch.bool:
+        return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
+    least, most = (int(it) for it in value.aminmax()) if value.numel() else (0, 0)
+    other = torch.randint(min(least, 0), most + 1, value.shape, generator=rng)
+    return other.to(value)
+
+
+def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the arguments with another length in the place of one that they have."""
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
+    for length in islice(lengths, LENGTHS):
+        yield tuple(_leaf(with_other_length(value, length), value) for value in args)
+
+
+def _leaf(value: Any, like: Any) -> Any:
+    return value.detach().requires_grad_(like.requires_grad) if is_float(value) else value
+
+
+def _shapes(args: Sequence[Any]) -> str:
+    shapes = dict.fromkeys(tuple(value.shape) for value in args if isinstance(value, Tensor))
+    return f"shape{'s' * (len(shapes) > 1)} {listed([*map(str, shapes)], len(shapes))}"
