@@ -111,7 +111,7 @@ def outcome(mistake: Mistake) -> Outcome:
         told,
         str(repair),
         _is_on_line(repair, scope),
-        _is_right(mistake, changed),
+        _is_right(mistake, repair, changed),
         seconds,
     )
 
@@ -134,13 +134,18 @@ def _plain(line: str) -> str:
         return "".join(code.split())
 
 
-def _is_right(mistake: Mistake, lines: Sequence[str]) -> bool:
+def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
     """Judge repaired code by means of its own."""
     scope = mistake.run(lines)
     answer = scope[scope["NAME"]]
     if "EXERCISE" in scope:
         verdict = judge(CATALOGUE[scope["EXERCISE"]], answer, OTHER_SEED)
-        return verdict.status == "passed"
+        rule = verdict.finding.rule if verdict.finding else ""
+        return verdict.status == "passed" or bool(repair.removes and rule != repair.removes)
+    if repair.removes:  # something else is still wrong, and the repair says so
+        options = {"reference": scope["reference"]} if "reference" in scope else {}
+        left = diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).findings
+        return all(found.rule != repair.removes for found in left)
     inputs = [_redrawn(value) for value in scope["inputs"]()]
     reference = scope.get("reference")
     try:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from autograd_doctor import CannotDiagnoseError, diagnose
-from autograd_doctor.extension import TimeUp, repair_function, time_limit
+from autograd_doctor import CannotDiagnoseError, Finding
+from autograd_doctor.extension import TimeUp, search_repair, time_limit
 from autograd_doctor.repair import Repair
 
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise
@@ -52,43 +52,50 @@ def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
 
 
 def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> Repair | None:
-    finding = verdict.finding
+    finding, others = verdict.finding, exercise.samples(OTHER_SEED)
     if finding is None:
         return None
     if finding.search is not None:
-        repair = finding.repair
-    elif finding.rule == "forward-mismatch":
-        samples = exercise.samples()
-        inputs = samples.get(verdict.sample, next(iter(samples.values())))
-        repair = diagnose(answer, inputs, **function.declared(exercise)).repair
-    else:
-        return None
-    if repair is None or repair.made is None:
-        return None
-    witness = function.Present(exercise, repair.made)  # type: ignore[arg-type]  # of a Function
-    fault = Order(exercise, witness, exercise.samples(OTHER_SEED), timed=False).until_checks()
-    if fault is None:
-        return replace(repair, checked_on=tuple(exercise.samplers), removes="")
-    rule = fault.finding.rule if fault.finding else ""
-    return repair if repair.removes and rule and rule != repair.removes else None
+        return finding.search(others)
+    samples = exercise.samples()
+    wrong = samples.get(verdict.sample, next(iter(samples.values())))
+
+    def order(changed: Any, samples: Mapping[str, Any]) -> Order:
+        return Order(exercise, function.Present(exercise, changed), samples, timed=False)
+
+    def is_right(changed: Any) -> bool:
+        return order(changed, {"": wrong}).computed() is None
+
+    def passes(changed: Any) -> Repair | None:
+        fault = order(changed, samples).computed() or order(changed, others).verdict()
+        if fault.status == "passed":
+            return Repair("", (), tuple(others), made=changed)
+        rule = fault.finding.rule if fault.finding else ""
+        forward = finding.rule == "forward-mismatch" and rule not in ("", finding.rule)
+        return Repair("", (), (), finding.rule, made=changed) if forward else None
+
+    return search_repair(answer, finding, is_right, passes)
 
 
 def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Repair | None:
-    samples = exercise.samples()
+    samples, others = exercise.samples(), exercise.samples(OTHER_SEED)
     wrong = {verdict.sample: samples[verdict.sample]} if verdict.sample in samples else samples
 
-    def is_right(changed: Callable[..., Any]) -> bool:
-        order = RoutineOrder(exercise, routine.Present(exercise, changed), wrong, timed=False)
-        return order.compared() is None
+    def order(changed: Any, samples: Mapping[str, Any]) -> RoutineOrder:
+        return RoutineOrder(exercise, routine.Present(exercise, changed), samples, timed=False)
 
-    def passes(changed: Callable[..., Any]) -> Repair | None:
-        others = exercise.samples(OTHER_SEED)
-        order = RoutineOrder(exercise, routine.Present(exercise, changed), others, timed=False)
-        if order.verdict().status != "passed":
-            return None
-        return Repair("", (), tuple(exercise.samplers) or ("every trial",), made=changed)
+    def passes(changed: Any) -> Repair | None:
+        right = order(changed, others).verdict().status == "passed"
+        return (
+            Repair("", (), (*others, *(("every trial",) if exercise.trials else ())), made=changed)
+            if right
+            else None
+        )
 
-    return repair_function(answer, is_right, passes) if wrong else None
+    found = Finding("forward-mismatch", "error", verdict.message)
+    return search_repair(
+        answer, found, lambda changed: order(changed, wrong).compared() is None, passes
+    )
 
 
 def with_search(exercise: Any, answer: Any, verdict: Verdict) -> Verdict:

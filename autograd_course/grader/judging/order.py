@@ -90,6 +90,10 @@ class Order:
         samples = {"": next(iter(self.samples.values()))} if plainest else self.samples
         return first_fault(samples, step, seconds if self.timed else 0)
 
+    def computed(self) -> Verdict | None:
+        """Return the first fault of what forward returns."""
+        return self._first(self._forward)
+
     def _ran(self) -> Verdict | None:
         """Run forward, then backward: is either unwritten, does one raise, is forward wrong?"""
         forward = self._first(self._forward)

@@ -513,6 +513,11 @@ class Case:
         )
         return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
 
+    def collect_values(self, seed: int) -> list[Evidence]:
+        """Return evidence on the example alone, on its gradients and their values only."""
+        seen = _probe(self.subject, self.args, seed, intentional=self.intentional)
+        return [establish(seen, self.reference, self.surrogate, seed)]
+
     @property
     def _extra_probes(self) -> tuple[Probe, ...]:
         return probes_for(self.level, self.double_backward)

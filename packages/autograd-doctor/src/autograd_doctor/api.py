@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -200,6 +200,7 @@ def _repaired(
     seed: int,
     time_limit: float,
     finding: Finding,
+    others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
     """Search for a repair in the surroundings of a diagnosis, without what it prints."""
     try:
@@ -210,7 +211,7 @@ def _repaired(
             passes_within(time_limit),
             redirect_stdout(io.StringIO()),
         ):
-            return find_repair(case, findings, evidence, seed, finding)
+            return find_repair(case, findings, evidence, seed, finding, others)
     except Exception:  # a report without a repair is better than none
         logging.getLogger(__name__).debug("The search for a repair failed.", exc_info=True)
     return None

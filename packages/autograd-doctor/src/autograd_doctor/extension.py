@@ -23,7 +23,7 @@ from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._judge import judge
 from autograd_doctor._pipeline import Conclusion, Examiner, conclude
 from autograd_doctor._reference import establish
-from autograd_doctor._repair.runner import PlainFunction
+from autograd_doctor._repair.runner import ByOutcome
 from autograd_doctor._repair.search import search
 from autograd_doctor._repair.verification import SECONDS
 from autograd_doctor._source import own_source
@@ -48,32 +48,34 @@ __all__ = [
     "own_source",
     "preserve_global_state",
     "recheck_gradients",
-    "repair_function",
+    "search_repair",
     "time_limit",
     "vet_evidence",
 ]
 
 
-def repair_function(
-    function: Callable[..., Any],
-    is_right: Callable[[Callable[..., Any]], bool],
-    passes: Callable[[Callable[..., Any]], Repair | None],
+def search_repair(
+    code: Any,
+    finding: Finding,
+    is_right: Callable[[Any], bool],
+    passes: Callable[[Any], Repair | None],
 ) -> Repair | None:
-    """Search for the edit of a plain function after which it returns what it should.
+    """Search for the edit of some code after which it passes a test of yours.
 
     Args:
-        function: A function whose source Python knows.
-        is_right: Whether an edited function returns what it should for some inputs. It is called
-            for every edit.
-        passes: Tries an edited function that ``is_right`` on more, and returns a repair that says
-            on what; ``None`` if it is wrong there.
+        code: A Function class, or a plain function, whose source Python knows.
+        finding: What is wrong. For ``forward-mismatch``, all edits are tried; for a rule of a
+            contract, what its page advises.
+        is_right: Whether edited code returns what it should for some inputs. It is called for
+            every edit, so it should be fast.
+        passes: Tries edited code on more, and returns a repair that says on what it is right;
+            ``None`` if it is wrong there.
 
     Returns:
         The likeliest repair, ``None`` if none is found within a second of computing.
     """
-    runner = PlainFunction(function, is_right, passes)
     with suppress(TimeUp), time_limit(SECONDS):
-        return search(runner, Finding("forward-mismatch", "error", ""))
+        return search(ByOutcome(code, is_right, passes), finding)
     return None
 
 

@@ -20,7 +20,8 @@ class Finding:
     ``rule`` is a name of the catalogue (``autograd-course explain RULE``). ``message`` says what
     was seen. ``evidence`` holds an example (input, index, expected, actual, line of code …) as
     plain data. ``hint`` says what to change or where to look. ``lesson`` names the
-    lesson that teaches it. ``search`` finds the :attr:`repair`.
+    lesson that teaches it. ``search`` finds the :attr:`repair`. It takes other calls on which the
+    repair must be right, as a mapping of names to arguments; by default, the example is varied.
     """
 
     rule: str
@@ -29,7 +30,7 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     hint: str = ""
     lesson: str = ""
-    search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
+    search: Callable[..., Repair | None] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def repair(self) -> Repair | None:

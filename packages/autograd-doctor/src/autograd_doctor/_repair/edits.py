@@ -50,6 +50,8 @@ class Edit:
         """Make the edit for the time of a block."""
         parent, field, index = self.place
         held = getattr(parent, field)
+        for node in self.new if isinstance(self.new, tuple) else (self.new,):
+            _locate(node)
         if isinstance(self.new, tuple):
             new = [*held[:index], *self.new, *held[index + 1 :]] if index is not None else self.new
             setattr(parent, field, list(new))
@@ -61,6 +63,16 @@ class Edit:
             yield
         finally:
             setattr(parent, field, held)
+
+
+def _locate(node: ast.AST) -> None:
+    """Give nodes that were made here a line, without which Python does not compile them."""
+    if "lineno" not in node._attributes or not hasattr(node, "lineno"):
+        if "lineno" in node._attributes:
+            node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
+            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+        for child in ast.iter_child_nodes(node):
+            _locate(child)
 
 
 @contextmanager
@@ -760,9 +772,10 @@ LIKELY_FOR = {
 }
 
 
-def sooner(rule: str, edit: Edit) -> float:
-    """Return the cost of an edit for a rule."""
-    return edit.cost - (edit.kind in LIKELY_FOR.get(rule, ()))
+def sooner(rule: str, what: Edit | Kind) -> float:
+    """Return the cost of an edit, or of a kind, for a rule."""
+    name = what.kind if isinstance(what, Edit) else what.name
+    return what.cost - (name in LIKELY_FOR.get(rule, ()))
 
 
 def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit], bool]:

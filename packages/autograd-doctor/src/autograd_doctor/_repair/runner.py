@@ -234,14 +234,8 @@ class InProcess:
         for fix in fixes if self._asked else ():
             if not fix:
                 yield fix, self._right_with(self._function.backward)
-            elif made := self._made(fix):
+            elif made := compiled(fix):
                 yield fix, self._right(made)
-
-    def _made(self, fix: Fix) -> Mapping[Method, FunctionType] | None:
-        """Return the edited methods, ``None`` if Python does not accept them."""
-        with made_together([edit for _, edit in fix]):
-            made = {method: method.compiled() for method, _ in fix}
-        return None if None in made.values() else {k: v for k, v in made.items() if v is not None}
 
     def _right(self, made: Mapping[Method, FunctionType]) -> tuple[bool, ...]:
         if any(method.name != "backward" for method in made):
@@ -275,7 +269,7 @@ class InProcess:
         """Yield for each fix whether forward then returns what the reference does."""
         known = [each for each in self.seen if each.values.reference_outputs is not None]
         for fix in fixes:
-            made = self._made(fix)
+            made = compiled(fix)
             if made is not None and known:
                 subject = edited(self.subject, with_methods(self._function, made))
                 yield fix, all(self._computes(subject, each) for each in known)
@@ -286,40 +280,43 @@ class InProcess:
 
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair that says on what a fix is right; nothing if it is wrong."""
-        made = self._made(fix)
+        made = compiled(fix)
         return self.verified(with_methods(self._function, made)) if made else None
 
 
 @dataclass(frozen=True)
-class PlainFunction:
-    """Runs edits of a plain function, as a :class:`Runner`.
+class ByOutcome:
+    """Runs edits of a Function, or of a plain function, as a :class:`Runner`.
 
     Attributes:
-        function: A function.
-        is_right: Whether another function returns what this one should.
-        passes: Tells on what another function is right, by trying it on more.
+        code: A Function class or a function.
+        is_right: Whether what stands in its place returns what it should.
+        passes: Tells on what that is right, by trying it on more.
     """
 
-    function: Callable[..., Any]
-    is_right: Callable[[Callable[..., Any]], bool]
-    passes: Callable[[Callable[..., Any]], Repair | None]
+    code: Any
+    is_right: Callable[[Any], bool]
+    passes: Callable[[Any], Repair | None]
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
-        """The function, under the name of the method that computes."""
-        method = function_as_method(self.function, "forward", with_ctx=False)
-        return {} if method is None else {"forward": method}
+        """The methods; a function stands under the name of the method that computes."""
+        if isinstance(self.code, type):
+            found = {name: method_of(self.code, name) for name in METHODS}
+        else:
+            found = {"forward": function_as_method(self.code, "forward", with_ctx=False)}
+        return {name: method for name, method in found.items() if method is not None}
 
     def now(self) -> float:
         """Return the seconds that this thread has computed."""
         return time.thread_time()
 
     def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield nothing: what a plain function returns is all that is known."""
+        """Yield nothing: no gradient is known."""
         return iter(())
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """Yield for each fix whether the function then returns what it should."""
+        """Yield for each fix whether the code then returns what it should."""
         for fix in fixes:
             if made := self._made(fix):
                 yield fix, self.is_right(made)
@@ -329,6 +326,18 @@ class PlainFunction:
         made = self._made(fix)
         return self.passes(made) if made else None
 
-    def _made(self, fix: Fix) -> Callable[..., Any] | None:
-        with made_together([edit for _, edit in fix]):
-            return fix[0][0].compiled()
+    def _made(self, fix: Fix) -> Any:
+        """Return the edited code, ``None`` if Python does not accept it."""
+        made = compiled(fix)
+        if made is None or isinstance(self.code, type):
+            return made and with_methods(self.code, made)
+        (function,) = made.values()
+        return function
+
+
+def compiled(fix: Fix) -> Mapping[Method, FunctionType] | None:
+    """Return the edited methods, ``None`` if Python does not accept them."""
+    with made_together([edit for _, edit in fix]):
+        made = {method: method.compiled() for method, _ in fix}
+    known = {method: new for method, new in made.items() if new is not None}
+    return known if len(known) == len(made) else None

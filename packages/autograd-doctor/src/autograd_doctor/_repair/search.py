@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice
 
@@ -97,21 +97,22 @@ def _right_values(
     runner: Runner, finding: Finding, wrong: Sequence[int], deadline: float
 ) -> list[Candidate]:
     """Return the edits, or pairs of them, that make every gradient right."""
-    rule, methods = finding.rule, [*runner.methods.values()]
-    attempts = [
-        (method, edit)
-        for method in methods
-        for edit in edits_of(_scope_of(method, methods), KINDS_IN[method.name])
-    ]
-    backward = runner.methods.get("backward")
-    if backward is not None:
-        concerns = concerning(backward.tree, wrong)
-        attempts = [(it, edit) for it, edit in attempts if it is not backward or concerns(edit)]
-    attempts.sort(key=lambda it: sooner(rule, it[1]))
+    rule, backward = finding.rule, runner.methods.get("backward")
+    concerns = concerning(backward.tree, wrong) if backward else lambda edit: True
     candidates: list[Candidate] = []
     some: list[tuple[Edit, tuple[bool, ...]]] = []
-    tried = ((one,) for one in attempts if not one[1].is_idle)
-    for fix, right in runner.gradients(tried):
+    of_backward: list[Edit] = []
+
+    def tried() -> Iterator[Fix]:
+        for method, edit in _attempts(runner.methods, rule):
+            if method is backward and not concerns(edit):
+                continue
+            if method is backward:
+                of_backward.append(edit)
+            if not edit.is_idle:
+                yield ((method, edit),)
+
+    for fix, right in runner.gradients(tried()):
         ((method, edit),) = fix
         found = candidates and sooner(rule, edit) > sooner(rule, candidates[0].fix[0][1])
         if runner.now() > deadline or found:
@@ -121,10 +122,18 @@ def _right_values(
         elif any(right) and method is backward:
             some.append((edit, right))
     if not candidates and backward is not None:
-        of_backward = [edit for method, edit in attempts if method is backward]
         pairs = chain(_complementary(some), _alike(of_backward), _likely_pairs(of_backward))
         candidates = list(_found_together(runner, backward, pairs, deadline))
     return sorted(candidates, key=lambda it: it.rank)
+
+
+def _attempts(methods: Mapping[str, Method], rule: str) -> Iterator[tuple[Method, Edit]]:
+    """Yield every edit of the methods, the likely ones first; none is made before it is taken."""
+    scopes = {method: _scope_of(method, [*methods.values()]) for method in methods.values()}
+    kinds = [(kind, method) for method in scopes for kind in KINDS_IN[method.name]]
+    for kind, method in sorted(kinds, key=lambda it: sooner(rule, it[0])):
+        for edit in edits_of(scopes[method], [kind]):
+            yield method, edit
 
 
 def _right_outputs(runner: Runner, deadline: float) -> list[Candidate]:

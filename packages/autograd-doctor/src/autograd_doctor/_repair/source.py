@@ -42,16 +42,15 @@ class Method:
     def compiled(self) -> FunctionType | None:
         """Return the method that the tree says now, ``None`` if Python does not accept it."""
         free = self.free
-        definition = ast.FunctionDef(
-            self.tree.name, self.tree.args, self.tree.body, [], None, lineno=1, col_offset=0
-        )
-        body: list[ast.stmt] = [definition]
+        at: Any = {"lineno": 1, "col_offset": 0}
+        tree = self.tree
+        body: list[ast.stmt] = [ast.FunctionDef(tree.name, tree.args, tree.body, [], None, **at)]
         if free:  # a function around it makes its free names free again
-            around = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-            body = [ast.FunctionDef("around", around, body, [], None, lineno=1, col_offset=0)]
-        module = ast.fix_missing_locations(ast.Module(body, []))
+            names = [ast.arg(name, **at) for name in free]
+            around = ast.arguments([], names, None, [], [], None, [])
+            body = [ast.FunctionDef("around", around, body, [], None, **at)]
         try:
-            code = compile(module, self.file, "exec")
+            code = compile(ast.Module(body, []), self.file, "exec")
         except (SyntaxError, ValueError, TypeError):
             return None
         for name in ("around", self.tree.name) if free else (self.tree.name,):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.runner import InProcess, edited
 from autograd_doctor._repair.search import search
+from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Finding
@@ -35,7 +36,7 @@ LENGTHS = 2  # that are changed, one at a time
 
 def with_search(
     findings: Sequence[Finding],
-    search: Callable[[Finding], Repair | None],
+    search: Callable[..., Repair | None],
     level: str,
 ) -> Iterator[Finding]:
     """Yield findings, those that may have a repair with a search for it.
@@ -48,13 +49,22 @@ def with_search(
     for found in findings:
         told = found.severity == "warning" or level == "full"
         if not undeclared and (found is first or (not first and told and found.rule in FIXES)):
-            yield replace(found, search=cache(partial(search, found)))
+            yield replace(found, search=partial(search, found))
         else:
             yield found
 
 
+Calls = Mapping[str, Sequence[Any]]
+"""The arguments of calls, named by what they are."""
+
+
 def find_repair(
-    case: Case, findings: Sequence[Finding], seen: Sequence[Evidence], seed: int, finding: Finding
+    case: Case,
+    findings: Sequence[Finding],
+    seen: Sequence[Evidence],
+    seed: int,
+    finding: Finding,
+    others: Calls | None = None,
 ) -> Repair | None:
     """Return a change of a Function that removes a finding, ``None`` if none is found in time.
 
@@ -64,11 +74,14 @@ def find_repair(
         seen: The evidence, with the expected gradients.
         seed: That of the diagnosis.
         finding: The one of them that is to be repaired.
+        others: Other calls for which the gradients must be right, too. By default, the example is
+            varied.
     """
     if case.subject.function is None:
         return None
-    others = {found.rule for found in findings if found is not finding}
-    verified = partial(_verified, case, others, seed, finding)
+    rules = {found.rule for found in findings if found is not finding}
+    others = dict(_other_inputs(case.args, seed)) if others is None else others
+    verified = partial(_verified, case, rules, seed, finding, others)
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
@@ -76,7 +89,12 @@ def find_repair(
 
 
 def _verified(
-    case: Case, rules: Collection[str], seed: int, finding: Finding, function: type[Function]
+    case: Case,
+    rules: Collection[str],
+    seed: int,
+    finding: Finding,
+    others: Calls,
+    function: type[Function],
 ) -> Repair | None:
     """Return on what an edited Function is right; nothing if a rule objects that did not before."""
     changed = replace(case, subject=edited(case.subject, function))
@@ -88,13 +106,16 @@ def _verified(
     if has_error(left) or any(_is_new(found, rules) for found in left):
         return None
     shapes = []
-    for what, args in _other_inputs(case.args, seed):
+    for what, args in others.items():
         with suppress(CannotDiagnoseError):
-            others = conclude(replace(changed, args=args), seed + 2, seed + 3).findings
-            errors = {found.rule for found in others if found.severity == "error"}
-            if errors - {"forward-raises"}:
+            there = replace(changed, args=tuple(args))
+            (found_there,) = there.judge(there.collect_values(seed + 2), seed + 2)
+            raises = any(found.rule == "forward-raises" for found in found_there)
+            if not raises and (
+                has_error(found_there) or any(_is_new(f, rules) for f in found_there)
+            ):
                 return None
-            shapes += [] if errors else [what]
+            shapes += [] if raises else [what]
     is_error = finding.severity == "error"
     checked_on = ("your example", "other values", *shapes)
     named = str(finding.evidence.get("input", ""))
@@ -111,7 +132,8 @@ def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jac
 
 
 def _is_new(found: Finding, rules: Collection[str]) -> bool:
-    return found.severity != "info" and found.rule not in rules
+    told = found.severity != "info" or RULES[found.rule].family == "contract"
+    return told and found.rule not in rules
 
 
 def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
