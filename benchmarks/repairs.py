@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,11 +141,13 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
     if "EXERCISE" in scope:
         verdict = judge(CATALOGUE[scope["EXERCISE"]], answer, OTHER_SEED)
         rule = verdict.finding.rule if verdict.finding else ""
-        return verdict.status == "passed" or bool(repair.removes and rule != repair.removes)
-    if repair.removes:  # something else is still wrong, and the repair says so
+        if not repair.left:
+            return verdict.status == "passed"
+        return rule != repair.removes and _leaves(repair, [verdict.finding])
+    if repair.left:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
         left = diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).findings
-        return all(found.rule != repair.removes for found in left)
+        return all(found.rule != repair.removes for found in left) and _leaves(repair, left)
     inputs = [_redrawn(value) for value in scope["inputs"]()]
     reference = scope.get("reference")
     try:
@@ -158,6 +160,12 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
         return gradcheck(answer.apply, leaves(inputs))
     except Exception:
         return False
+
+
+def _leaves(repair: Repair, findings: Iterable[Any]) -> bool:
+    """Whether no finding names an input whose gradient the repair makes right."""
+    named = [name for it in findings if it for name in it.evidence.get("inputs", [])]
+    return not set(named) & set(repair.right)
 
 
 def _redrawn(value: Any) -> Any:

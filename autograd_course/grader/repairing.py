@@ -72,7 +72,8 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
             return Repair("", (), tuple(others), made=changed)
         rule = fault.finding.rule if fault.finding else ""
         forward = finding.rule == "forward-mismatch" and rule not in ("", finding.rule)
-        return Repair("", (), (), finding.rule, made=changed) if forward else None
+        left = fault.message
+        return Repair("", (), (), finding.rule, left=left, made=changed) if forward else None
 
     return search_repair(answer, finding, is_right, passes)
 

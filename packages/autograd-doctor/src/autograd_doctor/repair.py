@@ -60,6 +60,8 @@ class Repair:
         checked_on: In words, the inputs on which every gradient was right afterwards.
         removes: The rule of what the changes remove, where that is a warning or not all that is
             wrong; else ``""``.
+        left: What is still wrong after the changes, in a sentence; ``""`` if nothing is.
+        right: The inputs whose gradients are right after the changes, where others are still wrong.
         compute: Computes :attr:`jacobians`.
         made: What the code defines after the changes. Like ``compute``, it is lost when a repair
             goes to another process.
@@ -69,6 +71,8 @@ class Repair:
     changes: tuple[Change, ...]
     checked_on: tuple[str, ...]
     removes: str = ""
+    left: str = ""
+    right: tuple[str, ...] = ()
     compute: Callable[[], Jacobians | None] | None = field(default=None, repr=False, compare=False)
     made: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
@@ -91,9 +95,12 @@ class Repair:
     def reason(self) -> str:
         """A sentence that says on what the changes were tried."""
         changes = "these changes" if len(self.changes) > 1 else "this change"
-        if not self.checked_on:
-            return f"With {changes}, `{self.removes}` is gone, but a gradient is wrong."
-        removed = f"`{self.removes}` is gone, and " if self.removes else ""
+        removed = f"`{self.removes}` is gone" if self.removes else ""
+        if self.left:
+            names = _listed([f"`{name}`" for name in self.right]) if self.right else ""
+            gain = removed or f"the gradient of {names} is right"
+            return f"With {changes}, {gain}. Another error is left: {self.left}"
+        removed = f"{removed}, and " if removed else ""
         return f"With {changes}, {removed}every gradient is right on {_listed(self.checked_on)}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,6 +113,7 @@ class Repair:
             ],
             "checked_on": list(self.checked_on),
             "removes": self.removes,
+            "left": self.left,
         }
 
     def patch(self) -> str:

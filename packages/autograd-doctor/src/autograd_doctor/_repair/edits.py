@@ -226,12 +226,37 @@ def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Yield what is returned, assigned, or an operand there."""
     for place, node in _loads(scope):
         parent, field, _ = place
-        returned = isinstance(parent, ast.Return) or _is_returned_tuple(parent, scope)
+        returned = isinstance(parent, ast.Return) or _is_tuple_of_values(parent, scope)
         assigned = isinstance(parent, ast.Assign | ast.AugAssign) and field == "value"
         operand = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.IfExp) and field != "test"
         nothing = isinstance(node, ast.Constant) and node.value is None
         if (returned or assigned or operand) and not (nothing or isinstance(node, ast.Tuple)):
             yield place, node
+
+
+def _inner(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield what a method is called on, or what a function is called with."""
+    for place, node in scope.places:
+        parent, field, _ = place
+        called_on = isinstance(parent, ast.Attribute) and not _is_module(parent.value)
+        called_with = isinstance(parent, ast.Call) and field == "args"
+        if called_with and _called(parent) in TAKE_NO_TENSORS:
+            continue
+        if (called_on or called_with) and isinstance(node, ast.Name | ast.BinOp | ast.Call):
+            text = ast.unparse(node)
+            if not isinstance(node, ast.Name) or text in scope.tensors:
+                yield place, node
+
+
+TAKE_NO_TENSORS = ("reshape", "view", "expand", "sum", "mean", "flip", "range", "unsqueeze")
+
+
+def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
+    """Whether a tuple is returned, or assigned to several names."""
+    if not isinstance(node, ast.Tuple):
+        return False
+    holders = (it for it in ast.walk(scope.method) if isinstance(it, ast.Return | ast.Assign))
+    return any(it.value is node for it in holders)
 
 
 def _is_returned_tuple(node: ast.AST, scope: Scope) -> bool:
@@ -340,6 +365,40 @@ def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, parse(repr(whole))
 
 
+def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x.numel()`` for ``x.shape[0]``, the length of another dim, or of the rest of them."""
+    for place, node in scope.places:
+        match node:
+            case ast.Subscript(ast.Attribute(value, "shape"), ast.Constant() | ast.UnaryOp()):
+                whole = False
+            case ast.Call(ast.Attribute(value, "numel" | "size")):
+                whole = True
+            case ast.Call(ast.Name("len"), [value]):
+                whole = False
+            case _:
+                continue
+        text = ast.unparse(value)
+        lengths = [f"{text}.shape[{dim}]" for dim in (0, 1, -1, -2)]
+        rest = [f"{text}.numel() // {text}.shape[{dim}]" for dim in (0, 1, -1)]
+        for length in (*([] if whole else [f"{text}.numel()"]), *lengths, *rest):
+            if length != ast.unparse(node):
+                yield place, parse(length)
+
+
+def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x[n : x.shape[-1] - n]`` for ``x[n:-n]``, which is empty for ``n = 0``."""
+    for _, node in scope.places:
+        if not isinstance(node, ast.Subscript):
+            continue
+        index = node.slice
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        for dim, part in enumerate(parts, -len(parts)):
+            match part:
+                case ast.Slice(_, ast.UnaryOp(ast.USub(), ast.Name(name))):
+                    length = f"{ast.unparse(node.value)}.shape[{dim if len(parts) > 1 else 0}]"
+                    yield (part, "upper", None), parse(f"{length} - {name}")
+
+
 def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Yield the numbers, each with its sign."""
     signed: set[int] = set()
@@ -379,8 +438,10 @@ def _is_module(node: ast.expr) -> bool:
     return ast.unparse(node) in ("torch", "F", "math", "torch.nn.functional", "np")
 
 
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+def _called(node: ast.AST) -> str:
+    """Return the name of what a call calls, ``""`` if it is no call."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return func.attr if isinstance(func, ast.Attribute) else ast.unparse(func) if func else ""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -421,6 +482,57 @@ def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     other = pair[1 - pair.index(node.func.attr)]
                     new = ast.Attribute(node.func.value, other, ast.Load())
                     yield (node, "func", None), new
+
+
+def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x.square().mean()`` for ``x.mean().square()``."""
+    for place, node in scope.places:
+        match node:
+            case ast.Call(ast.Attribute(ast.Call(ast.Attribute(value, one), a, k), other), b, l):
+                if one != other and not _is_module(value):
+                    inner = ast.Call(ast.Attribute(value, other, ast.Load()), b, l)
+                    yield place, ast.Call(ast.Attribute(inner, one, ast.Load()), a, k)
+
+
+def simpler_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``round(x)`` for ``floor(x + 0.5)``, ``x.sign()`` for ``x / x.abs()``."""
+    for place, node in scope.places:
+        match node:
+            case ast.Call(func, [ast.BinOp(value, ast.Add(), ast.Constant(0.5))]) if (
+                _called(node) == "floor"
+            ):
+                yield (
+                    place,
+                    parse(f"{ast.unparse(func)[: -len('floor')]}round({ast.unparse(value)})"),
+                )
+            case ast.BinOp(value, ast.Div(), ast.Call(ast.Attribute(_, "abs"), [])) if (
+                ast.unparse(node.right) == f"{ast.unparse(value)}.abs()"
+            ):
+                yield place, _method(value, "sign()")
+            case ast.BinOp(
+                ast.BinOp(left, op, value), ast.Div(), ast.Call(ast.Attribute(_, "abs"))
+            ):
+                if ast.unparse(node.right) == f"{ast.unparse(value)}.abs()":
+                    yield place, ast.BinOp(left, op, _method(value, "sign()"))
+
+
+GRAPHS = ("create_graph", "retain_graph", "materialize_grads")
+
+
+def missing_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``create_graph=True`` where a gradient is to be differentiated again."""
+    for place, node in scope.places:
+        if isinstance(node, ast.Call) and _called(node) in ("grad", "backward"):
+            given = {it.arg: it for it in node.keywords}
+            for name in GRAPHS:
+                rest = [it for it in node.keywords if it.arg != name]
+                if name not in given or ast.unparse(given[name].value) != "True":
+                    added = ast.keyword(name, parse("True"))
+                    yield place, ast.Call(node.func, node.args, [*rest, added])
+            if "retain_graph" in given and "create_graph" not in given:
+                others = [it for it in node.keywords if it.arg != "retain_graph"]
+                named = ast.keyword("create_graph", given["retain_graph"].value)
+                yield place, ast.Call(node.func, node.args, [*others, named])
 
 
 SPREADS = ("var", "std", "var_mean", "std_mean")
@@ -515,6 +627,36 @@ def opposite_signs(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, ast.UnaryOp(ast.USub(), node)
 
 
+def opposite_signs_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A minus that was forgotten in what a function is called with."""
+    for place, node in _inner(scope):
+        yield place, ast.UnaryOp(ast.USub(), node)
+
+
+def missing_factors_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A factor or divisor that was forgotten in what a function is called with."""
+    for place, node in _inner(scope):
+        for name in scope.names:
+            if name != ast.unparse(node):
+                yield place, ast.BinOp(parse(name), ast.Mult(), node)
+                yield place, ast.BinOp(node, ast.Div(), parse(name))
+
+
+def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A factor that has one dimension less."""
+    for place, node in _values(scope):
+        if _tensors_of(node):
+            for name in scope.tensors:
+                yield place, ast.BinOp(node, ast.Mult(), parse(f"{name}.unsqueeze(-1)"))
+
+
+def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x[i] += y`` for ``x[i] = y``, in a loop whose parts overlap."""
+    for place, node in scope.places:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            yield place, ast.AugAssign(node.targets[0], ast.Add(), node.value)
+
+
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """A factor or divisor from the scope that was forgotten, or one minus it."""
     for place, node in _values(scope):
@@ -597,12 +739,21 @@ def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 nothing = [parse("None") for _ in range(more)]
                 yield place, ast.Tuple([*values, *nothing], ast.Load())
                 yield place, ast.Tuple([*nothing, *values], ast.Load())
+            if isinstance(node, ast.Call | ast.Name) and _may_be_a_tuple(node):
+                several = ast.Starred(node, ast.Load())
+                yield place, ast.Tuple([parse("None"), several], ast.Load())
+                yield place, ast.Tuple([several, parse("None")], ast.Load())
             for fewer in range(1, len(values)):
                 kept = values[:-fewer]
                 yield place, kept[0] if len(kept) == 1 else ast.Tuple(kept, ast.Load())
 
 
 MOST_MISSING = 4  # values of ``None``
+
+
+def _may_be_a_tuple(node: ast.expr) -> bool:
+    called = _called(node) if isinstance(node, ast.Call) else ""
+    return isinstance(node, ast.Name) or called in ("tuple", "split", "chunk", "unbind", "grad")
 
 
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -676,8 +827,44 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             continue
         for name in scope.tensors:
             yield place, _method(node, f"sum_to_size({name}.shape)")
-        for call in SUMS:
+        named = scope.dims[:-3]
+        of_dims = [f"{call}({dim})" for dim in named for call in ("sum", "flip", "cumsum")]
+        for call in (*of_dims, *SUMS):
             yield place, _method(node, call)
+
+
+def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A dimension that must be added or merged so that two shapes fit."""
+    for place, node in [*_values(scope), *_inner(scope)]:
+        if not _tensors_of(node):
+            continue
+        named = [f"unsqueeze({dim})" for dim in scope.dims[:-3]]
+        for call in (*named, "unsqueeze(-1)", "unsqueeze(0)", "flatten(1)"):
+            yield place, _method(node, call)
+        yield place, ast.Subscript(node, parse("(..., None, None)"), ast.Load())
+        for name in scope.tensors:
+            yield place, _method(node, f"reshape({name}.shape)")
+
+
+def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """The sum along another dim as well, added or subtracted: what each element does to others."""
+    for place, node in _values(scope):
+        match node:
+            case ast.Call(ast.Attribute(value, "sum" | "mean" as call), args, keywords):
+                keeps = any(it.arg == "keepdim" for it in keywords)
+                for dim in (-1, -2, 0, 1) if args or keywords else ():
+                    text = f"{call}({dim}, keepdim=True)" if keeps else f"{call}({dim})"
+                    for op in (ast.Sub(), ast.Add()):
+                        yield place, ast.BinOp(node, op, _method(value, text))
+
+
+def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``(a + a.mT)`` for ``a``: a matrix that the formula contains twice."""
+    for place, node in [*_values(scope), *_inner(scope)]:
+        if isinstance(node, ast.Name) and node.id in scope.tensors:
+            other = ast.Attribute(node, scope.transpose, ast.Load())
+            yield place, ast.BinOp(node, ast.Add(), other)
+            yield place, ast.BinOp(node, ast.Sub(), other)
 
 
 def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -704,6 +891,8 @@ def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Another tensor in ``save_for_backward``, or another value in an attribute of ctx."""
+    args = [arg.arg for arg in scope.method.args.args]
+    of_inputs = [f"{args[1]}[{i}]" for i in range(4)] if scope.method.name != "forward" else []
     for place, node in scope.places:
         parent, field, _ = place
         saved = isinstance(parent, ast.Call) and _called(parent) == "save_for_backward"
@@ -711,12 +900,15 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(node, ast.expr) and (
             (saved and field == "args") or (kept and field == "value")
         ):
-            for name in scope.names:
+            for name in (*scope.names, *of_inputs):
                 if name != ast.unparse(node):
                     yield place, parse(name)
 
 
-SAVING = (Kind("something else saved", 1.2, others_saved),)
+SAVING = (
+    Kind("another order", 1.0, other_orders),
+    Kind("something else saved", 1.2, others_saved),
+)
 KINDS = (
     Kind("another count", 1.0, other_counts),
     Kind("another order", 1.0, other_orders),
@@ -736,6 +928,16 @@ KINDS = (
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("a transpose or conjugate", 1.5, missing_transposes),
     Kind("another direction", 1.2, other_directions),
+    Kind("another length", 1.3, other_lengths),
+    Kind("a slice from the end", 1.2, slices_from_the_end),
+    Kind("an addition", 1.2, added_to),
+    Kind("a sign inside", 1.5, opposite_signs_inside),
+    Kind("a shape", 1.5, missing_shapes),
+    Kind("a simpler function", 1.4, simpler_functions),
+    Kind("the same along another dim", 1.9, same_along_another_dim),
+    Kind("a transposed term", 1.8, missing_transposed_terms),
+    Kind("a factor inside", 1.8, missing_factors_inside),
+    Kind("a wide factor", 1.9, missing_wide_factors),
     Kind("a saved tensor", 1.5, changed_at_once),
     Kind("a constant", 1.7, missing_constants),
     Kind("a scan", 1.5, reversed_scans),
@@ -743,7 +945,12 @@ KINDS = (
     Kind("a sum", 1.7, missing_sums),
     Kind("a projection", 2.0, missing_projections),
 )
-COMPUTING = (*KINDS, Kind("another option", 1.1, other_options))
+COMPUTING = (
+    *KINDS,
+    Kind("another option", 1.1, other_options),
+    Kind("an option", 1.1, missing_options),
+    Kind("another order of calls", 1.2, other_call_orders),
+)
 
 # What a rule makes likely: the names of kinds that are tried before all others.
 LIKELY_FOR = {
@@ -756,14 +963,28 @@ LIKELY_FOR = {
         "a saved tensor",
     ),
     "missing-conjugate": ("something dropped", "a transpose or conjugate", "a saved tensor"),
-    "missing-dependency": ("something dropped", "a projection", "another number"),
+    "missing-dependency": (
+        "another operator",
+        "something dropped",
+        "another number",
+        "another name",
+        "the same along another dim",
+        "a transposed term",
+    ),
     "missing-cross-terms": ("another extent", "a sum", "a projection"),
     "missing-gradient": ("a gradient or none",),
-    "gradient-shape": ("another extent", "another number", "a sum"),
+    "gradient-shape": (
+        "another extent",
+        "another number",
+        "a sum",
+        "a shape",
+        "a slice from the end",
+    ),
     "unreduced-broadcast": ("another extent", "a sum"),
-    "batch-dimension": ("another extent", "another number", "a sum"),
-    "permuted-gradient": ("another selection", "a scan", "another order"),
-    "duplicate-index": ("another selection", "another function"),
+    "batch-dimension": ("another extent", "another number", "a sum", "a shape"),
+    "backward-raises": ("a shape", "another extent", "a transpose or conjugate"),
+    "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
+    "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": ("another comparison", "operands swapped", "a magnitude", "another number"),
     "off-by-one": ("another number", "another comparison"),
     "wrong-arity": ("another count",),

@@ -39,6 +39,10 @@ class Runner(Protocol):
     def methods(self) -> Mapping[str, Method]:
         """The methods as their author wrote them, by name."""
 
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The positions of the inputs whose gradients are known."""
+
     def now(self) -> float:
         """Return the seconds that the search has taken, from some moment on."""
 
@@ -217,6 +221,11 @@ class InProcess:
         """Return the seconds that this thread has computed."""
         return time.thread_time()
 
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The positions of the inputs whose gradients are known."""
+        return self._asked[0][0].wanted if self._asked else ()
+
     @cached_property
     def _asked(self) -> Sequence[tuple[Question, Graph]]:
         asked = []
@@ -297,6 +306,7 @@ class ByOutcome:
     code: Any
     is_right: Callable[[Any], bool]
     passes: Callable[[Any], Repair | None]
+    wanted: Sequence[int] = ()
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:

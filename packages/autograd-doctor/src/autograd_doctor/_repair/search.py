@@ -36,6 +36,7 @@ from autograd_doctor.repair import Change, Repair
 SECONDS = 0.7  # until nothing more is tried; what was found by then is still verified
 MOST_VERIFIED = 4  # candidates
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
+FIRST_OF_TWO = 2  # edits that make some of the gradients right, to each of which another is added
 MOST_ALIKE = 6  # pairs of the same edit
 LIKELY = 1.2  # the cost of an edit that is tried with every other one
 KINDS_IN = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
@@ -76,7 +77,7 @@ def search(runner: Runner, finding: Finding) -> Repair | None:
     as_it_is = next((right for _, right in runner.gradients([()])), None)
     if as_it_is is None or (as_it_is and all(as_it_is)):
         return None  # nothing is known of the gradients, or no edit of them can help
-    wrong = [k for k, right in enumerate(as_it_is) if not right]
+    wrong = [k for k, right in enumerate(as_it_is) if not right]  # among those that are wanted
     values = _right_values(runner, finding, wrong, deadline)
     return _first_verified(runner, islice(values, MOST_VERIFIED))
 
@@ -84,13 +85,17 @@ def search(runner: Runner, finding: Finding) -> Repair | None:
 def _first_verified(
     runner: Runner, candidates: Iterable[Candidate], deadline: float = math.inf
 ) -> Repair | None:
-    """Return the first repair that holds."""
+    """Return the first repair that holds, or else the first that removes one of several errors."""
+    partial = None
     for candidate in candidates:
         if runner.now() > deadline:
-            return None
+            break
         if repair := runner.verify(candidate.fix):
-            return replace(repair, file=candidate.file, changes=candidate.changes)
-    return None
+            found = replace(repair, file=candidate.file, changes=candidate.changes)
+            if not found.left:
+                return found
+            partial = partial or found
+    return partial
 
 
 def _right_values(
@@ -98,9 +103,10 @@ def _right_values(
 ) -> list[Candidate]:
     """Return the edits, or pairs of them, that make every gradient right."""
     rule, backward = finding.rule, runner.methods.get("backward")
-    concerns = concerning(backward.tree, wrong) if backward else lambda edit: True
+    places = [runner.wanted[k] for k in wrong]
+    concerns = concerning(backward.tree, places) if backward else lambda edit: True
     candidates: list[Candidate] = []
-    some: list[tuple[Edit, tuple[bool, ...]]] = []
+    some: list[Partial] = []
     of_backward: list[Edit] = []
 
     def tried() -> Iterator[Fix]:
@@ -120,10 +126,18 @@ def _right_values(
         if right and all(right):
             candidates += _candidate(fix)
         elif any(right) and method is backward:
-            some.append((edit, right))
+            some.append((fix, right))
     if not candidates and backward is not None:
-        pairs = chain(_complementary(some), _alike(of_backward), _likely_pairs(of_backward))
+        pairs = chain(
+            _complementary(some),
+            _on_top(runner, some, wrong, of_backward),
+            _alike(of_backward),
+            _likely_pairs(of_backward),
+        )
         candidates = list(_found_together(runner, backward, pairs, deadline))
+    if not candidates:
+        better = [fix for fix, right in some if any(right[k] for k in wrong)]
+        candidates = [it for fix in better[:MOST_VERIFIED] for it in _candidate(fix)]
     return sorted(candidates, key=lambda it: it.rank)
 
 
@@ -180,11 +194,31 @@ def _candidate(fix: Fix) -> Iterator[Candidate]:
 Together = tuple[Edit, ...]
 
 
-def _complementary(some: Sequence[tuple[Edit, tuple[bool, ...]]]) -> Iterator[Together]:
+Partial = tuple[Fix, tuple[bool, ...]]
+"""One edit that makes only some of the gradients right, and which."""
+
+
+def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
     """Yield edits of which each makes some gradients right, and both together all of them."""
-    for (one, here), (other, there) in combinations(some[:PARTIAL], 2):
+    for (((_, one),), here), (((_, other),), there) in combinations(some[:PARTIAL], 2):
         if all(a or b for a, b in zip(here, there, strict=True)):
             yield one, other
+
+
+def _on_top(
+    runner: Runner, some: Sequence[Partial], wrong: Sequence[int], edits: Sequence[Edit]
+) -> Iterator[Together]:
+    """Yield an edit that makes some gradients right with each that may do so with the others."""
+    better = [(fix[0], right) for fix, right in some if any(right[k] for k in wrong)]
+    for (method, one), right in better[:FIRST_OF_TWO]:
+        places = [place for place, it in zip(runner.wanted, right, strict=True) if not it]
+        concerns = concerning(method.tree, places)
+        inside = {id(node) for node in ast.walk(one.old)}
+        for other in edits:
+            around = {id(node) for node in ast.walk(other.old)}
+            apart = id(one.place[0]) not in around and id(other.place[0]) not in inside
+            if concerns(other) and apart and other.place != one.place:
+                yield one, other
 
 
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:

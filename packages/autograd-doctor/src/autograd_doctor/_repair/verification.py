@@ -17,7 +17,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._pipeline import Case, conclude, has_error
+from autograd_doctor._pipeline import VALUE_FAMILIES, Case, Findings, conclude, has_error
 from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.runner import InProcess, edited
@@ -26,7 +26,7 @@ from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Finding
-from autograd_doctor.formatting import listed
+from autograd_doctor.formatting import listed, sentence
 from autograd_doctor.jacobians import Jacobians, compute_jacobians
 from autograd_doctor.repair import Repair
 
@@ -79,9 +79,8 @@ def find_repair(
     """
     if case.subject.function is None:
         return None
-    rules = {found.rule for found in findings if found is not finding}
     others = dict(_other_inputs(case.args, seed)) if others is None else others
-    verified = partial(_verified, case, rules, seed, finding, others)
+    verified = partial(_verified, case, findings, seed, finding, others)
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
@@ -90,7 +89,7 @@ def find_repair(
 
 def _verified(
     case: Case,
-    rules: Collection[str],
+    findings: Sequence[Finding],
     seed: int,
     finding: Finding,
     others: Calls,
@@ -99,28 +98,89 @@ def _verified(
     """Return on what an edited Function is right; nothing if a rule objects that did not before."""
     changed = replace(case, subject=edited(case.subject, function))
     left = conclude(changed, seed + 2, seed + 3).findings
-    if finding.rule == "forward-mismatch" and has_error(left):
-        told = {found.rule for found in left}
-        kept = told & {"forward-mismatch", "forward-raises", "inexact-forward"}
-        return None if kept else Repair("", (), (), finding.rule, made=function)
-    if has_error(left) or any(_is_new(found, rules) for found in left):
+    if has_error(left):
+        return _partial(findings, finding, left, function)
+    known = {found.rule for found in findings if found is not finding}
+    if any(_is_new(found, known) for found in left):
         return None
-    shapes = []
+    checked_on = ["your example", "other values"]
     for what, args in others.items():
         with suppress(CannotDiagnoseError):
             there = replace(changed, args=tuple(args))
-            (found_there,) = there.judge(there.collect_values(seed + 2), seed + 2)
-            raises = any(found.rule == "forward-raises" for found in found_there)
-            if not raises and (
-                has_error(found_there) or any(_is_new(f, rules) for f in found_there)
-            ):
+            found_there = _findings_on(there, seed)
+            if any(found.rule == "forward-raises" for found in found_there):
+                continue
+            if has_error(found_there):
                 return None
-            shapes += [] if raises else [what]
+            if any(_is_new(found, known) for found in found_there):
+                before = _findings_on(replace(case, args=tuple(args)), seed)
+                if any(_is_new(found, {it.rule for it in before}) for found in found_there):
+                    return None
+            checked_on.append(what)
     is_error = finding.severity == "error"
-    checked_on = ("your example", "other values", *shapes)
     named = str(finding.evidence.get("input", ""))
     compute = partial(_jacobians, function, case.args, named) if is_error else None
-    return Repair("", (), checked_on, "" if is_error else finding.rule, compute, function)
+    removes = "" if is_error else finding.rule
+    return Repair("", (), tuple(checked_on), removes, compute=compute, made=function)
+
+
+def _findings_on(case: Case, seed: int) -> Findings:
+    """Return what is found on one call, whose gradients and values alone are examined."""
+    (found,) = case.judge(case.collect_values(seed + 2), seed + 2)
+    return found
+
+
+# Rules that say that forward is still wrong, or that it is not known.
+FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
+# Families of errors that only other inputs, or other uses, show: no edit of values causes them.
+OTHER_USES = ("layout", "order", "transforms")
+
+
+def _partial(
+    findings: Sequence[Finding],
+    finding: Finding,
+    left: Sequence[Finding],
+    function: type[Function],
+) -> Repair | None:
+    """Return a repair that removes a finding, and says what error is left; nothing if it stays.
+
+    An error that is left must have been there before, or be of another kind than edits can cause.
+    Of wrong gradients, some must be right now, and the others must have been wrong before.
+    """
+    errors = [found for found in left if found.severity == "error"]
+    rules = {found.rule for found in errors}
+    before = {found.rule for found in findings if found.severity == "error"} - {finding.rule}
+    if finding.rule == "forward-mismatch":
+        gone = not rules.intersection(FORWARD_RULES)
+    elif RULES[finding.rule].family in VALUE_FAMILIES:
+        wrong, still = _wrong_inputs(findings), _wrong_inputs(errors)
+        if not (still and still < wrong):
+            return None
+        return Repair("", (), (), left=_sentence(errors), right=(*sorted(wrong - still),),
+                      made=function)  # fmt: skip
+    else:
+        gone = finding.rule not in rules and all(
+            found.rule in before or RULES[found.rule].family in OTHER_USES for found in errors
+        )
+    if not gone:
+        return None
+    return Repair("", (), (), finding.rule, left=_sentence(errors), made=function)
+
+
+def _sentence(errors: Sequence[Finding]) -> str:
+    return sentence(errors[0].message)
+
+
+def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
+    """Return the inputs that findings on values name; none if one of the findings names none."""
+    named: set[str] = set()
+    for found in findings:
+        if found.severity == "error":
+            inputs = found.evidence.get("inputs") or [found.evidence.get("input", "")]
+            if RULES[found.rule].family not in VALUE_FAMILIES or not all(inputs):
+                return set()
+            named.update(map(str, inputs))
+    return named
 
 
 def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jacobians | None:
