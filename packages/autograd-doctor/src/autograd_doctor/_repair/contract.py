@@ -7,6 +7,7 @@ a tensor moves from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -261,7 +262,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
             return
         ((place, node),) = places
         stored.append(place)
-        value = node.value
+        value = _undetached(node.value)
         if isinstance(value, ast.Name):
             fix.append((saving, _edit(place, ())))
             added.append(value.id)
@@ -292,6 +293,14 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
     yield tuple(fix)
 
 
+def _undetached(node: ast.expr) -> ast.expr:
+    """Return what an expression such as ``y.detach()`` or ``y.clone()`` copies."""
+    match node:
+        case ast.Call(ast.Attribute(value, "detach" | "clone"), []) | ast.Attribute(value, "data"):
+            return _undetached(value)
+    return node
+
+
 def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
     """Yield the fix where one statement sets several attributes, as in ``ctx.x, ctx.n = x, n``."""
     saving, backward = definition.saving, definition["backward"]
@@ -318,28 +327,37 @@ def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -
 
 def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[tuple[Method, Edit]]:
     """Yield the edits of backward that read saved tensors in the place of attributes."""
+    reads = [
+        (place, node, node.targets[0].id)
+        for place, node in _statements(method)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and any(_is_on(node.value, base, name) for name in names)
+    ]
+    called = {name: name for name in names}
+    for _, node, local in reads:
+        called[node.value.attr] = local  # type: ignore[attr-defined]
+    local_names = [called[name] for name in names]
+    targets = ", ".join(local_names) if len(names) > 1 else f"({local_names[0]},)"
     unpackings = [*_unpackings(method)]
+    gone = [place for place, _, _ in reads]
     if unpackings:
         place, node = unpackings[0]
-        targets = ", ".join([*_names_stored(node.targets[0]), *names])
-        yield method, _edit(place, (_statement(f"{targets} = {ast.unparse(node.value)}"),))
+        held = ", ".join([*_names_stored(node.targets[0]), *local_names])
+        yield method, _edit(place, (_statement(f"{held} = {ast.unparse(node.value)}"),))
     else:
-        targets = ", ".join(names) if len(names) > 1 else f"({names[0]},)"
-        text = f"{targets} = {method.ctx}.saved_tensors"
-        first = method.tree.body[0]
-        yield method, _edit((method.tree, "body", 0), (_statement(text), first))
+        unpacking = _statement(f"{targets} = {method.ctx}.saved_tensors")
+        if gone:  # the first of the statements that read becomes the one that unpacks
+            yield method, _edit(gone.pop(0), (unpacking,))
+        else:
+            yield method, _edit((method.tree, "body", 0), (unpacking, method.tree.body[0]))
+    for place in gone:
+        yield method, _edit(place, ())
+    read = {id(node.value) for _, node, _ in reads}
     for place, node_ in nodes_of(method):
         for name in names:
-            if _is_on(node_, base, name):
-                parent = place[0]
-                if isinstance(parent, ast.Assign) and ast.unparse(parent.targets[0]) == name:
-                    yield method, _edit(_place_of(method, parent), ())
-                else:
-                    yield method, _edit(place, parse(name))
-
-
-def _place_of(method: Method, wanted: ast.AST) -> Place:
-    return next(place for place, node in nodes_of(method) if node is wanted)
+            if _is_on(node_, base, name) and id(node_) not in read:
+                yield method, _edit(place, parse(called[name]))
 
 
 def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
@@ -496,6 +514,65 @@ def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterat
             yield ((saving, _before_return(saving, text)),)
 
 
+def save_for_forward(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that saves for ``jvp`` what is saved for backward."""
+    saving = definition.saving
+    if saving is not None:
+        for place, node, call in _calls_on_ctx(saving, "save_for_backward"):
+            args = ", ".join(map(ast.unparse, call.args))
+            more = _statement(f"{saving.ctx}.save_for_forward({args})")
+            yield ((saving, _edit(place, (node, more))),)
+
+
+def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that ask whether another input needs a gradient."""
+    method = definition["backward"]
+    if method is None:
+        return
+    flags: list[str] = []
+    for _, node in _statements(method):
+        if isinstance(node, ast.Assign) and _is_on(node.value, method.ctx, "needs_input_grad"):
+            flags += _names_stored(node.targets[0])
+    asked: list[tuple[Place, str]] = []
+    for place, node_ in nodes_of(method):
+        match node_:
+            case ast.Subscript(value, ast.Constant(int(index))) if _is_on(
+                value, method.ctx, "needs_input_grad"
+            ):
+                asked.append(((node_, "slice", None), str(index)))
+            case ast.Name(name, ast.Load()) if name in flags:
+                asked.append((place, name))
+    times = Counter(text for _, text in asked)  # a line that was copied asks twice for the same
+    numbers = [str(k) for k in range(len(definition.parameters))]
+    pairs = [
+        (place, text, other)
+        for place, text in reversed(asked)
+        for other in (flags if text in flags else numbers)
+        if other != text
+    ]
+    for place, _, other in sorted(pairs, key=lambda it: times[it[2]] - times[it[1]]):
+        yield ((method, _edit(place, parse(other))),)
+
+
+def enable_grad(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that record a graph in backward, where grad mode is off."""
+    method = definition["backward"]
+    body = method.tree.body if method else []
+    asks = [k for k, node in enumerate(body) if "grad(" in ast.unparse(node)]
+    if method is None or not asks:
+        return
+    last = asks[0]
+    for first in range(last - 1, -1, -1):
+        inner = [*body[first:last]]
+        if any(isinstance(node, ast.Return) for node in inner):
+            return
+        item = ast.withitem(parse("torch.enable_grad()"))
+        block = ast.With([item], inner)
+        edits = [_edit((method.tree, "body", first), (block,))]
+        edits += [_edit((method.tree, "body", k), ()) for k in range(first + 1, last)]
+        yield tuple((method, edit) for edit in edits)
+
+
 def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield the fix that lets autograd send zeros in the place of ``None``."""
     saving = definition.saving
@@ -640,7 +717,7 @@ def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 FIXES: Mapping[str, Sequence[Generator]] = {
     "missing-staticmethod": (make_static,),
     "forward-raises": (make_static, keep_on_ctx),
-    "backward-raises": (unpack,),
+    "backward-raises": (unpack, enable_grad),
     "non-tensor-saved": (keep_on_ctx,),
     "tensor-on-ctx": (save_on_ctx,),
     "ctx-cycle": (save_on_ctx, save_off_class),
@@ -662,6 +739,8 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "no-double-backward": (make_differentiable,),
     "silent-double-backward": (make_differentiable,),
     "dim-argument": (use_argument,),
+    "frozen-input": (ask_other_flag,),
+    "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
 }
 

@@ -98,13 +98,28 @@ class Scope:
     def dims(self) -> list[str]:
         """What may be a dimension: an argument for it first."""
         named = [name for name in self.names if re.search(r"dim|axis", name)]
-        return [*named, "-1", "0", "1"]
+        used = [name for name in _used_as_dims(self.method) if name in self.names]
+        return [*dict.fromkeys([*named, *used]), "-1", "0", "1"]
 
     @property
     def places(self) -> Iterator[tuple[Place, ast.AST]]:
         """Every node of the method's body with its place, statements in order."""
         for index, statement in enumerate(self.method.body):
             yield from _below((self.method, "body", index), statement)
+
+
+TAKE_A_DIM = ("flip", "cumsum", "sum", "mean", "amax", "unsqueeze", "softmax", "gather", "scatter")
+
+
+def _used_as_dims(method: ast.FunctionDef) -> Iterator[str]:
+    """Yield the names that a method passes as a dim."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            named = [it.value for it in node.keywords if it.arg == "dim"]
+            first = node.args[:1] if node.func.attr in TAKE_A_DIM else []
+            for value in (*named, *first):
+                if isinstance(value, ast.Name | ast.Attribute):
+                    yield ast.unparse(value)
 
 
 def _below(place: Place, node: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
@@ -666,6 +681,8 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             for text in (name, f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
                 yield place, ast.BinOp(node, ast.Mult(), parse(text))
                 yield place, ast.BinOp(node, ast.Div(), parse(text))
+        for name in scope.tensors:
+            yield place, ast.BinOp(node, ast.Mult(), parse(f"{name}.sign()"))
         for name in scope.tensors:
             for count in ("numel()", "shape[-1]", "shape[0]"):
                 yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))

@@ -25,7 +25,9 @@ from autograd_doctor._repair.source import (
     Fix,
     Method,
     function_as_method,
+    helpers_of,
     method_of,
+    with_helpers,
     with_methods,
 )
 from autograd_doctor.evidence import Evidence, Expected, Failure
@@ -210,7 +212,7 @@ class InProcess:
     def methods(self) -> Mapping[str, Method]:
         """The methods whose source is known."""
         found = {name: method_of(self._function, name) for name in METHODS}
-        return {name: method for name, method in found.items() if method is not None}
+        return _with_helpers(found, "backward", "forward")
 
     @property
     def _function(self) -> type[Function]:
@@ -243,14 +245,11 @@ class InProcess:
         for fix in fixes if self._asked else ():
             if not fix:
                 yield fix, self._right_with(self._function.backward)
-            elif made := compiled(fix):
-                yield fix, self._right(made)
-
-    def _right(self, made: Mapping[Method, FunctionType]) -> tuple[bool, ...]:
-        if any(method.name != "backward" for method in made):
-            return self._right_with_new_passes(with_methods(self._function, made))
-        (backward,) = made.values()
-        return self._right_with(backward)
+            elif all("backward" in (method.name, method.owner) for method, _ in fix):
+                if made := compiled(fix, self.methods):
+                    yield fix, self._right_with(*made.values())
+            elif function := with_fix(self._function, fix, self.methods):
+                yield fix, self._right_with_new_passes(function)
 
     def _right_with(self, backward: Callable[..., Any]) -> tuple[bool, ...]:
         question, graph = self._asked[0]
@@ -278,9 +277,9 @@ class InProcess:
         """Yield for each fix whether forward then returns what the reference does."""
         known = [each for each in self.seen if each.values.reference_outputs is not None]
         for fix in fixes:
-            made = compiled(fix)
-            if made is not None and known:
-                subject = edited(self.subject, with_methods(self._function, made))
+            function = with_fix(self._function, fix, self.methods) if known else None
+            if function is not None:
+                subject = edited(self.subject, function)
                 yield fix, all(self._computes(subject, each) for each in known)
 
     def _computes(self, subject: Subject, evidence: Evidence) -> bool:
@@ -289,8 +288,8 @@ class InProcess:
 
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair that says on what a fix is right; nothing if it is wrong."""
-        made = compiled(fix)
-        return self.verified(with_methods(self._function, made)) if made else None
+        function = with_fix(self._function, fix, self.methods)
+        return self.verified(function) if function else None
 
 
 @dataclass(frozen=True)
@@ -315,7 +314,7 @@ class ByOutcome:
             found = {name: method_of(self.code, name) for name in METHODS}
         else:
             found = {"forward": function_as_method(self.code, "forward", with_ctx=False)}
-        return {name: method for name, method in found.items() if method is not None}
+        return _with_helpers(found, "forward")
 
     def now(self) -> float:
         """Return the seconds that this thread has computed."""
@@ -338,16 +337,42 @@ class ByOutcome:
 
     def _made(self, fix: Fix) -> Any:
         """Return the edited code, ``None`` if Python does not accept it."""
-        made = compiled(fix)
-        if made is None or isinstance(self.code, type):
-            return made and with_methods(self.code, made)
-        (function,) = made.values()
-        return function
+        if isinstance(self.code, type):
+            return with_fix(self.code, fix, self.methods)
+        made = compiled(fix, self.methods)
+        return next(iter(made.values())) if made else None
 
 
-def compiled(fix: Fix) -> Mapping[Method, FunctionType] | None:
-    """Return the edited methods, ``None`` if Python does not accept them."""
+def _with_helpers(found: Mapping[str, Method | None], *owners: str) -> Mapping[str, Method]:
+    """Return the methods that are known, and the functions of the module that they call."""
+    known = {name: method for name, method in found.items() if method is not None}
+    helpers = [it for owner in owners for it in helpers_of(known, owner) if it.name not in METHODS]
+    return {**known, **{it.name: it for it in helpers}}
+
+
+def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, FunctionType] | None:
+    """Return the edited methods, ``None`` if Python does not accept them.
+
+    If a function that a method calls is edited, the method is made anew, too.
+    """
     with made_together([edit for _, edit in fix]):
         made = {method: method.compiled() for method, _ in fix}
     known = {method: new for method, new in made.items() if new is not None}
-    return known if len(known) == len(made) else None
+    if len(known) < len(made):
+        return None
+    for helper in [method for method in known if method.owner]:
+        owner = methods[helper.owner]
+        before: Any = known.get(owner, owner.function)
+        known[owner] = with_helpers(before, {helper.name: known.pop(helper)})
+    return known
+
+
+def with_fix(
+    function: type[Function], fix: Fix, methods: Mapping[str, Method]
+) -> type[Function] | None:
+    """Return a subclass with the edited methods, ``None`` if Python does not accept them."""
+    made = compiled(fix, methods)
+    if made is None:
+        return None
+    with made_together([edit for _, edit in fix]):  # which may be edits of decorators
+        return with_methods(function, made)

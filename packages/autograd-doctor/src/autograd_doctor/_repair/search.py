@@ -143,23 +143,28 @@ def _right_values(
 
 def _attempts(methods: Mapping[str, Method], rule: str) -> Iterator[tuple[Method, Edit]]:
     """Yield every edit of the methods, the likely ones first; none is made before it is taken."""
-    scopes = {method: _scope_of(method, [*methods.values()]) for method in methods.values()}
-    kinds = [(kind, method) for method in scopes for kind in KINDS_IN[method.name]]
+    known = [it for it in methods.values() if it.owner in ("", "backward")]
+    scopes = {method: _scope_of(method, known) for method in known}
+    kinds = [(kind, method) for method in scopes for kind in KINDS_IN.get(method.name, KINDS)]
     for kind, method in sorted(kinds, key=lambda it: sooner(rule, it[0])):
         for edit in edits_of(scopes[method], [kind]):
             yield method, edit
 
 
 def _right_outputs(runner: Runner, deadline: float) -> list[Candidate]:
-    """Return the edits of forward that compute what the reference does."""
-    forward = runner.methods.get("forward")
-    if forward is None:
-        return []
+    """Return the edits of forward, and of what it calls, that compute what the reference does."""
+    computing = [it for it in runner.methods.values() if "forward" in (it.name, it.owner)]
     trees = [it.tree for it in runner.methods.values()]
-    scope = scope_of(forward.tree, forward.ctx, forward.free, trees)
-    edits = sorted(edits_of(scope, COMPUTING), key=lambda it: it.cost)
+    scopes = {it: scope_of(it.tree, it.ctx, it.free, trees) for it in computing}
+    kinds = [(kind, method) for method in computing for kind in COMPUTING]
+    fixes = (
+        ((method, edit),)
+        for kind, method in sorted(kinds, key=lambda it: it[0].cost)
+        for edit in edits_of(scopes[method], [kind])
+        if not edit.is_idle
+    )
     candidates: list[Candidate] = []
-    for fix, right in runner.outputs(((forward, edit),) for edit in edits if not edit.is_idle):
+    for fix, right in runner.outputs(fixes):
         if runner.now() > deadline or (candidates and fix[0][1].cost > candidates[0].rank[0]):
             break
         if right:

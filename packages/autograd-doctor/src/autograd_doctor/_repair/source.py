@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -26,7 +27,7 @@ class Method:
 
     ``first`` is the number of its first line in ``file``, ``indent`` what stands before that line.
     ``free`` are the names that its closure holds. Where only its source is known, ``function`` is
-    ``None``.
+    ``None``. ``owner`` is the method that calls it, if it is a function of the module.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Method:
     ctx: str  # what it calls its ctx, "" if it takes none
     function: FunctionType | None = None
     free: tuple[str, ...] = ()
+    owner: str = ""
 
     def compiled(self) -> FunctionType | None:
         """Return the method that the tree says now, ``None`` if Python does not accept it."""
@@ -102,6 +104,43 @@ def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | 
     return Method(
         name, code.co_filename, tuple(lines), first, indent, tree, ctx, function, code.co_freevars
     )
+
+
+def helpers_of(methods: Mapping[str, Method], owner: str) -> Iterator[Method]:
+    """Yield the functions of the same module that a method calls and the other methods do not."""
+    method = methods.get(owner)
+    if method is None or method.function is None:
+        return
+    others = [it.tree for it in methods.values() if it is not method]
+    elsewhere = {name for tree in others for name in _called_in(tree)}
+    function: Any = method.function
+    known = function.__globals__
+    for name in dict.fromkeys(_called_in(method.tree)):
+        held = known.get(name)
+        if name in elsewhere or getattr(held, "__globals__", None) is not known:
+            continue
+        found = function_as_method(held, name, with_ctx=False)
+        if found is not None:
+            yield replace(found, owner=owner)
+
+
+def _called_in(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def with_helpers(function: FunctionType, helpers: Mapping[str, FunctionType]) -> FunctionType:
+    """Return a function that finds others in the place of those that it calls."""
+    made = FunctionType(
+        function.__code__,
+        {**function.__globals__, **helpers},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
@@ -210,6 +249,8 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
     known = sorted((it for it in written if it is not None), reverse=True)
     if len(known) < len(edits):
         return ()
+    if any(a[0][:2] < b[0][2:] for a, b in pairwise(known) if a[0] != b[0]):
+        return ()  # two of them overlap
     lines = [line.rstrip("\n") for line in method.lines]
     groups: list[list[tuple[Span, str]]] = []
     for span, text in known:  # from the last to the first
@@ -279,7 +320,7 @@ def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[
     old: Any = edit.old
     first, left, last, right = _span(old)
     indent = f"\n{' ' * (left + method.indent)}"
-    others = [_unparsed(it) for it in new if it is not old]
+    others = [_unparsed(it).replace("\n", indent) for it in new if it is not old]
     if new and new[-1] is old:
         yield (first, left, first, left), "".join(f"{text}{indent}" for text in others)
     elif new and new[0] is old:
