@@ -33,8 +33,9 @@ from autograd_doctor._repair.source import Fix, Method, changes_of, kept_on_ctx
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
-SECONDS = 0.7  # until nothing more is tried; what was found by then is still verified
-MOST_VERIFIED = 4  # candidates
+SECONDS = 0.6  # until nothing more is tried; what was found by then is still verified
+MOST_VERIFIED = 6  # candidates
+MOST_PARTIAL = 2  # candidates that make only some gradients right
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
 FIRST_OF_TWO = 2  # edits that make some of the gradients right, to each of which another is added
 MOST_ALIKE = 6  # pairs of the same edit
@@ -100,12 +101,15 @@ def _first_verified(
 
 def _right_values(
     runner: Runner, finding: Finding, wrong: Sequence[int], deadline: float
-) -> list[Candidate]:
-    """Return the edits, or pairs of them, that make every gradient right."""
+) -> Iterator[Candidate]:
+    """Yield the edits, or pairs of them, that make every gradient right, the likely ones first.
+
+    If there are none in time, yield edits that make some of the wrong gradients right.
+    """
     rule, backward = finding.rule, runner.methods.get("backward")
     places = [runner.wanted[k] for k in wrong]
     concerns = concerning(backward.tree, places) if backward else lambda edit: True
-    candidates: list[Candidate] = []
+    found: list[Candidate] = []  # of one cost
     some: list[Partial] = []
     of_backward: list[Edit] = []
 
@@ -118,27 +122,30 @@ def _right_values(
             if not edit.is_idle:
                 yield ((method, edit),)
 
+    cost = -math.inf
     for fix, right in runner.gradients(tried()):
         ((method, edit),) = fix
-        found = candidates and sooner(rule, edit) > sooner(rule, candidates[0].fix[0][1])
-        if runner.now() > deadline or found:
+        if sooner(rule, edit) > cost or runner.now() > deadline:
+            yield from sorted(found, key=lambda it: it.rank)
+            found, cost = [], sooner(rule, edit)
+        if runner.now() > deadline:
             break
         if right and all(right):
-            candidates += _candidate(fix)
+            found += _candidate(fix)
         elif any(right) and method is backward:
             some.append((fix, right))
-    if not candidates and backward is not None:
+    yield from sorted(found, key=lambda it: it.rank)
+    if backward is not None:
         pairs = chain(
             _complementary(some),
             _on_top(runner, some, wrong, of_backward),
             _alike(of_backward),
             _likely_pairs(of_backward),
         )
-        candidates = list(_found_together(runner, backward, pairs, deadline))
-    if not candidates:
-        better = [fix for fix, right in some if any(right[k] for k in wrong)]
-        candidates = [it for fix in better[:MOST_VERIFIED] for it in _candidate(fix)]
-    return sorted(candidates, key=lambda it: it.rank)
+        together = _found_together(runner, backward, pairs, deadline)
+        yield from sorted(together, key=lambda it: it.rank)
+    for fix in [fix for fix, right in some if any(right[k] for k in wrong)][:MOST_PARTIAL]:
+        yield from _candidate(fix)
 
 
 def _attempts(methods: Mapping[str, Method], rule: str) -> Iterator[tuple[Method, Edit]]:
@@ -151,8 +158,8 @@ def _attempts(methods: Mapping[str, Method], rule: str) -> Iterator[tuple[Method
             yield method, edit
 
 
-def _right_outputs(runner: Runner, deadline: float) -> list[Candidate]:
-    """Return the edits of forward, and of what it calls, that compute what the reference does."""
+def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
+    """Yield the edits of forward, and of what it calls, that compute what the reference does."""
     computing = [it for it in runner.methods.values() if "forward" in (it.name, it.owner)]
     trees = [it.tree for it in runner.methods.values()]
     scopes = {it: scope_of(it.tree, it.ctx, it.free, trees) for it in computing}
@@ -163,13 +170,17 @@ def _right_outputs(runner: Runner, deadline: float) -> list[Candidate]:
         for edit in edits_of(scopes[method], [kind])
         if not edit.is_idle
     )
-    candidates: list[Candidate] = []
+    found: list[Candidate] = []  # of one cost
+    cost = -math.inf
     for fix, right in runner.outputs(fixes):
-        if runner.now() > deadline or (candidates and fix[0][1].cost > candidates[0].rank[0]):
-            break
+        if fix[0][1].cost > cost or runner.now() > deadline:
+            yield from sorted(found, key=lambda it: it.rank)
+            found, cost = [], fix[0][1].cost
+        if runner.now() > deadline:
+            return
         if right:
-            candidates += _candidate(fix)
-    return sorted(candidates, key=lambda it: it.rank)
+            found += _candidate(fix)
+    yield from sorted(found, key=lambda it: it.rank)
 
 
 def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:

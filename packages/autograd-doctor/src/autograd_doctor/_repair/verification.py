@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.session import subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._pipeline import VALUE_FAMILIES, Case, Findings, conclude, has_error
@@ -106,14 +107,13 @@ def _verified(
     checked_on = ["your example", "other values"]
     for what, args in others.items():
         with suppress(CannotDiagnoseError):
-            there = replace(changed, args=tuple(args))
-            found_there = _findings_on(there, seed)
-            if any(found.rule == "forward-raises" for found in found_there):
-                continue
+            found_there = _findings_on(changed, args, seed)
+            if any(found.rule in FORWARD_RULES for found in found_there):
+                continue  # these are no inputs for this Function
             if has_error(found_there):
                 return None
             if any(_is_new(found, known) for found in found_there):
-                before = _findings_on(replace(case, args=tuple(args)), seed)
+                before = _findings_on(case, args, seed)
                 if any(_is_new(found, {it.rule for it in before}) for found in found_there):
                     return None
             checked_on.append(what)
@@ -124,9 +124,13 @@ def _verified(
     return Repair("", (), tuple(checked_on), removes, compute=compute, made=function)
 
 
-def _findings_on(case: Case, seed: int) -> Findings:
-    """Return what is found on one call, whose gradients and values alone are examined."""
-    (found,) = case.judge(case.collect_values(seed + 2), seed + 2)
+def _findings_on(case: Case, args: Sequence[Any], seed: int) -> Findings:
+    """Return what is found on another call, whose gradients and values alone are examined."""
+    subject = subject_of(case.subject.function, len(args))
+    around, in_float64 = case.subject.around, case.subject.in_float64
+    subject = replace(subject, around=around, in_float64=in_float64)
+    there = replace(case, args=tuple(args), subject=subject)
+    (found,) = there.judge(there.collect_values(seed + 2), seed + 2)
     return found
 
 
