@@ -93,6 +93,14 @@ class Scope:
     tensors: Sequence[str]  # those that may be tensors
     numbers: Sequence[str] = ()  # that the other methods use
     transpose: str = "mT"  # how its author writes it
+    text: str = ""  # the source of the method and of the others
+
+    def mentions(self, words: str) -> bool:
+        """Whether the source contains what a regular expression matches.
+
+        What no method of the class has anything to do with is seldom what one of them lacks.
+        """
+        return re.search(words, self.text) is not None
 
     @property
     def dims(self) -> list[str]:
@@ -171,13 +179,20 @@ def scope_of(
     tensors = [*dict.fromkeys([*args, *stored])]
     everything = [*nodes, *ast.walk(method)]
     written = any(isinstance(it, ast.Attribute) and it.attr == "T" for it in everything)
+    constants = dict.fromkeys(
+        it.id for it in everything if isinstance(it, ast.Name) and re.fullmatch(CONSTANT, it.id)
+    )
     return Scope(
         method,
-        [n for n in names if n not in rest],
+        [n for n in dict.fromkeys([*names, *constants]) if n not in rest],
         tensors,
         [*numbers],
         "T" if written else "mT",
+        "\n".join(map(ast.unparse, (method, *others))),
     )
+
+
+CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # of a module, by its name
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -325,6 +340,8 @@ def other_operators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for _, node in scope.places:
         if isinstance(node, ast.BinOp):
             for pair in OPERATORS:
+                if ast.MatMult in pair and not scope.mentions(MULTIPLY_MATRICES):
+                    continue
                 for one, other in (pair, pair[::-1]):
                     if isinstance(node.op, one):
                         yield (node, "op", None), other()
@@ -677,18 +694,34 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
-        for name in scope.names:
-            for text in (name, f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
-                yield place, ast.BinOp(node, ast.Mult(), parse(text))
-                yield place, ast.BinOp(node, ast.Div(), parse(text))
-        for name in scope.tensors:
-            yield place, ast.BinOp(node, ast.Mult(), parse(f"{name}.sign()"))
-        for name in scope.tensors:
-            for count in ("numel()", "shape[-1]", "shape[0]"):
-                yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))
         for number in (2, 3, 0.5):
             yield place, ast.BinOp(parse(repr(number)), ast.Mult(), node)
+        for name in scope.names:
+            yield place, ast.BinOp(node, ast.Mult(), parse(name))
+            yield place, ast.BinOp(node, ast.Div(), parse(name))
 
+
+def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``1 - y`` or ``y ** 2`` as a factor or divisor that was forgotten; a number of elements."""
+    for place, node in _values(scope):
+        if not _tensors_of(node):
+            continue
+        for name in scope.names:
+            for text in (f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
+                yield place, ast.BinOp(node, ast.Mult(), parse(text))
+                yield place, ast.BinOp(node, ast.Div(), parse(text))
+        for name in scope.tensors if scope.mentions("abs|sign|sgn") else ():
+            yield place, ast.BinOp(node, ast.Mult(), parse(f"{name}.sign()"))
+        for name in scope.tensors if scope.mentions(REDUCE) else ():
+            for count in ("numel()", "shape[-1]", "shape[0]"):
+                yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))
+
+
+# What the source of a class mentions that has to do with some kinds of edits.
+REDUCE = r"sum|mean|norm|var|std|softmax|logsumexp|numel|shape|len\("
+MULTIPLY_MATRICES = r"@|matmul|mm\(|\.T\b|mT|\bt\(\)|einsum|transpose|tri|solve|inv|chol|eye|outer"
+ARE_COMPLEX = r"conj|complex|fft|real|imag|sgn|angle|polar|mH"
+REORDER = r"flip|cum|roll|sort|pad|conv|scan|range\("
 
 CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
 
@@ -779,9 +812,11 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in [*_values(scope), *_names(scope)]:
         if _tensors_of(node) and id(node) not in seen:
             seen.add(id(node))
-            yield place, ast.Attribute(node, scope.transpose, ast.Load())
+            if scope.mentions(MULTIPLY_MATRICES):
+                yield place, ast.Attribute(node, scope.transpose, ast.Load())
             yield place, _method(node, "conj()")
-            yield place, ast.Attribute(node, "mH", ast.Load())
+            if scope.mentions(ARE_COMPLEX):
+                yield place, ast.Attribute(node, "mH", ast.Load())
     for place, part in scope.places:
         if isinstance(part, ast.Attribute) and part.attr in ("T", "mT"):
             yield place, ast.Attribute(part.value, "mH", ast.Load())
@@ -847,7 +882,8 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         named = scope.dims[:-3]
         of_dims = [f"{call}({dim})" for dim in named for call in ("sum", "flip", "cumsum")]
         for call in (*of_dims, *SUMS):
-            yield place, _method(node, call)
+            if call.startswith("sum") or scope.mentions(REORDER):
+                yield place, _method(node, call)
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -878,7 +914,8 @@ def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """``(a + a.mT)`` for ``a``: a matrix that the formula contains twice."""
     for place, node in [*_values(scope), *_inner(scope)]:
-        if isinstance(node, ast.Name) and node.id in scope.tensors:
+        matrices = scope.mentions(MULTIPLY_MATRICES)
+        if matrices and isinstance(node, ast.Name) and node.id in scope.tensors:
             other = ast.Attribute(node, scope.transpose, ast.Load())
             yield place, ast.BinOp(node, ast.Add(), other)
             yield place, ast.BinOp(node, ast.Sub(), other)
@@ -886,6 +923,8 @@ def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """The mean, or the part along a tensor of the scope, that was not subtracted."""
+    if not scope.mentions(REDUCE):
+        return
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -949,7 +988,7 @@ KINDS = (
     Kind("a slice from the end", 1.2, slices_from_the_end),
     Kind("an addition", 1.2, added_to),
     Kind("a sign inside", 1.5, opposite_signs_inside),
-    Kind("a shape", 1.5, missing_shapes),
+    Kind("a shape", 2.1, missing_shapes),
     Kind("a simpler function", 1.4, simpler_functions),
     Kind("the same along another dim", 1.9, same_along_another_dim),
     Kind("a transposed term", 1.8, missing_transposed_terms),
@@ -958,7 +997,8 @@ KINDS = (
     Kind("a saved tensor", 1.5, changed_at_once),
     Kind("a constant", 1.7, missing_constants),
     Kind("a scan", 1.5, reversed_scans),
-    Kind("a factor", 1.6, missing_factors),
+    Kind("a factor", 1.5, missing_factors),
+    Kind("a composed factor", 1.8, missing_composed_factors),
     Kind("a sum", 1.7, missing_sums),
     Kind("a projection", 2.0, missing_projections),
 )
@@ -971,7 +1011,14 @@ COMPUTING = (
 
 # What a rule makes likely: the names of kinds that are tried before all others.
 LIKELY_FOR = {
-    "constant-factor": ("another operator", "another number", "a number of forward", "a factor"),
+    "constant-factor": (
+        "another operator",
+        "another number",
+        "a number of forward",
+        "a factor",
+        "a composed factor",
+        "another length",
+    ),
     "flipped-sign": ("a sign", "another operator", "something dropped"),
     "transposed-gradient": (
         "operands swapped",
