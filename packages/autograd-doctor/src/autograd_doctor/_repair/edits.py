@@ -891,12 +891,23 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in [*_values(scope), *_inner(scope)]:
         if not _tensors_of(node):
             continue
-        named = [f"unsqueeze({dim})" for dim in scope.dims[:-3]]
-        for call in (*named, "unsqueeze(-1)", "unsqueeze(0)", "flatten(1)"):
-            yield place, _method(node, call)
-        yield place, ast.Subscript(node, parse("(..., None, None)"), ast.Load())
         for name in scope.tensors:
             yield place, _method(node, f"reshape({name}.shape)")
+        named = [f"unsqueeze({dim})" for dim in scope.dims[:-3]]
+        for call in (*named, "unsqueeze(-1)", "unsqueeze(0)"):
+            yield place, _method(node, call)
+        yield place, ast.Subscript(node, parse("(..., None, None)"), ast.Load())
+
+
+def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x.flatten(1).norm(dim=1)`` for ``x.norm(dim=1)``: one number for each sample."""
+    for _, node in scope.places:
+        reduces = _called(node) in ("norm", "vector_norm", "sum", "mean", "amax", "var", "std")
+        match node:
+            case ast.Call(ast.Attribute(value)) if reduces and not _is_module(value):
+                yield (node.func, "value", None), _method(value, "flatten(1)")
+            case ast.Call(_, [first, *_]) if reduces:
+                yield (node, "args", 0), _method(first, "flatten(1)")
 
 
 def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -990,6 +1001,7 @@ KINDS = (
     Kind("a sign inside", 1.5, opposite_signs_inside),
     Kind("a shape", 2.1, missing_shapes),
     Kind("a simpler function", 1.4, simpler_functions),
+    Kind("flattened", 1.4, flattened),
     Kind("the same along another dim", 1.9, same_along_another_dim),
     Kind("a transposed term", 1.8, missing_transposed_terms),
     Kind("a factor inside", 1.8, missing_factors_inside),

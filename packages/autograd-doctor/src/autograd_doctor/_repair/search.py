@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice
 
+from autograd_doctor._execution.time_limit import TimeUp
 from autograd_doctor._repair.contract import Definition, fixes_for
 from autograd_doctor._repair.edits import (
     COMPUTING,
@@ -34,7 +35,7 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
 SECONDS = 0.6  # until nothing more is tried; what was found by then is still verified
-MOST_VERIFIED = 6  # candidates
+MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
 FIRST_OF_TWO = 2  # edits that make some of the gradients right, to each of which another is added
@@ -88,14 +89,18 @@ def _first_verified(
 ) -> Repair | None:
     """Return the first repair that holds, or else the first that removes one of several errors."""
     partial = None
-    for candidate in candidates:
-        if runner.now() > deadline:
-            break
-        if repair := runner.verify(candidate.fix):
-            found = replace(repair, file=candidate.file, changes=candidate.changes)
-            if not found.left:
-                return found
-            partial = partial or found
+    try:
+        for candidate in candidates:
+            if runner.now() > deadline:
+                break
+            if repair := runner.verify(candidate.fix):
+                found = replace(repair, file=candidate.file, changes=candidate.changes)
+                if not found.left:
+                    return found
+                partial = partial or found
+    except TimeUp:
+        if partial is None:
+            raise
     return partial
 
 

@@ -98,30 +98,32 @@ def _verified(
 ) -> Repair | None:
     """Return on what an edited Function is right; nothing if a rule objects that did not before."""
     changed = replace(case, subject=edited(case.subject, function))
-    left = conclude(changed, seed + 2, seed + 3).findings
-    if has_error(left):
-        return _partial(findings, finding, left, function)
     known = {found.rule for found in findings if found is not finding}
-    if any(_is_new(found, known) for found in left):
-        return None
-    checked_on = ["your example", "other values"]
-    for what, args in others.items():
-        with suppress(CannotDiagnoseError):
-            found_there = _findings_on(changed, args, seed)
-            if any(found.rule in FORWARD_RULES for found in found_there):
-                continue  # these are no inputs for this Function
-            if has_error(found_there):
-                return None
-            if any(_is_new(found, known) for found in found_there):
-                before = _findings_on(case, args, seed)
-                if any(_is_new(found, {it.rule for it in before}) for found in found_there):
+    left = {"your example": _findings_on(changed, case.args, seed)}
+    if not has_error(left["your example"]):
+        for what, args in others.items():
+            with suppress(CannotDiagnoseError):
+                found_there = _findings_on(changed, args, seed)
+                if any(found.rule in FORWARD_RULES for found in found_there):
+                    continue  # these are no inputs for this Function
+                if has_error(found_there):
                     return None
-            checked_on.append(what)
+                if any(_is_new(found, known) for found in found_there):
+                    before = {found.rule for found in _findings_on(case, args, seed)}
+                    if any(_is_new(found, before) for found in found_there):
+                        return None
+                left[what] = found_there
+        left["your example"] = conclude(changed, seed + 2, seed + 3).findings
+    if has_error(left["your example"]):
+        return _partial(changed, findings, finding, left["your example"], others, seed)
+    if any(_is_new(found, known) for found in left["your example"]):
+        return None
     is_error = finding.severity == "error"
     named = str(finding.evidence.get("input", ""))
     compute = partial(_jacobians, function, case.args, named) if is_error else None
+    checked_on = ("your example", "other values", *[what for what in left if what in others])
     removes = "" if is_error else finding.rule
-    return Repair("", (), tuple(checked_on), removes, compute=compute, made=function)
+    return Repair("", (), checked_on, removes, compute=compute, made=function)
 
 
 def _findings_on(case: Case, args: Sequence[Any], seed: int) -> Findings:
@@ -141,16 +143,19 @@ OTHER_USES = ("layout", "order", "transforms")
 
 
 def _partial(
+    changed: Case,
     findings: Sequence[Finding],
     finding: Finding,
-    left: Sequence[Finding],
-    function: type[Function],
+    left: Findings,
+    others: Calls,
+    seed: int,
 ) -> Repair | None:
     """Return a repair that removes a finding, and says what error is left; nothing if it stays.
 
     An error that is left must have been there before, or be of another kind than edits can cause.
     Of wrong gradients, some must be right now, and the others must have been wrong before.
     """
+    function = changed.subject.function
     errors = [found for found in left if found.severity == "error"]
     rules = {found.rule for found in errors}
     before = {found.rule for found in findings if found.severity == "error"} - {finding.rule}
@@ -160,8 +165,13 @@ def _partial(
         wrong, still = _wrong_inputs(findings), _wrong_inputs(errors)
         if not (still and still < wrong):
             return None
-        return Repair("", (), (), left=_sentence(errors), right=(*sorted(wrong - still),),
-                      made=function)  # fmt: skip
+        for args in others.values():
+            with suppress(CannotDiagnoseError):
+                there = [it for it in _findings_on(changed, args, seed) if it.severity == "error"]
+                if there and not _wrong_inputs(there) <= still and _wrong_inputs(there):
+                    return None
+        right = tuple(sorted(wrong - still))
+        return Repair("", (), (), left=_sentence(errors), right=right, made=function)
     else:
         gone = finding.rule not in rules and all(
             found.rule in before or RULES[found.rule].family in OTHER_USES for found in errors
