@@ -21,7 +21,7 @@ from autograd_course.grader.judging import function, routine
 from autograd_course.grader.raised import place
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.
-_PLAIN = ("signature", "forward", "backward", "gradients")
+_PLAIN = ("signature", "forward", "backward", "gradients", "edits")
 
 Say = Callable[[dict[str, Any], tuple[Any, ...]], Frame]
 

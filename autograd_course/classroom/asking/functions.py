@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autograd_doctor.extension import collect_evidence
+from autograd_doctor.extension import Question, collect_evidence, edited, run_edits
+from torch import Tensor
 
 from autograd_course.classroom.asking.borrowing import own_work
-from autograd_course.classroom.asking.unusual import too_many
+from autograd_course.classroom.asking.unusual import kind, too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack
@@ -50,13 +51,26 @@ def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
     if many := too_many(present.answer, inputs):
         return Frame({"unfit": many})
     seen = collect_evidence(
-        present.answer,
+        edited(present.answer, said.get("sources") or {}),
         inputs,
         double_backward=present.exercise.double_backward,
         thorough=said["thorough"],
         seed=said["seed"],
     )
     return Frame({}, pack(tuple(seen)))
+
+
+def _edits(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+    """Run the answer with other methods, as the judge asks who searches for a repair."""
+    args, sent = inputs[: said["inputs"]], inputs[said["inputs"] :]
+    question = Question(args, said["wanted"], sent, ())
+    came = run_edits(present.answer, said["edits"], question, seed=said["seed"])
+    return Frame({}, pack(tuple(each and tuple(map(_sent, each)) for each in came)))
+
+
+def _sent(values: Inputs | None) -> Inputs | None:
+    """Return what travels: a value that is no dense tensor is neither a gradient nor an output."""
+    return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
 
 
 def _gradients(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
@@ -74,6 +88,7 @@ ANSWERS: Mapping[str, Callable[[Present, dict[str, Any], Inputs], Frame]] = {
     "backward": _backward,
     "method": _method,
     "look": _look,
+    "edits": _edits,
     "gradients": _gradients,
     "check": _checked,
 }

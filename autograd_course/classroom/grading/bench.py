@@ -15,6 +15,7 @@ from autograd_course.classroom.grading.crew import Judge, Opening, RefusedError
 from autograd_course.classroom.grading.task import Task, told
 from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.judging import judged
+from autograd_course.classroom.judging.repairing import Budget
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
@@ -43,7 +44,7 @@ class Bench:
         except (NoSandboxError, SandboxError) as error:
             raise RefusedError(str(error)) from None
         with sandbox:
-            yield functools.partial(_said, sandbox)
+            yield functools.partial(_said, sandbox, Budget())
 
     @contextmanager
     def share(self, template: Template) -> Iterator[Opening]:
@@ -57,20 +58,24 @@ class Bench:
             yield replace(self, running=twin)
 
 
-def _said(sandbox: Sandbox, text: str) -> str:
+def _said(sandbox: Sandbox, budget: Budget, text: str) -> str:
     task = Task.from_json(text)
     if task.grader != grader_version():
         raise RefusedError(
             f"a worker has the course in version {grader_version()}, the one who asks has "
             f"{task.grader}: install the same everywhere."
         )
-    begun = time.perf_counter()
-    verdict = verdict_on(task.answer, sandbox, task.seed)
-    return told(verdict, time.perf_counter() - begun)
+    begun, before = time.perf_counter(), budget.left
+    verdict = verdict_on(task.answer, sandbox, task.seed, budget)
+    seconds = time.perf_counter() - begun
+    budget.earn(seconds - (before - budget.left))
+    return told(verdict, seconds)
 
 
-def verdict_on(answer: Answer, sandbox: Sandbox, seed: int) -> Verdict:
+def verdict_on(
+    answer: Answer, sandbox: Sandbox, seed: int, budget: Budget | None = None
+) -> Verdict:
     """Return the verdict on an answer, or on there being none."""
     if not answer.found:
         return unfinished(f"no {answer.name} was handed in.")
-    return judged(CATALOGUE[answer.exercise], answer, sandbox, seed)
+    return judged(CATALOGUE[answer.exercise], answer, sandbox, seed, budget)

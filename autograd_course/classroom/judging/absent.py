@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from autograd_doctor import RULES, CannotDiagnoseError, Finding
@@ -43,6 +43,10 @@ class Absent:
     exercise: FunctionExercise
     asked: Asked
     secret: int
+    # Methods by name, whose source takes the place of the answer's own.
+    sources: Mapping[str, str] = field(default_factory=dict)
+    # The evidence on which findings rest, with the inputs, from the last diagnosis.
+    seen: list[tuple[Inputs, Sequence[Evidence]]] = field(default_factory=list)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a forward that does not take these arguments."""
@@ -78,7 +82,8 @@ class Absent:
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings, made here on evidence from there."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
-        done = conclude(_Examiner(self, inputs), first, second)
+        done = conclude(Examiner(self, inputs), first, second)
+        self.seen[:] = [(inputs, done.evidence)]
         example = done.evidence[0]
         try:
             done.require_gradient()
@@ -103,7 +108,7 @@ class Absent:
 
 
 @dataclass(frozen=True)
-class _Examiner:
+class Examiner:
     """Asks the sandbox for evidence on an answer, and judges it here."""
 
     answer: Absent
@@ -112,7 +117,10 @@ class _Examiner:
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
         """Return the evidence that the sandbox sends, as far as it can be what it says it is."""
         asked, exercise = self.answer.asked, self.answer.exercise
-        came = asked.ask({"ask": "look", "seed": seed, "thorough": thorough}, self.inputs)
+        look = {"ask": "look", "seed": seed, "thorough": thorough}
+        if self.answer.sources:
+            look["sources"] = dict(self.answer.sources)
+        came = asked.ask(look, self.inputs)
         with _unfit_told():
             return vet_evidence(unpacked(came), self.inputs, exercise.reference)
 

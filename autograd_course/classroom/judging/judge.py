@@ -24,6 +24,7 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.plain import plain
 from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.judging.repairing import Budget, with_repair
 from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
@@ -48,17 +49,24 @@ _HINDERS = "the grader cannot examine this answer, as it can a right one"
 _LOOK = "keeps the grader from its work"
 
 
-def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int) -> Verdict:
+def judged(
+    exercise: Exercise,
+    answer: Answer,
+    sandbox: Sandbox,
+    secret: int,
+    budget: Budget | None = None,
+) -> Verdict:
     """Return the verdict on an answer, run in a sandbox on inputs drawn from a secret seed.
 
     The verdict is that of ``grade``, by the same rules. An answer that does not come, or is none,
     is wrong, with the reason; a fault of ours is "grader failed", and of an answer that keeps the
     grader from its work twice, where the reference does not, this is said. The ``remarks`` say what
-    in the code no answer needs, for a person to look at.
+    in the code no answer needs, for a person to look at. With a ``budget``, the finding of a wrong
+    answer holds the change that makes it right, if one is found.
     """
     replaced: dict[str, None] = {}
     try:
-        verdict = _tried(exercise, answer, sandbox, secret, replaced)
+        verdict = _tried(exercise, answer, sandbox, secret, replaced, budget)
         seen = (f"replaces {name} while it runs" for name in replaced)
         return plain(replace(verdict, remarks=(*verdict.remarks, *remarks(answer.cells), *seen)))
     except Exception as error:
@@ -66,10 +74,15 @@ def judged(exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int) ->
 
 
 def _tried(
-    exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int, replaced: dict[str, None]
+    exercise: Exercise,
+    answer: Answer,
+    sandbox: Sandbox,
+    secret: int,
+    replaced: dict[str, None],
+    budget: Budget | None,
 ) -> Verdict:
     work = sandbox, secret, replaced
-    verdict = _verdict(exercise, answer, *work)
+    verdict = _verdict(exercise, answer, *work, budget)
     if verdict.status == _FAILED:  # what was nobody's doing does not happen again
         verdict = _verdict(exercise, answer, *work)
     if verdict.status == _FAILED and _verdict(exercise, _right(exercise), *work).status != _FAILED:
@@ -86,13 +99,18 @@ def _right(exercise: Exercise) -> Answer:
 
 
 def _verdict(
-    exercise: Exercise, answer: Answer, sandbox: Sandbox, secret: int, replaced: dict[str, None]
+    exercise: Exercise,
+    answer: Answer,
+    sandbox: Sandbox,
+    secret: int,
+    replaced: dict[str, None],
+    budget: Budget | None = None,
 ) -> Verdict:
     try:
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
         with sandbox.child(limits) as child, quiet_world():
-            return _examined(exercise, answer, Asked(child, replaced), secret, seconds)
+            return _examined(exercise, answer, Asked(child, replaced), secret, seconds, budget)
     except UnansweredError as reason:
         return wrong(str(reason))
     except StoppedError as where:
@@ -120,7 +138,12 @@ def _seconds(exercise: Exercise, limits: Limits) -> float:
 
 
 def _examined(
-    exercise: Exercise, answer: Answer, asked: Asked, secret: int, seconds: float
+    exercise: Exercise,
+    answer: Answer,
+    asked: Asked,
+    secret: int,
+    seconds: float,
+    budget: Budget | None,
 ) -> Verdict:
     begin = {
         "exercise": exercise.id, "cells": answer.cells, "name": answer.name, "seconds": seconds,
@@ -134,15 +157,23 @@ def _examined(
     if (problem := said.get("problem")) is not None:
         verdict = _refused(text(problem), said)
     else:
-        verdict = _asked_about(exercise, asked, secret, said)
+        verdict = _asked_about(exercise, answer, asked, secret, said, budget)
     return _unless_lacking(said.get("lacking"), verdict)
 
 
-def _asked_about(exercise: Exercise, asked: Asked, secret: int, said: dict[str, Any]) -> Verdict:
+def _asked_about(
+    exercise: Exercise,
+    answer: Answer,
+    asked: Asked,
+    secret: int,
+    said: dict[str, Any],
+    budget: Budget | None,
+) -> Verdict:
     match exercise:
         case FunctionExercise():
-            samples = seeds.samples(exercise, secret)
-            return Order(exercise, Absent(exercise, asked, secret), samples, timed=False).verdict()
+            samples, absent = seeds.samples(exercise, secret), Absent(exercise, asked, secret)
+            verdict = Order(exercise, absent, samples, timed=False).verdict()
+            return with_repair(exercise, answer, absent, verdict, budget) if budget else verdict
         case RoutineExercise():
             samples, routine = seeds.samples(exercise, secret), AbsentRoutine(asked, secret)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()

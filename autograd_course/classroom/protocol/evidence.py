@@ -7,6 +7,7 @@ from typing import Any
 
 from autograd_course.classroom.protocol.frames import is_deeper
 
+REPAIR = "repair"  # the part that holds a repair
 _DEEPEST = 6  # a picture's matrices lie four levels deep
 _LONGEST = 20_000  # characters of a text: a line of code may be long
 
@@ -58,6 +59,24 @@ def _given(value: Any) -> bool:
     return all(map(_text, value)) and all(map(_number, value.values()))
 
 
+def _repair(value: Any) -> bool:
+    """Whether it is a repair as ``Repair.to_dict`` writes it."""
+    if not isinstance(value, Mapping) or not _text(value.get("summary")):
+        return False
+    changes = value.get("changes")
+    return isinstance(changes, list | tuple) and all(map(_change, changes))
+
+
+def _change(value: Any) -> bool:
+    lines = _list_of(_text)
+    return (
+        isinstance(value, Mapping)
+        and _whole(value.get("line"))
+        and lines(value.get("before"))
+        and lines(value.get("after"))
+    )
+
+
 _PARTS: Mapping[str, Callable[[Any], bool]] = {
     "input": _text,
     "index": _list_of(_whole),
@@ -73,4 +92,5 @@ _PARTS: Mapping[str, Callable[[Any], bool]] = {
     "hint": _text,
     "with": _text,
     "without_gradient": _list_of(_text),
+    REPAIR: _repair,
 }

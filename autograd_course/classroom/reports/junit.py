@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradebook.records import Score
 from autograd_course.classroom.pictures import PICTURE
+from autograd_course.classroom.protocol.evidence import REPAIR
 
 _TAGS = {"wrong": "failure", "grader failed": "error", "not attempted": "skipped", "": "skipped"}
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -68,7 +69,9 @@ def _add_case(suite: Element, score: Score) -> None:
 
 def _told(score: Score, message: str) -> Iterable[str]:
     yield message
-    yield from (f"{key}: {value}" for key, value in score.evidence.items() if key != PICTURE)
+    yield from (
+        f"{key}: {value}" for key, value in score.evidence.items() if key not in (PICTURE, REPAIR)
+    )
     yield from score.problems
 
 

@@ -38,6 +38,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
         distribution=distribution,
         tallest=max([count for _, count in distribution], default=0) or 1,
         hottest=max(map(len, seen.matrix.values()), default=1),
+        repairs=list(most_first(seen.repairs)),
         unnamed=list(most_first(seen.unnamed)),
         remarks=list(most_first(seen.remarks)),
         failures=list(most_first(seen.failures)),

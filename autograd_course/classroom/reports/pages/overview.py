@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from autograd_course.classroom.gradebook import Gradebook, Score
+from autograd_course.classroom.protocol.evidence import REPAIR
 
 BINS = 10  # of the points that can be had
 UNNAMED = "no rule"  # an answer is wrong, and no rule of the doctor's says why
@@ -60,6 +61,7 @@ class Overview:
     rows: list[Row] = field(default_factory=list)
     exercises: dict[str, Exercise] = field(default_factory=dict)
     matrix: Collected = field(default_factory=_collection)
+    repairs: Collected = field(default_factory=_collection)
     unnamed: Collected = field(default_factory=_collection)
     failures: Collected = field(default_factory=_collection)
     remarks: Collected = field(default_factory=_collection)
@@ -117,6 +119,8 @@ def _count(seen: Overview, score: Score) -> None:
     seen.exercises[exercise].counts[score.status or "not graded"] += 1
     if score.status == "wrong":
         seen.matrix[score.rule or UNNAMED, exercise].append(student)
+        if repair := score.evidence.get(REPAIR):
+            seen.repairs[exercise, repair["summary"]].append(student)
         if not score.rule:
             seen.unnamed[exercise, score.message].append(student)
     if score.status == "grader failed":

@@ -48,6 +48,8 @@ from autograd_doctor._pipeline import (
 )
 from autograd_doctor._probes import Level, probes_for
 from autograd_doctor._probes.core import agrees_for, choose_precision
+from autograd_doctor._repair.elsewhere import answers_to
+from autograd_doctor._repair.runner import Question
 from autograd_doctor._repair.verification import find_repair, with_search
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
@@ -324,6 +326,30 @@ def collect_evidence(
         with preserve_global_state(seed), subject.around.borrow(), passes_within(time_limit):
             subject = choose_precision(subject, inputs, seed)
             return examine_samples(subject, inputs, None, seed, extra_probes, any_output=True)
+
+
+def run_edits(
+    fn: type[Function], edits: Sequence[Mapping[str, str]], question: Question, *, seed: int = 0
+) -> list[list[tuple[Any, ...] | None] | None]:
+    """Run a Function with other methods, and return what comes of it without judging it.
+
+    Args:
+        fn: A Function.
+        edits: For each try, methods by name as the source of their ``def``; none for the Function
+            as it is.
+        question: The inputs, which of them are differentiated, and the cotangents.
+        seed: The seed of all random numbers.
+
+    Returns:
+        For each try, what ``backward`` returned for each cotangent. If the question has none, what
+        ``forward`` returned. ``None`` stands for what raised.
+    """
+    with _report_own_faults(), paused():
+        prepare()
+        subject = _capture_state(subject_of(fn, len(question.inputs)), question.inputs)
+        with preserve_global_state(seed), subject.around.borrow():
+            subject = choose_precision(subject, question.inputs, seed)
+            return answers_to(subject, edits, question, seed)
 
 
 def is_right_for(

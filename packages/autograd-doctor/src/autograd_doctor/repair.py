@@ -60,21 +60,25 @@ class Repair:
         checked_on: In words, the inputs on which every gradient was right afterwards.
         removes: The rule of what the changes remove, where that is a warning or not all that is
             wrong; else ``""``.
+        summary: What the changes replace by what, in words that fit the same mistake in other code.
         left: What is still wrong after the changes, in a sentence; ``""`` if nothing is.
         right: The inputs whose gradients are right after the changes, where others are still wrong.
         compute: Computes :attr:`jacobians`.
         made: What the code defines after the changes. Like ``compute``, it is lost when a repair
             goes to another process.
+        signatures: What finds the same edits in other code.
     """
 
     file: str
     changes: tuple[Change, ...]
     checked_on: tuple[str, ...]
     removes: str = ""
+    summary: str = ""
     left: str = ""
     right: tuple[str, ...] = ()
     compute: Callable[[], Jacobians | None] | None = field(default=None, repr=False, compare=False)
     made: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
+    signatures: tuple[tuple[str, ...], ...] = field(default=(), repr=False, compare=False)
 
     @property
     def jacobians(self) -> Jacobians | None:
@@ -111,6 +115,7 @@ class Repair:
                 {"line": it.line, "before": list(it.before), "after": list(it.after)}
                 for it in self.changes
             ],
+            "summary": self.summary,
             "checked_on": list(self.checked_on),
             "removes": self.removes,
             "left": self.left,

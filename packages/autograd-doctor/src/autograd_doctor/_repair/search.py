@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice
 
@@ -41,6 +41,7 @@ PARTIAL = 40  # edits that make some of the gradients right, for pairs
 FIRST_OF_TWO = 2  # edits that make some of the gradients right, to each of which another is added
 MOST_ALIKE = 6  # pairs of the same edit
 LIKELY = 1.2  # the cost of an edit that is tried with every other one
+LONGEST = 60  # characters of code in a summary
 KINDS_IN = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
 
 
@@ -64,10 +65,63 @@ class Candidate:
         parts = sum(not isinstance(edit.place[0], ast.stmt) for _, edit in self.fix)
         return sum(edit.cost for _, edit in self.fix), after - before, parts
 
+    @property
+    def summary(self) -> str:
+        """What the edits replace by what, in words that fit the same mistake of others."""
+        return "; ".join(_described(method, edit) for method, edit in self.fix)
 
-def search(runner: Runner, finding: Finding) -> Repair | None:
-    """Return the likeliest repair that removes a finding, ``None`` if none is found in time."""
-    deadline = runner.now() + SECONDS
+
+def _described(method: Method, edit: Edit) -> str:
+    if isinstance(edit.new, tuple):
+        missing = [it for it in edit.new if it is not edit.old]
+        where = f"in `{method.name}`"
+        if not missing:
+            return f"`{_short(edit.old)}` too much {where}"
+        without = f"`{_short(missing[0])}`"
+        kept = len(missing) < len(edit.new)
+        return f"no {without} {where}" if kept else f"no {without} in the place of a line {where}"
+    shown = isinstance(edit.old, ast.expr | ast.stmt)
+    node = edit.old if shown else edit.place[0]
+    before = _short(node)
+    with edit.made():
+        after = _short(edit.new if shown else node)
+    return f"`{before}` instead of `{after}` {_where(method, edit)}"
+
+
+def _where(method: Method, edit: Edit) -> str:
+    for node in ast.walk(method.tree):
+        if isinstance(node, ast.stmt) and any(it is edit.place[0] for it in ast.walk(node)):
+            holder = node  # the innermost comes last
+    match holder:
+        case ast.Return():
+            return f"in the return statement of `{method.name}`"
+        case ast.Assign([ast.Name(name)]) | ast.AugAssign(ast.Name(name)):
+            return f"in the line for `{name}` in `{method.name}`"
+        case ast.Expr(ast.Call(ast.Attribute(_, call))):
+            return f"in `{call}`"
+    return f"in `{method.name}`"
+
+
+def _short(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def search(
+    runner: Runner,
+    finding: Finding,
+    seconds: float = SECONDS,
+    known: Collection[Signature] = (),
+) -> Repair | None:
+    """Return the likeliest repair that removes a finding, ``None`` if none is found in time.
+
+    Args:
+        runner: Runs the edits.
+        finding: What is to be repaired.
+        seconds: How long edits are tried.
+        known: Edits that repaired the same mistake of others, which are tried first.
+    """
+    deadline = runner.now() + seconds
     fixes = fixes_for(Definition(runner.methods), finding)
     found = (it for fix in fixes for it in _candidate(fix))
     if repair := _first_verified(runner, found, deadline):
@@ -80,7 +134,7 @@ def search(runner: Runner, finding: Finding) -> Repair | None:
     if as_it_is is None or (as_it_is and all(as_it_is)):
         return None  # nothing is known of the gradients, or no edit of them can help
     wrong = [k for k, right in enumerate(as_it_is) if not right]  # among those that are wanted
-    values = _right_values(runner, finding, wrong, deadline)
+    values = _right_values(runner, finding, wrong, deadline, known)
     return _first_verified(runner, islice(values, MOST_VERIFIED))
 
 
@@ -94,7 +148,13 @@ def _first_verified(
             if runner.now() > deadline:
                 break
             if repair := runner.verify(candidate.fix):
-                found = replace(repair, file=candidate.file, changes=candidate.changes)
+                found = replace(
+                    repair,
+                    file=candidate.file,
+                    changes=candidate.changes,
+                    summary=candidate.summary,
+                    signatures=tuple(signature(*it) for it in candidate.fix),
+                )
                 if not found.left:
                     return found
                 partial = partial or found
@@ -105,7 +165,11 @@ def _first_verified(
 
 
 def _right_values(
-    runner: Runner, finding: Finding, wrong: Sequence[int], deadline: float
+    runner: Runner,
+    finding: Finding,
+    wrong: Sequence[int],
+    deadline: float,
+    known: Collection[Signature],
 ) -> Iterator[Candidate]:
     """Yield the edits, or pairs of them, that make every gradient right, the likely ones first.
 
@@ -117,6 +181,16 @@ def _right_values(
     found: list[Candidate] = []  # of one cost
     some: list[Partial] = []
     of_backward: list[Edit] = []
+
+    first = {kind for _, kind, _, _ in known}
+    again = (
+        ((method, edit),)
+        for method, edit in _attempts(runner.methods, rule, first)
+        if signature(method, edit) in known
+    )
+    for fix, right in runner.gradients(again if known else ()):
+        if right and all(right):
+            yield from _candidate(fix)
 
     def tried() -> Iterator[Fix]:
         for method, edit in _attempts(runner.methods, rule):
@@ -153,11 +227,27 @@ def _right_values(
         yield from _candidate(fix)
 
 
-def _attempts(methods: Mapping[str, Method], rule: str) -> Iterator[tuple[Method, Edit]]:
-    """Yield every edit of the methods, the likely ones first; none is made before it is taken."""
+Signature = tuple[str, str, str, str]
+"""A method, a kind of edit, and what is replaced by what: the same in the code of others."""
+
+
+def signature(method: Method, edit: Edit) -> Signature:
+    """Return what tells that the same edit is made in other code."""
+    texts = [ast.unparse(it) if isinstance(it, ast.AST) else "" for it in (edit.old, edit.new)]
+    return method.name, edit.kind, texts[0], texts[1]
+
+
+def _attempts(
+    methods: Mapping[str, Method], rule: str, only: Collection[str] = ()
+) -> Iterator[tuple[Method, Edit]]:
+    """Yield every edit of the methods, the likely ones first; none is made before it is taken.
+
+    ``only`` names the kinds of edits, if not all are wanted.
+    """
     known = [it for it in methods.values() if it.owner in ("", "backward")]
     scopes = {method: _scope_of(method, known) for method in known}
     kinds = [(kind, method) for method in scopes for kind in KINDS_IN.get(method.name, KINDS)]
+    kinds = [(kind, method) for kind, method in kinds if not only or kind.name in only]
     for kind, method in sorted(kinds, key=lambda it: sooner(rule, it[0])):
         for edit in edits_of(scopes[method], [kind]):
             yield method, edit

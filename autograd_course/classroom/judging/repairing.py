@@ -1,0 +1,196 @@
+"""Search for the change that makes a wrong answer right, for the instructor to see.
+
+The judge makes the edits from the answer's source. The child runs them, like any other question.
+What a repair costs is limited to a share of the time that judging takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from autograd_doctor import CannotDiagnoseError, Finding
+from autograd_doctor.evidence import Expected
+from autograd_doctor.extension import Question, conclude, search_repair_elsewhere
+from autograd_doctor.repair import Repair
+from torch import Tensor
+
+from autograd_course.classroom.extraction import Answer
+from autograd_course.classroom.judging import seeds
+from autograd_course.classroom.judging.absent import Absent, Examiner
+from autograd_course.classroom.judging.asked import (
+    BrokenError,
+    StoppedError,
+    UnansweredError,
+    unpacked,
+)
+from autograd_course.classroom.protocol.evidence import REPAIR
+from autograd_course.classroom.sandbox.backend import SandboxError
+from autograd_course.grader.calls import as_tuple, differentiated, is_float
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.passes import forward_verdict
+from autograd_course.grader.verdict import Verdict
+
+SHARE = 0.08  # of the time that judging takes
+FIRST = 0.5  # seconds that a worker has from the start
+LEAST = 0.05  # seconds with which a search is worth its while
+LONGEST = 0.6  # seconds of a search; verifying comes on top
+
+
+@dataclass
+class Budget:
+    """The seconds that a worker may spend on repairs, and the edits that repaired other answers."""
+
+    left: float = FIRST
+    known: dict[str, dict[Any, None]] = field(default_factory=dict)
+
+    def earn(self, seconds: float) -> None:
+        """Add the share of a time that was spent on judging."""
+        self.left += SHARE * seconds
+
+    @contextmanager
+    def spent(self) -> Iterator[float]:
+        """Take off what a block takes; yield the seconds that a search may take."""
+        begun = time.monotonic()
+        try:
+            yield min(self.left, LONGEST)
+        finally:
+            self.left -= time.monotonic() - begun
+
+
+def with_repair(
+    exercise: FunctionExercise, answer: Answer, absent: Absent, verdict: Verdict, budget: Budget
+) -> Verdict:
+    """Return a verdict whose finding holds the repair as data, if one is found in time."""
+    finding = verdict.finding
+    if verdict.status != "wrong" or finding is None or budget.left < LEAST:
+        return verdict
+    with budget.spent() as seconds:
+        try:
+            repair = _found(exercise, answer, absent, finding, seconds, budget)
+        except (UnansweredError, StoppedError, BrokenError, SandboxError, CannotDiagnoseError):
+            return verdict
+    if repair is None:
+        return verdict
+    evidence = {**finding.evidence, REPAIR: repair.to_dict()}
+    return replace(verdict, finding=replace(finding, evidence=evidence))
+
+
+def _found(
+    exercise: FunctionExercise,
+    answer: Answer,
+    absent: Absent,
+    finding: Finding,
+    seconds: float,
+    budget: Budget,
+) -> Repair | None:
+    samples = seeds.samples(exercise, absent.secret)
+    plainest = next(iter(samples.values()))
+    inputs, evidence = absent.seen[-1] if absent.seen else (plainest, ())
+
+    def computes(outputs: Any) -> bool:
+        return forward_verdict(exercise, outputs, inputs) is None
+
+    known = budget.known.setdefault(exercise.id, {})
+    repair = search_repair_elsewhere(
+        answer.cells,
+        answer.name,
+        finding,
+        evidence,
+        partial(_ask, absent),
+        partial(_verified, exercise, absent, finding),
+        computes=(_copies(plainest), computes),
+        reference=exercise.reference,
+        surrogate=exercise.surrogate,
+        seed=seeds.about(absent.secret, "look", inputs),
+        seconds=seconds,
+        known=known,
+    )
+    if repair is not None:
+        known.update(dict.fromkeys(repair.signatures))
+    return repair
+
+
+def _copies(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(it.detach() if isinstance(it, Tensor) else it for it in inputs)
+
+
+def _ask(absent: Absent, edits: Sequence[Mapping[str, str]], question: Question) -> list[Any]:
+    """Send edits and a question to the child; return as many answers."""
+    said = {
+        "ask": "edits",
+        "edits": [dict(each) for each in edits],
+        "wanted": list(question.wanted),
+        "seed": seeds.about(absent.secret, "edits", question.inputs),
+    }
+    about = (*question.inputs, *(tuple(each) for each in question.sent))
+    came = unpacked(absent.asked.ask(said | {"inputs": len(question.inputs)}, about))
+    if not isinstance(came, tuple) or len(came) != len(edits):
+        raise UnansweredError("the answer does not fit the edits.")
+    return [_answer(each) for each in came]
+
+
+def _answer(came: Any) -> list[Any] | None:
+    """Return what came for one edit, if it can be what it should be."""
+    if not isinstance(came, tuple):
+        return None
+    return [each if isinstance(each, tuple) else None for each in came]
+
+
+# --------------------------------------------------------------------------------------------------
+# Verify what was found on inputs that the search has not seen, and against all rules.
+# --------------------------------------------------------------------------------------------------
+
+
+def _verified(
+    exercise: FunctionExercise, absent: Absent, finding: Finding, sources: Mapping[str, str]
+) -> Repair | None:
+    edited = replace(absent, sources=dict(sources), seen=[])
+    secret = seeds.derived(absent.secret, "repair")
+    others = seeds.samples(exercise, secret)
+    for inputs in others.values():
+        question = _question(exercise, inputs, secret)
+        (answers,) = _ask(absent, [sources], replace(question, sent=(), expected=()))
+        if answers is None or forward_verdict(exercise, answers[0], inputs) is not None:
+            return None
+        (answers,) = _ask(absent, [sources], question)
+        if answers is None or not all(question.right(answers) or (False,)):
+            return _removes(exercise, edited, finding)
+    plainest = next(iter(others.values()))
+    first, second = (seeds.about(secret, run, plainest) for run in ("look", "look again"))
+    left = conclude(Examiner(edited, plainest), first, second).findings
+    if any(map(exercise.is_failed_by, left)):
+        return None
+    return Repair("", (), tuple(others))
+
+
+def _removes(exercise: FunctionExercise, edited: Absent, finding: Finding) -> Repair | None:
+    """Return a repair of forward after which a gradient is still wrong."""
+    if finding.rule != "forward-mismatch":
+        return None
+    return Repair("", (), (), finding.rule, left="A gradient is still wrong.")
+
+
+def _question(exercise: FunctionExercise, inputs: tuple[Any, ...], secret: int) -> Question:
+    """Return a random cotangent, and the gradients that the exercise expects for it."""
+    wanted = differentiated(inputs)
+    leaves = [it.detach().requires_grad_(k in wanted) if is_float(it) else it
+              for k, it in enumerate(inputs)]  # fmt: skip
+    outputs = as_tuple((exercise.surrogate or exercise.reference)(*leaves))
+    floats = [out for out in outputs if is_float(out)]
+    rng = torch.Generator().manual_seed(seeds.about(secret, "cotangent", inputs))
+    sent = tuple(torch.randn(out.shape, dtype=out.dtype, generator=rng) for out in floats)
+    pairs = [(out, g) for out, g in zip(floats, sent, strict=True) if out.requires_grad]
+    grads: Sequence[Tensor] = torch.autograd.grad(
+        [out for out, _ in pairs],
+        [leaves[k] for k in wanted],
+        [g for _, g in pairs],
+        materialize_grads=True,
+    )
+    expected = tuple(Expected(g, 1e-9 + 1e-6 * g.abs()) for g in grads)
+    return Question(_copies(inputs), tuple(wanted), (sent,), (expected,))

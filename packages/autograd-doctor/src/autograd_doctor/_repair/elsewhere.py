@@ -1,0 +1,163 @@
+"""Search for a repair of a Function that another process runs, such as a sandbox.
+
+This process reads the source and makes the edits. The other one runs them and returns gradients and
+outputs, which this one compares. What it returns needs no trust: a wrong answer of it can only hide
+a repair, or name one for a Function that is not what its source says.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from torch.autograd import Function
+
+from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._repair.edits import made_together
+from autograd_doctor._repair.runner import Graph, Question, Returned, edited, question_of
+from autograd_doctor._repair.source import METHODS, Fix, Method, methods_in, with_sources
+from autograd_doctor.evidence import Evidence, Failure
+from autograd_doctor.repair import Repair
+
+AT_ONCE = 40  # edits in one question
+
+Sources = Mapping[str, str]
+"""Methods by name, each as the source of its ``def``."""
+
+Ask = Callable[[Sequence[Sources], Question], Sequence[Sequence[Returned] | None]]
+"""For each edit, returns what backward returned for each cotangent of a question. If the question
+has none, it returns what forward did. ``None`` stands for what raised."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Runs edits in another process, as a :class:`~.runner.Runner`.
+
+    Attributes:
+        cells: The source of the module, in parts that Python knows as ``<cell 1>`` and so on.
+        name: The name of the class.
+        seen: Evidence with the expected gradients.
+        ask: Asks the other process.
+        verified: Tells on what the class with other methods is right.
+        computes: The inputs of a call of forward, and whether what it returned is right.
+    """
+
+    cells: Sequence[str]
+    name: str
+    seen: Sequence[Evidence]
+    ask: Ask
+    verified: Callable[[Sources], Repair | None]
+    computes: tuple[Sequence[Any], Callable[[Returned], bool]] | None = None
+
+    @cached_property
+    def methods(self) -> Mapping[str, Method]:
+        """The methods of the last cell that defines the class."""
+        for number, cell in reversed([*enumerate(self.cells, 1)]):
+            if found := methods_in(cell, self.name, f"<cell {number}>"):
+                return found
+        return {}
+
+    @cached_property
+    def _questions(self) -> Sequence[Question]:
+        return [*filter(None, map(question_of, self.seen))]
+
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The positions of the inputs whose gradients are known."""
+        return self._questions[0].wanted if self._questions else ()
+
+    def now(self) -> float:
+        """Return the seconds on a clock: the other process computes while this one waits."""
+        return time.monotonic()
+
+    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Yield for each fix which of the wanted gradients are right."""
+        for part in _batches(fixes if self._questions else ()):
+            sources = [_sources(fix) for fix in part]
+            first, *others = self._questions
+            settles = replace(first, sent=first.sent[:1], expected=first.expected[:1])
+            right = self._right(sources, settles)
+            for question in (first, *others):
+                left = [k for k, it in enumerate(right) if any(it)]
+                also = self._right([sources[k] for k in left], question) if left else []
+                for k, more in zip(left, also, strict=True):
+                    right[k] = tuple(a and b for a, b in zip(right[k], more, strict=False))
+            yield from zip(part, right, strict=True)
+
+    def _right(self, sources: Sequence[Sources], question: Question) -> list[tuple[bool, ...]]:
+        answers = self.ask(sources, question)
+        return [() if it is None else question.right(it) for it in answers]
+
+    def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
+        """Yield for each fix whether forward then returns what it should."""
+        if self.computes is None:
+            return
+        inputs, is_right = self.computes
+        question = Question(tuple(inputs), (), (), ())
+        for part in _batches(fixes):
+            answers = self.ask([_sources(fix) for fix in part], question)
+            for fix, answer in zip(part, answers, strict=True):
+                yield fix, bool(answer and is_right(answer[0]))
+
+    def verify(self, fix: Fix) -> Repair | None:
+        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        return self.verified(_sources(fix))
+
+
+def _batches(fixes: Iterable[Fix]) -> Iterator[Sequence[Fix]]:
+    rest = iter(fixes)
+    size = 1  # the first is the Function as it is
+    while part := [*islice(rest, size)]:
+        yield part
+        size = AT_ONCE
+
+
+def _sources(fix: Fix) -> Sources:
+    with made_together([edit for _, edit in fix]):
+        return {method.name: ast.unparse(method.tree) for method, _ in fix}
+
+
+# --------------------------------------------------------------------------------------------------
+# The other process.
+# --------------------------------------------------------------------------------------------------
+
+
+def answers_to(
+    subject: Subject, edits: Sequence[Sources], question: Question, seed: int
+) -> list[list[Returned] | None]:
+    """Return for each edit what :data:`Ask` says."""
+    graph: Graph | None = None
+    answers: list[list[Returned] | None] = []
+    for sources in edits:
+        function = _function(subject, sources)
+        if function is None:
+            answers.append(None)
+            continue
+        if graph is None or any(name != "backward" for name in sources) or not question.sent:
+            run = _run(edited(subject, function), question, seed)
+            if run is None or not question.sent:
+                answers.append(None if run is None else [run.returned])
+                continue
+            graph = Graph(run, question.sent) if any(t.grad_fn for t in run.tensors) else None
+        answers.append(None if graph is None else [*graph.answers(function.backward)])
+        if any(name != "backward" for name in sources):
+            graph = None  # it is that of another forward
+    return answers
+
+
+def _run(subject: Subject, question: Question, seed: int) -> Any:
+    run = attempt(Session(subject, question.inputs, question.wanted, seed).run)
+    return None if isinstance(run, Failure) else run
+
+
+def _function(subject: Subject, sources: Sources) -> type[Function] | None:
+    function = subject.function
+    assert function is not None
+    known = {name: text for name, text in sources.items() if name in METHODS}
+    return with_sources(function, known) if known else function
