@@ -87,6 +87,7 @@ class Took:
     computed: float
     peak: int
     right: int
+    repaired: int = 0  # of the wrong answers
 
     @property
     def rate(self) -> float:
@@ -136,6 +137,7 @@ def _line(took: Took) -> str:
         f"{took.name:<20} {took.students:4} students in {took.seconds:7.1f} s: "
         f"{took.rate:7.2f} a second, {took.computed:.1f} s computed, "
         f"peak {took.peak / 2**20:.0f} MiB, {took.right} right"
+        f"{f', {took.repaired} repaired' if took.repaired else ''}"
     )
 
 
@@ -159,7 +161,9 @@ def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> 
     measured = _measured([command], folder)
     with (folder / "homework-grades" / "grades.csv").open() as table:
         right = sum(row["square"] == "1" for row in csv.DictReader(table))
-    return Took(f"ours, {jobs} jobs", students, *measured, right)
+    rows = json.loads((folder / "homework-grades" / "results.json").read_text())
+    repaired = json.dumps(rows).count('"repair": {')
+    return Took(f"ours, {jobs} jobs", students, *measured, right, repaired)
 
 
 def by_nbgrader(folder: Path, students: int) -> Took:
