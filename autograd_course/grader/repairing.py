@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from autograd_doctor import CannotDiagnoseError, Finding
 from autograd_doctor.extension import TimeUp, search_repair, time_limit
+from autograd_doctor.formatting import sentence
 from autograd_doctor.repair import Repair
 
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise
@@ -56,7 +57,8 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     if finding is None:
         return None
     if finding.search is not None:
-        return finding.search(others)
+        repair = finding.search(others)
+        return repair and _with_what_is_left(exercise, repair, others)
     samples = exercise.samples()
     wrong = samples.get(verdict.sample, next(iter(samples.values())))
 
@@ -76,6 +78,19 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
         return Repair("", (), (), finding.rule, left=left, made=changed) if forward else None
 
     return search_repair(answer, finding, is_right, passes)
+
+
+def _with_what_is_left(
+    exercise: FunctionExercise, repair: Repair, samples: Mapping[str, Any]
+) -> Repair:
+    """Return a repair that says which constraint of the exercise is still broken, if one is."""
+    if repair.left or repair.made is None:
+        return repair
+    witness = function.Present(exercise, repair.made)  # type: ignore[arg-type]  # a Function
+    fault = Order(exercise, witness, samples, timed=False).checked()
+    if fault is None:
+        return repair
+    return replace(repair, left=sentence(fault.message), right=())
 
 
 def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Repair | None:

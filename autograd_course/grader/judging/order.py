@@ -70,7 +70,7 @@ class Order:
         """Return the verdict: the first fault, or none."""
         return (
             self.until_checks()
-            or self._checked()
+            or self.checked()
             or self._first(self._in_single, plainest=True)
             or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
         )
@@ -142,7 +142,9 @@ class Order:
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
 
-    def _checked(self) -> Verdict | None:
+    def checked(self) -> Verdict | None:
+        """Return the first fault of what only this exercise asks."""
+
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
             faults = (self.witness.checked(number, inputs) for number in numbers)

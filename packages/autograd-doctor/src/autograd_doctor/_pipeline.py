@@ -416,7 +416,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
         second = examiner.judge(examiner.collect(second_seed, thorough=thorough), second_seed)
         findings = clearest([keep_confirmed(found, second) for found in verdicts], second)
         if not has_error(findings):
-            others = examiner.judge(evidence, seed, skip_rules=_and_their_like(errors))
+            others = examiner.judge(evidence, seed, skip_rules=and_their_like(errors))
             findings = clearest([keep_confirmed(found, second) for found in others], second)
     return Conclusion(findings, verdicts, evidence)
 
@@ -441,7 +441,7 @@ def _errors(verdicts: Sequence[Findings]) -> set[str]:
     return {f.rule for findings in verdicts for f in findings if f.severity == "error"}
 
 
-def _and_their_like(names: Collection[str]) -> set[str]:
+def and_their_like(names: Collection[str]) -> set[str]:
     """Return rules with those that would tell the same wrong gradient by another name."""
     families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")

@@ -102,7 +102,7 @@ class Repair:
         removed = f"`{self.removes}` is gone" if self.removes else ""
         if self.left:
             names = _listed([f"`{name}`" for name in self.right]) if self.right else ""
-            gain = removed or f"the gradient of {names} is right"
+            gain = removed or (f"the gradient of {names} is right" if names else "values are right")
             return f"With {changes}, {gain}. Another error is left: {self.left}"
         removed = f"{removed}, and " if removed else ""
         return f"With {changes}, {removed}every gradient is right on {_listed(self.checked_on)}."

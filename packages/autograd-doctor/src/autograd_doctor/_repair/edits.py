@@ -303,7 +303,7 @@ def _method(node: ast.expr, call: str) -> ast.expr:
     """Return ``node.call``, as text such as ``sum(0)``."""
     made = parse(f"_.{call}")
     for part in ast.walk(made):
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+        if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "_":
             part.value = node
     return made
 
@@ -526,6 +526,36 @@ def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     yield place, ast.Call(ast.Attribute(inner, one, ast.Load()), a, k)
 
 
+def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``a * (b - c / 2)`` for ``a * (b - c) / 2``: a bracket in another place."""
+    for place, node in scope.places:
+        match node:
+            case ast.BinOp(ast.BinOp(a, one, b), other, c):
+                yield place, ast.BinOp(a, one, ast.BinOp(b, other, c))
+                match b:
+                    case ast.BinOp(b1, inner, b2):  # the last of three moves into the bracket
+                        yield (
+                            place,
+                            ast.BinOp(a, one, ast.BinOp(b1, inner, ast.BinOp(b2, other, c))),
+                        )
+            case ast.BinOp(a, one, ast.BinOp(b, other, c)):
+                yield place, ast.BinOp(ast.BinOp(a, one, b), other, c)
+
+
+def scaled_returns(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Every gradient times ``grad_output``."""
+    grads = [arg.arg for arg in scope.method.args.args[1:]]
+    for _, node in scope.places:
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and grads:
+            values: list[ast.expr] = [
+                it
+                if isinstance(it, ast.Constant)
+                else ast.BinOp(ast.Name(grads[0], ast.Load()), ast.Mult(), it)
+                for it in node.value.elts
+            ]
+            yield (node, "value", None), ast.Tuple(values, ast.Load())
+
+
 def simpler_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """``round(x)`` for ``floor(x + 0.5)``, ``x.sign()`` for ``x / x.abs()``."""
     for place, node in scope.places:
@@ -537,6 +567,12 @@ def simpler_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     place,
                     parse(f"{ast.unparse(func)[: -len('floor')]}round({ast.unparse(value)})"),
                 )
+            case ast.Call(func, [ast.BinOp(y, ast.Div(), x)]) if _called(node) in (
+                "atan",
+                "arctan",
+            ):
+                other = ast.Attribute(parse("torch"), "atan2", ast.Load())
+                yield place, ast.Call(other, [y, x], [])
             case ast.BinOp(value, ast.Div(), ast.Call(ast.Attribute(_, "abs"), [])) if (
                 ast.unparse(node.right) == f"{ast.unparse(value)}.abs()"
             ):
@@ -806,17 +842,25 @@ def _may_be_a_tuple(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) or called in ("tuple", "split", "chunk", "unbind", "grad")
 
 
+def missing_conjugates(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """A conjugate that was forgotten."""
+    seen = set()
+    for place, node in [*_names(scope), *_values(scope)]:
+        if _tensors_of(node) and id(node) not in seen:
+            seen.add(id(node))
+            yield place, _method(node, "conj()")
+
+
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A transpose, or a conjugate, that was forgotten."""
+    """A transpose that was forgotten."""
     seen = set()
     for place, node in [*_values(scope), *_names(scope)]:
         if _tensors_of(node) and id(node) not in seen:
             seen.add(id(node))
             if scope.mentions(MULTIPLY_MATRICES):
                 yield place, ast.Attribute(node, scope.transpose, ast.Load())
-            yield place, _method(node, "conj()")
-            if scope.mentions(ARE_COMPLEX):
-                yield place, ast.Attribute(node, "mH", ast.Load())
+                if scope.mentions(ARE_COMPLEX):
+                    yield place, ast.Attribute(node, "mH", ast.Load())
     for place, part in scope.places:
         if isinstance(part, ast.Attribute) and part.attr in ("T", "mT"):
             yield place, ast.Attribute(part.value, "mH", ast.Load())
@@ -993,7 +1037,10 @@ KINDS = (
     Kind("a gradient or none", 1.3, missing_gradients),
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("one minus, or a power", 1.5, missing_complements),
-    Kind("a transpose or conjugate", 1.5, missing_transposes),
+    Kind("a transpose", 1.5, missing_transposes),
+    Kind("a conjugate", 1.6, missing_conjugates),
+    Kind("another bracket", 1.4, other_brackets),
+    Kind("grad_output everywhere", 1.6, scaled_returns),
     Kind("another direction", 1.2, other_directions),
     Kind("another length", 1.3, other_lengths),
     Kind("a slice from the end", 1.2, slices_from_the_end),
@@ -1035,10 +1082,10 @@ LIKELY_FOR = {
     "transposed-gradient": (
         "operands swapped",
         "something dropped",
-        "a transpose or conjugate",
+        "a transpose",
         "a saved tensor",
     ),
-    "missing-conjugate": ("something dropped", "a transpose or conjugate", "a saved tensor"),
+    "missing-conjugate": ("something dropped", "a conjugate", "a saved tensor"),
     "missing-dependency": (
         "another operator",
         "something dropped",
@@ -1058,13 +1105,13 @@ LIKELY_FOR = {
     ),
     "unreduced-broadcast": ("another extent", "a sum"),
     "batch-dimension": ("another extent", "another number", "a sum", "a shape"),
-    "backward-raises": ("a shape", "another extent", "a transpose or conjugate"),
+    "backward-raises": ("a shape", "another extent", "a transpose"),
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": ("another comparison", "operands swapped", "a magnitude", "another number"),
     "off-by-one": ("another number", "another comparison"),
     "wrong-arity": ("another count",),
-    "ignores-grad-output": ("a factor",),
+    "ignores-grad-output": ("a factor", "grad_output everywhere"),
     "uniform-grad-output": ("a factor", "another selection"),
 }
 

@@ -165,6 +165,9 @@ class Graph:
             return None
 
 
+ONLY = ("backward",)
+
+
 def _copy(grad: Tensor | None) -> Tensor | None:
     return None if grad is None else grad.clone()
 
@@ -212,7 +215,7 @@ class InProcess:
     def methods(self) -> Mapping[str, Method]:
         """The methods whose source is known."""
         found = {name: method_of(self._function, name) for name in METHODS}
-        return _with_helpers(found, "backward", "forward")
+        return _with_helpers(found)
 
     @property
     def _function(self) -> type[Function]:
@@ -245,7 +248,7 @@ class InProcess:
         for fix in fixes if self._asked else ():
             if not fix:
                 yield fix, self._right_with(self._function.backward)
-            elif all("backward" in (method.name, method.owner) for method, _ in fix):
+            elif all(method.name == "backward" or method.owners == ONLY for method, _ in fix):
                 if made := compiled(fix, self.methods):
                     yield fix, self._right_with(*made.values())
             elif function := with_fix(self._function, fix, self.methods):
@@ -314,7 +317,7 @@ class ByOutcome:
             found = {name: method_of(self.code, name) for name in METHODS}
         else:
             found = {"forward": function_as_method(self.code, "forward", with_ctx=False)}
-        return _with_helpers(found, "forward")
+        return _with_helpers(found)
 
     def now(self) -> float:
         """Return the seconds that this thread has computed."""
@@ -343,11 +346,10 @@ class ByOutcome:
         return next(iter(made.values())) if made else None
 
 
-def _with_helpers(found: Mapping[str, Method | None], *owners: str) -> Mapping[str, Method]:
+def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
     """Return the methods that are known, and the functions of the module that they call."""
     known = {name: method for name, method in found.items() if method is not None}
-    helpers = [it for owner in owners for it in helpers_of(known, owner) if it.name not in METHODS]
-    return {**known, **{it.name: it for it in helpers}}
+    return {**known, **{it.name: it for it in helpers_of(known)}}
 
 
 def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, FunctionType] | None:
@@ -360,10 +362,11 @@ def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, Functio
     known = {method: new for method, new in made.items() if new is not None}
     if len(known) < len(made):
         return None
-    for helper in [method for method in known if method.owner]:
-        owner = methods[helper.owner]
-        before: Any = known.get(owner, owner.function)
-        known[owner] = with_helpers(before, {helper.name: known.pop(helper)})
+    for helper in [method for method in known if method.owners]:
+        made_helper = known.pop(helper)
+        for owner in (methods[name] for name in helper.owners):
+            before: Any = known.get(owner, owner.function)
+            known[owner] = with_helpers(before, {helper.name: made_helper})
     return known
 
 

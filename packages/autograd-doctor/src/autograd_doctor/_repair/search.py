@@ -244,7 +244,7 @@ def _attempts(
 
     ``only`` names the kinds of edits, if not all are wanted.
     """
-    known = [it for it in methods.values() if it.owner in ("", "backward")]
+    known = [it for it in methods.values() if it.owners in ((), ("backward",))]
     scopes = {method: _scope_of(method, known) for method in known}
     kinds = [(kind, method) for method in scopes for kind in KINDS_IN.get(method.name, KINDS)]
     kinds = [(kind, method) for kind, method in kinds if not only or kind.name in only]
@@ -255,7 +255,7 @@ def _attempts(
 
 def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
     """Yield the edits of forward, and of what it calls, that compute what the reference does."""
-    computing = [it for it in runner.methods.values() if "forward" in (it.name, it.owner)]
+    computing = [it for it in runner.methods.values() if "forward" in (it.name, *it.owners)]
     trees = [it.tree for it in runner.methods.values()]
     scopes = {it: scope_of(it.tree, it.ctx, it.free, trees) for it in computing}
     kinds = [(kind, method) for method in computing for kind in COMPUTING]

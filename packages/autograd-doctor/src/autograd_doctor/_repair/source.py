@@ -27,7 +27,7 @@ class Method:
 
     ``first`` is the number of its first line in ``file``, ``indent`` what stands before that line.
     ``free`` are the names that its closure holds. Where only its source is known, ``function`` is
-    ``None``. ``owner`` is the method that calls it, if it is a function of the module.
+    ``None``. ``owners`` are the methods that call it, if it is a function of the module.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Method:
     ctx: str  # what it calls its ctx, "" if it takes none
     function: FunctionType | None = None
     free: tuple[str, ...] = ()
-    owner: str = ""
+    owners: tuple[str, ...] = ()
 
     def compiled(self) -> FunctionType | None:
         """Return the method that the tree says now, ``None`` if Python does not accept it."""
@@ -106,22 +106,21 @@ def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | 
     )
 
 
-def helpers_of(methods: Mapping[str, Method], owner: str) -> Iterator[Method]:
-    """Yield the functions of the same module that a method calls and the other methods do not."""
-    method = methods.get(owner)
-    if method is None or method.function is None:
-        return
-    others = [it.tree for it in methods.values() if it is not method]
-    elsewhere = {name for tree in others for name in _called_in(tree)}
-    function: Any = method.function
-    known = function.__globals__
-    for name in dict.fromkeys(_called_in(method.tree)):
+def helpers_of(methods: Mapping[str, Method]) -> Iterator[Method]:
+    """Yield the functions of the same module that methods call."""
+    callers: dict[str, list[Method]] = {}
+    for method in methods.values():
+        for name in dict.fromkeys(_called_in(method.tree)):
+            callers.setdefault(name, []).append(method)
+    for name, owners in callers.items():
+        function: Any = owners[0].function
+        known = function.__globals__ if function else {}
         held = known.get(name)
-        if name in elsewhere or getattr(held, "__globals__", None) is not known:
+        if held is None or getattr(held, "__globals__", None) is not known:
             continue
         found = function_as_method(held, name, with_ctx=False)
-        if found is not None:
-            yield replace(found, owner=owner)
+        if found is not None and name not in METHODS:
+            yield replace(found, owners=tuple(owner.name for owner in owners))
 
 
 def _called_in(tree: ast.AST) -> Iterator[str]:

@@ -15,11 +15,17 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.session import subject_of
+from autograd_doctor._execution.session import subject_of, with_other_length
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._pipeline import VALUE_FAMILIES, Case, Findings, conclude, has_error
-from autograd_doctor._probes.values import with_other_length
+from autograd_doctor._pipeline import (
+    VALUE_FAMILIES,
+    Case,
+    Findings,
+    and_their_like,
+    conclude,
+    has_error,
+)
 from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.runner import InProcess, edited
 from autograd_doctor._repair.search import search
@@ -81,7 +87,8 @@ def find_repair(
     if case.subject.function is None:
         return None
     others = dict(_other_inputs(case.args, seed)) if others is None else others
-    verified = partial(_verified, case, findings, seed, finding, others)
+    known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
+    verified = partial(_verified, case, findings, seed, finding, others, known)
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
@@ -94,11 +101,11 @@ def _verified(
     seed: int,
     finding: Finding,
     others: Calls,
+    known: Collection[str],
     function: type[Function],
 ) -> Repair | None:
     """Return on what an edited Function is right; nothing if a rule objects that did not before."""
     changed = replace(case, subject=edited(case.subject, function))
-    known = {found.rule for found in findings if found is not finding}
     left = {"your example": _findings_on(changed, case.args, seed)}
     if not has_error(left["your example"]):
         for what, args in others.items():
@@ -109,7 +116,7 @@ def _verified(
                 if has_error(found_there):
                     return None
                 if any(_is_new(found, known) for found in found_there):
-                    before = {found.rule for found in _findings_on(case, args, seed)}
+                    before = _rules_on(case, args, seed)
                     if any(_is_new(found, before) for found in found_there):
                         return None
                 left[what] = found_there
@@ -126,14 +133,32 @@ def _verified(
     return Repair("", (), checked_on, removes, compute=compute, made=function)
 
 
+def rules_on(case: Case, evidence: Sequence[Evidence], seed: int) -> set[str]:
+    """Return the rules that evidence breaks, also those that wrong values hide."""
+    found = case.judge(evidence, seed)
+    errors = {it.rule for verdict in found for it in verdict if it.severity == "error"}
+    hidden = case.judge(evidence, seed, skip_rules=and_their_like(errors))
+    return {it.rule for verdict in (*found, *hidden) for it in verdict}
+
+
+def _rules_on(case: Case, args: Sequence[Any], seed: int) -> set[str]:
+    there = _there(case, args)
+    return rules_on(there, there.collect_values(seed + 2), seed + 2)
+
+
 def _findings_on(case: Case, args: Sequence[Any], seed: int) -> Findings:
     """Return what is found on another call, whose gradients and values alone are examined."""
+    there = _there(case, args)
+    (found,) = there.judge(there.collect_values(seed + 2), seed + 2)
+    return found
+
+
+def _there(case: Case, args: Sequence[Any]) -> Case:
+    """Return the case of another call, which may have more or fewer arguments."""
     subject = subject_of(case.subject.function, len(args))
     around, in_float64 = case.subject.around, case.subject.in_float64
     subject = replace(subject, around=around, in_float64=in_float64)
-    there = replace(case, args=tuple(args), subject=subject)
-    (found,) = there.judge(there.collect_values(seed + 2), seed + 2)
-    return found
+    return replace(case, args=tuple(args), subject=subject)
 
 
 # Rules that say that forward is still wrong, or that it is not known.
