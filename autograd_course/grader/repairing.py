@@ -101,12 +101,13 @@ def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Rep
         return RoutineOrder(exercise, routine.Present(exercise, changed), samples, timed=False)
 
     def passes(changed: Any) -> Repair | None:
-        right = order(changed, others).verdict().status == "passed"
-        return (
-            Repair("", (), (*others, *(("every trial",) if exercise.trials else ())), made=changed)
-            if right
-            else None
-        )
+        tried = order(changed, others)
+        if tried.compared() is not None:
+            return None
+        verdict = tried.verdict()
+        if verdict.status == "passed":
+            return Repair("", (), tuple(others), made=changed, holds="the result is right")
+        return Repair("", (), (), left=sentence(verdict.message), made=changed)
 
     found = Finding("forward-mismatch", "error", verdict.message)
     return search_repair(

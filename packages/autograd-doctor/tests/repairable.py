@@ -344,3 +344,150 @@ MISTAKES = [
         ["return grad_output[:, None] * 2 * x"],
     ),
 ]
+
+
+# --------------------------------------------------------------------------------------------------
+# More ways to be wrong.
+# --------------------------------------------------------------------------------------------------
+
+
+class Softplus(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, beta: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.beta = beta
+        return torch.nn.functional.softplus(x, beta)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grad_output * torch.sigmoid(x), None
+
+
+class Suffix(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        ctx.dim = dim
+        return x.cumsum(dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        d = ctx.dim
+        return grad_output.flip(d).cumsum(d), None
+
+
+def folded(grad: Tensor, like: Tensor) -> Tensor:
+    """Sum a gradient over the rows that were broadcast."""
+    return grad.sum(1) if grad.shape != like.shape else grad
+
+
+class Shifted(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(shift)
+        return x + shift
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        (shift,) = ctx.saved_tensors
+        return grad_output, folded(grad_output, shift)
+
+
+class Gram(Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return a @ a.mT
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return grad_output @ a
+
+
+class Stacked(Function):
+    @staticmethod
+    def forward(ctx: Any, dim: int, *tensors: Tensor) -> Tensor:
+        ctx.dim = dim
+        return torch.stack(tensors, dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        return tuple(grad_output.unbind(ctx.dim))
+
+
+class RowSums(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return (x * x).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output
+
+
+class Huber(Function):
+    @staticmethod
+    def forward(ctx: Any, error: Tensor, target: Tensor, delta: float) -> Tensor:
+        difference = error - target
+        ctx.save_for_backward(difference)
+        ctx.delta = delta
+        size = difference.abs()
+        line = delta * (size - delta / 2)
+        return torch.where(size <= delta, difference**2 / 2, line)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        (difference,) = ctx.saved_tensors
+        grad = grad_output * torch.where(
+            difference.abs() <= ctx.delta, difference, torch.sign(difference)
+        )
+        return grad, grad, None
+
+
+MISTAKES += [
+    Mistake(
+        "the inner derivative forgotten in an argument",
+        Softplus,
+        lambda: (draw(3, 4) - 1.5, 1.7),
+        ["return grad_output * torch.sigmoid(x), None"],
+        ["return grad_output * torch.sigmoid(ctx.beta * x), None"],
+    ),
+    Mistake(
+        "not flipped back",
+        Suffix,
+        lambda: (draw(3, 4), 1),
+        ["return grad_output.flip(d).cumsum(d), None"],
+        ["return grad_output.flip(d).cumsum(d).flip(d), None"],
+    ),
+    Mistake(
+        "a mistake in a function that backward calls",
+        Shifted,
+        lambda: (draw(3, 4), draw(4, seed=1)),
+        ["return grad.sum(1) if grad.shape != like.shape else grad"],
+        ["return grad.sum(0) if grad.shape != like.shape else grad"],
+    ),
+    Mistake(
+        "a matrix that forward contains twice",
+        Gram,
+        lambda: (draw(3, 4),),
+        ["return grad_output @ a"],
+        ["return (grad_output + grad_output.mT) @ a"],
+    ),
+    Mistake(
+        "a None forgotten before a tuple",
+        Stacked,
+        lambda: (0, draw(3), draw(3, seed=1)),
+        ["return tuple(grad_output.unbind(ctx.dim))"],
+        ["return None, *tuple(grad_output.unbind(ctx.dim))"],
+    ),
+    Mistake(
+        "a dimension too few",
+        RowSums,
+        lambda: (draw(3, 4),),
+        ["return 2 * x * grad_output"],
+        ["return 2 * x * grad_output.unsqueeze(-1)"],
+    ),
+]

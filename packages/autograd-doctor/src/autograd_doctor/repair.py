@@ -61,6 +61,7 @@ class Repair:
         removes: The rule of what the changes remove, where that is a warning or not all that is
             wrong; else ``""``.
         summary: What the changes replace by what, in words that fit the same mistake in other code.
+        holds: What is right on these inputs, as the beginning of a sentence.
         left: What is still wrong after the changes, in a sentence; ``""`` if nothing is.
         right: The inputs whose gradients are right after the changes, where others are still wrong.
         compute: Computes :attr:`jacobians`.
@@ -74,6 +75,7 @@ class Repair:
     checked_on: tuple[str, ...]
     removes: str = ""
     summary: str = ""
+    holds: str = "every gradient is right"
     left: str = ""
     right: tuple[str, ...] = ()
     compute: Callable[[], Jacobians | None] | None = field(default=None, repr=False, compare=False)
@@ -105,7 +107,7 @@ class Repair:
             gain = removed or (f"the gradient of {names} is right" if names else "values are right")
             return f"With {changes}, {gain}. Another error is left: {self.left}"
         removed = f"{removed}, and " if removed else ""
-        return f"With {changes}, {removed}every gradient is right on {_listed(self.checked_on)}."
+        return f"With {changes}, {removed}{self.holds} on {_listed(self.checked_on)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as JSON-compatible data."""

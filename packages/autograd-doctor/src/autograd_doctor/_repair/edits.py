@@ -622,7 +622,7 @@ def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, ast.Constant(not flag)
 
 
-REDUCTIONS = ("sum", "mean", "amax", "amin", "prod", "cumsum", "logsumexp", "softmax")
+REDUCTIONS = ("sum", "mean", "norm", "amax", "amin", "prod", "cumsum", "logsumexp", "softmax")
 
 
 def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -945,9 +945,12 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """``x.flatten(1).norm(dim=1)`` for ``x.norm(dim=1)``: one number for each sample."""
-    for _, node in scope.places:
+    for place, node in scope.places:
         reduces = _called(node) in ("norm", "vector_norm", "sum", "mean", "amax", "var", "std")
         match node:
+            case ast.Call(ast.Attribute(value, call), [], []) if reduces and not _is_module(value):
+                inner = _method(value, "flatten(1)")
+                yield place, _method(inner, f"{call}(dim=1)")
             case ast.Call(ast.Attribute(value)) if reduces and not _is_module(value):
                 yield (node.func, "value", None), _method(value, "flatten(1)")
             case ast.Call(_, [first, *_]) if reduces:

@@ -110,7 +110,7 @@ def _short(node: ast.AST) -> str:
 def search(
     runner: Runner,
     finding: Finding,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
     known: Collection[Signature] = (),
 ) -> Repair | None:
     """Return the likeliest repair that removes a finding, ``None`` if none is found in time.
@@ -118,10 +118,10 @@ def search(
     Args:
         runner: Runs the edits.
         finding: What is to be repaired.
-        seconds: How long edits are tried.
+        seconds: How long edits are tried, if not :data:`SECONDS`.
         known: Edits that repaired the same mistake of others, which are tried first.
     """
-    deadline = runner.now() + seconds
+    deadline = runner.now() + (SECONDS if seconds is None else seconds)
     fixes = fixes_for(Definition(runner.methods), finding)
     found = (it for fix in fixes for it in _candidate(fix))
     if repair := _first_verified(runner, found, deadline):

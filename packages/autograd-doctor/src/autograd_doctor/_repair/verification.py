@@ -187,7 +187,12 @@ def _partial(
     if finding.rule == "forward-mismatch":
         gone = not rules.intersection(FORWARD_RULES)
     elif RULES[finding.rule].family in VALUE_FAMILIES:
-        wrong, still = _wrong_inputs(findings), _wrong_inputs(errors)
+        wrong = _wrong_inputs(findings)
+        if all(RULES[found.rule].family in OTHER_USES for found in errors):
+            return Repair(
+                "", (), (), left=_sentence(errors), right=(*sorted(wrong),), made=function
+            )
+        still = _wrong_inputs(errors)
         if not (still and still < wrong):
             return None
         for args in others.values():
