@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from autograd_doctor import CannotDiagnoseError, Finding
-from autograd_doctor.extension import TimeUp, search_repair, time_limit
+from autograd_doctor.extension import TimeUp, time_limit
 from autograd_doctor.formatting import sentence
 from autograd_doctor.repair import Repair
+from autograd_doctor.repair_search import search_repair
 
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise
 from autograd_course.grader.judging import function, routine
@@ -95,24 +96,27 @@ def _with_what_is_left(
 
 def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Repair | None:
     samples, others = exercise.samples(), exercise.samples(OTHER_SEED)
-    wrong = {verdict.sample: samples[verdict.sample]} if verdict.sample in samples else samples
 
     def order(changed: Any, samples: Mapping[str, Any]) -> RoutineOrder:
         return RoutineOrder(exercise, routine.Present(exercise, changed), samples, timed=False)
+
+    def is_right(changed: Any) -> bool:
+        if verdict.sample not in samples:  # a trial failed, and the results are right
+            return order(changed, samples).verdict().status == "passed"
+        return order(changed, {"": samples[verdict.sample]}).compared() is None
 
     def passes(changed: Any) -> Repair | None:
         tried = order(changed, others)
         if tried.compared() is not None:
             return None
-        verdict = tried.verdict()
-        if verdict.status == "passed":
-            return Repair("", (), tuple(others), made=changed, holds="the result is right")
-        return Repair("", (), (), left=sentence(verdict.message), made=changed)
+        then = tried.verdict()
+        if then.status == "passed":
+            on = tuple(others) or ("every trial",)
+            return Repair("", (), on, made=changed, holds="the result is right")
+        return Repair("", (), (), left=sentence(then.message), made=changed)
 
     found = Finding("forward-mismatch", "error", verdict.message)
-    return search_repair(
-        answer, found, lambda changed: order(changed, wrong).compared() is None, passes
-    )
+    return search_repair(answer, found, is_right, passes)
 
 
 def with_search(exercise: Any, answer: Any, verdict: Verdict) -> Verdict:

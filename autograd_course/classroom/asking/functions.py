@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autograd_doctor.extension import Question, collect_evidence, edited, run_edits
+from autograd_doctor.extension import collect_evidence
+from autograd_doctor.repair_search import Question, edited, run_edits
 from torch import Tensor
 
 from autograd_course.classroom.asking.borrowing import own_work

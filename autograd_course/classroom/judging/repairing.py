@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from autograd_doctor import CannotDiagnoseError, Finding
 from autograd_doctor.evidence import Expected
-from autograd_doctor.extension import Question, conclude, search_repair_elsewhere
+from autograd_doctor.extension import conclude
 from autograd_doctor.repair import Repair
+from autograd_doctor.repair_search import Question, search_repair_elsewhere
 from torch import Tensor
 
 from autograd_course.classroom.extraction import Answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import autograd_doctor
 import pytest
-from autograd_doctor import extension, jacobians, memory
+from autograd_doctor import extension, jacobians, memory, repair_search
 from docstrings import failures, missing
 
 CALLS: list[Callable[..., Any]] = [
@@ -33,9 +33,9 @@ def test_a_docstring_names_parameters_and_result_and_its_example_runs(
     assert not failures(call)
 
 
-@pytest.mark.parametrize("name", extension.__all__)
+@pytest.mark.parametrize("name", [*extension.__all__, *repair_search.__all__])
 def test_every_name_of_the_extension_api_is_documented(name: str) -> None:
-    found = getattr(extension, name)
+    found = getattr(extension, name, None) or getattr(repair_search, name)
 
     assert inspect.getdoc(found)
     if not isinstance(found, type):

@@ -15,14 +15,9 @@ import repairable
 import torch
 from autograd_doctor import Diagnosis, diagnose, explain
 from autograd_doctor._repair import runner, search, verification
-from autograd_doctor.extension import (
-    Question,
-    collect_evidence,
-    edited,
-    run_edits,
-    search_repair_elsewhere,
-)
+from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair import Repair, patched
+from autograd_doctor.repair_search import Question, edited, run_edits, search_repair_elsewhere
 from repairable import MISTAKES, Huber, Mistake, Running, Square, draw
 from running_pages import BLOCK, sections
 from torch.autograd import Function, gradcheck

@@ -166,13 +166,11 @@ def backward_pass(
 ) -> VjpResult:
     """Send cotangents through the engine and note the gradients.
 
-    ``interleaved`` runs forward again, on other values, numbers and lengths, before backward runs.
+    ``interleaved`` runs forward once more, on other values, before backward runs.
     """
 
     def again(run: Run) -> None:
         attempt(session.other().run)
-        for inputs in session.other_calls():
-            attempt(partial(session.run, inputs=inputs, watched=False))
 
     done = both_ways(session, grad_outputs, between=again if interleaved else None)
     return VjpResult(grad_outputs, done.grads, done.failure)

@@ -215,23 +215,6 @@ class Watched:
         node_type.saved_tensors = property(saved_tensors)
 
 
-def with_other_length(value: Any, length: int) -> Any:
-    """Cut the last element off every dimension of a length; of two, repeat the first."""
-    if not isinstance(value, Tensor):
-        return value
-    for dim in range(value.dim()):
-        if value.shape[dim] == length > 2:
-            value = value.narrow(dim, 0, length - 1)
-        elif value.shape[dim] == length:
-            value = torch.cat([value, value.narrow(dim, 0, 1)], dim)
-    return value.contiguous()
-
-
-def other_number(value: Any) -> Any:
-    """Return another number for a number, and anything else as it is."""
-    return value + 1 if type(value) is int else 1.25 * value if type(value) is float else value
-
-
 # --------------------------------------------------------------------------------------------------
 # One subject on one set of inputs, ready to be run again and again in the same way.
 # --------------------------------------------------------------------------------------------------
@@ -346,14 +329,6 @@ class Session:
             for position, value in enumerate(self.inputs)
         ]
         return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
-
-    def other_calls(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the inputs with other numbers, and with another length."""
-        if any(type(value) in (int, float) for value in self.inputs):
-            yield tuple(map(other_number, self.inputs))
-        lengths = [n for it in self.inputs if isinstance(it, Tensor) for n in it.shape if n > 1]
-        for length in lengths[:1]:
-            yield tuple(with_other_length(value, length) for value in self.inputs)
 
     def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
         """Return inputs (the session's, unless given) in the dtypes of the caller's.

@@ -12,7 +12,7 @@ from torch import Tensor
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.passes import gradients
-from autograd_doctor._execution.session import Run, Session, other_number, with_other_length
+from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._numerics.finite_differences import (
     STEP,
     affordable,
@@ -111,12 +111,19 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
         for length in list(lengths)[:MOST_LENGTHS]
     ]
     calls += [
-        [other_number(value) if i == position else value for i, value in enumerate(evidence.inputs)]
+        [
+            _other_number(value) if i == position else value
+            for i, value in enumerate(evidence.inputs)
+        ]
         for position, value in enumerate(evidence.inputs)
         if type(value) in (int, float)
     ]
     found = (_resized(session, inputs) for inputs in calls)
     return replace(evidence, values=replace(evidence.values, resized=tuple(filter(None, found))))
+
+
+def _other_number(value: float) -> float:
+    return value + 1 if type(value) is int else 1.25 * value
 
 
 def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
@@ -133,6 +140,18 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
         output=tuple(plain.done.outputs[0].shape),
         ratios=tuple(_ratios(session, plain, rng)),
     )
+
+
+def with_other_length(value: Any, length: int) -> Any:
+    """Cut the last element off every dimension of a length; of two, repeat the first."""
+    if not isinstance(value, Tensor):
+        return value
+    for dim in range(value.dim()):
+        if value.shape[dim] == length > 2:
+            value = value.narrow(dim, 0, length - 1)
+        elif value.shape[dim] == length:
+            value = torch.cat([value, value.narrow(dim, 0, 1)], dim)
+    return value.contiguous()
 
 
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:

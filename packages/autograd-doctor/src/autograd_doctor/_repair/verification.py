@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.session import subject_of, with_other_length
+from autograd_doctor._execution.session import subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._pipeline import (
@@ -26,6 +26,7 @@ from autograd_doctor._pipeline import (
     conclude,
     has_error,
 )
+from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.runner import InProcess, edited
 from autograd_doctor._repair.search import search

@@ -1,0 +1,106 @@
+"""Search for the repair of code that another tool judges, or that another process runs.
+
+``diagnose`` searches by itself: see :attr:`~autograd_doctor.finding.Finding.repair`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._reference import establish
+from autograd_doctor._repair.elsewhere import Ask, Elsewhere
+from autograd_doctor._repair.runner import ByOutcome, Question
+from autograd_doctor._repair.search import search
+from autograd_doctor._repair.source import with_sources
+from autograd_doctor._repair.verification import SECONDS
+from autograd_doctor.api import run_edits
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.finding import Finding
+from autograd_doctor.repair import Repair
+
+__all__ = ["Question", "edited", "run_edits", "search_repair", "search_repair_elsewhere"]
+
+
+def search_repair(
+    code: Any,
+    finding: Finding,
+    is_right: Callable[[Any], bool],
+    passes: Callable[[Any], Repair | None],
+) -> Repair | None:
+    """Search for the edit of some code after which it passes a test of yours.
+
+    Args:
+        code: A Function class, or a plain function, whose source Python knows.
+        finding: What is wrong. For ``forward-mismatch``, all edits are tried; for a rule of a
+            contract, what its page advises.
+        is_right: Whether edited code returns what it should for some inputs. It is called for
+            every edit, so it should be fast.
+        passes: Tries edited code on more, and returns a repair that says on what it is right;
+            ``None`` if it is wrong there.
+
+    Returns:
+        The likeliest repair, ``None`` if none is found within a second of computing.
+    """
+    with suppress(TimeUp), time_limit(SECONDS):
+        return search(ByOutcome(code, is_right, passes), finding)
+    return None
+
+
+def search_repair_elsewhere(
+    cells: Sequence[str],
+    name: str,
+    finding: Finding,
+    evidence: Sequence[Evidence],
+    ask: Ask,
+    verified: Callable[[Mapping[str, str]], Repair | None],
+    *,
+    computes: tuple[Sequence[Any], Callable[[Any], bool]] | None = None,
+    reference: Callable[..., Any] | None = None,
+    surrogate: Callable[..., Any] | None = None,
+    seed: int = 0,
+    seconds: float = 0.6,
+    known: Collection[Any] = (),
+) -> Repair | None:
+    """Search for the repair of a Function that another process runs.
+
+    This process makes the edits from the source and compares what comes back. The other one runs
+    them with :func:`run_edits`.
+
+    Args:
+        cells: The source of the module, in parts that Python knows as ``<cell 1>`` and so on.
+        name: The name of the class.
+        finding: What is wrong.
+        evidence: What the other process sent of the Function as it is.
+        ask: Sends edits and a question to the other process, and returns its answers.
+        verified: Tells on what the class with other methods (name to source) is right.
+        computes: For ``forward-mismatch``: the inputs of a call, and whether its outputs are right.
+        reference: As for :func:`~autograd_doctor.diagnose`.
+        surrogate: As for :func:`~autograd_doctor.diagnose`.
+        seed: The seed with which the evidence was collected.
+        seconds: How long edits are tried.
+        known: The ``signatures`` of repairs of the same exercise, which are tried first.
+
+    Returns:
+        The likeliest repair, ``None`` if none is found in time.
+    """
+    with preserve_global_state(seed):
+        seen = [establish(each, reference, surrogate, seed) for each in evidence]
+    runner = Elsewhere(cells, name, seen, ask, verified, computes)
+    return search(runner, finding, seconds, known)
+
+
+def edited(function: Any, sources: Mapping[str, str]) -> Any:
+    """Return a subclass of a Function with methods of other source, or the Function if none is.
+
+    Args:
+        function: A Function.
+        sources: Methods by name, each as the source of its ``def``.
+
+    Returns:
+        The subclass. The Function itself and its file stay as they are.
+    """
+    return (with_sources(function, sources) or function) if sources else function
