@@ -16,10 +16,12 @@ from submissions import IMPORTS, WRONG_SQUARES, square
 from walls import WALLS, wall
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.judging import judged
+from autograd_course.classroom.judging import judged, repairing
 from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
+from autograd_course.classroom.judging.repairing import Budget
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
+from autograd_course.classroom.protocol.evidence import REPAIR, sound
 from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.classroom.sandbox import Limits, Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
@@ -303,3 +305,71 @@ def test_a_frame_that_does_not_end_is_late() -> None:
         came = read(ours, 0.05)
         assert came == Malformed("did not come in time", late=True)
         assert write(theirs, Frame({"a": 1}, b"xyz")) is None
+
+
+# The change that makes a wrong answer right
+
+
+def spending(seconds: float) -> Budget:
+    """Return a budget that does not run out on a busy machine."""
+    return Budget(seconds)
+
+
+UNPACKED = "(x,) = ctx.saved_tensors\n"
+REPAIRED = {
+    "return 3 * x * g": "return 2 * x * g",
+    "return 2 * x + g": "return 2 * x * g",
+}
+TRIPLED = square(backward=f"{UNPACKED}return 3 * x * g")
+
+
+@pytest.mark.parametrize("wrong", REPAIRED)
+def test_the_finding_on_a_wrong_answer_holds_its_repair(
+    box: Sandbox, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairing, "LONGEST", 20.0)
+    verdict = judged(SQUARE, answer(square(backward=UNPACKED + wrong)), box, SEED, spending(60.0))
+
+    assert verdict.finding is not None
+    repair = verdict.finding.evidence[REPAIR]
+    (change,) = repair["changes"]
+    assert [line.strip() for line in change["before"]] == [wrong]
+    assert [line.strip() for line in change["after"]] == [REPAIRED[wrong]]
+    assert sound(verdict.finding.evidence)[REPAIR] == repair
+    assert "in the return statement of `backward`" in repair["summary"]
+
+
+def test_the_verdict_is_the_same_without_a_repair(box: Sandbox) -> None:
+    wrong = answer(TRIPLED)
+    alone = judged(SQUARE, wrong, box, SEED)
+    spent = judged(SQUARE, wrong, box, SEED, spending(0.0))
+
+    assert alone == spent
+    assert alone.finding is not None
+    assert REPAIR not in alone.finding.evidence
+
+
+def test_a_search_takes_its_time_off_the_budget(box: Sandbox) -> None:
+    budget = spending(60.0)
+    judged(SQUARE, answer(square()), box, SEED, budget)
+    assert budget.left == 60.0, "a right answer costs nothing"
+
+    judged(SQUARE, answer(TRIPLED), box, SEED, budget)
+    assert budget.left < 60.0
+    assert budget.known["square"], "what repaired one answer is tried first on the next"
+
+    before = budget.left
+    budget.earn(10.0)
+    assert budget.left == pytest.approx(before + 10 * repairing.SHARE)
+
+
+def test_an_answer_that_answers_no_edits_keeps_its_verdict(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(repairing, "_ask", refuses)
+    wrong = answer(TRIPLED)
+
+    assert judged(SQUARE, wrong, box, SEED, spending(60.0)) == judged(SQUARE, wrong, box, SEED)

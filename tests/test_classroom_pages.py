@@ -50,6 +50,10 @@ PAIR = Jacobians(
 WITNESS = {
     "input": "x", "index": [1, 1], "at": -1.5, "grad_output": 2.0, "expected": 6.0, "actual": "nan",
     "line": "return x * grad_output", "hint": "Which constant is missing?", "with": "a matrix",
+    "repair": {
+        "summary": "`x` instead of `2 * x` in the return statement of `backward`",
+        "changes": [{"line": 9, "before": ["return x * g"], "after": ["return 2 * x * g"]}],
+    },
 }  # fmt: skip
 
 
@@ -170,7 +174,17 @@ def test_a_student_whose_file_could_not_be_read_is_told_why(small: Gradebook) ->
     assert "of 0 points" not in said
 
 
+def test_the_class_page_counts_what_makes_wrong_answers_right(small: Gradebook) -> None:
+    assert "square `x` instead of `2 * x` in the return statement of `backward` 1 student" in plain(
+        page(small)
+    )
+    assert "instead of" not in plain(page(small, "ann")), "a student reads it nowhere"
+
+
 ODD = {
+    "a repair without lines": {"repair": {"summary": "`x`", "changes": [{"line": 1}]}},
+    "a repair that is a text": {"repair": "<script>"},
+    "a repair without a summary": {"repair": {"changes": []}},
     "no index of a witness": {"expected": 1, "actual": 2, "index": 3},
     "no numbers": {"expected": [], "actual": {}, "index": [0], "input": "x"},
     "another type everywhere": {key: [{}] for key in WITNESS},

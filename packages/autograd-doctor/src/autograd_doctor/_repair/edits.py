@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -393,8 +393,15 @@ def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
         for other in dict.fromkeys(near):
             whole = int(other) if other == int(other) and type(number) is int else other
-            if other != number:
+            idle = isinstance(place[0], ast.BinOp) and other in IDLE.get(type(place[0].op), ())
+            if other != number and not idle:
                 yield place, parse(repr(whole))
+
+
+# Numbers with which an operation is none: to drop it is the simpler edit.
+IDLE: Mapping[type[ast.operator], Sequence[float]] = {
+    ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
+}  # fmt: skip
 
 
 def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1074,6 +1081,7 @@ COMPUTING = (
 # What a rule makes likely: the names of kinds that are tried before all others.
 LIKELY_FOR = {
     "constant-factor": (
+        "something dropped",
         "another operator",
         "another number",
         "a number of forward",
