@@ -167,6 +167,9 @@ def _marked(text: str) -> str:
 # The rows of a finding.
 # --------------------------------------------------------------------------------------------------
 
+# Rules whose hint says how to search for the mistake, which a repair makes superfluous.
+SAYS_HOW_TO_SEARCH = ("gradient-mismatch", "missing-dependency")
+
 # How to declare what is wrong by design; a learner in an exercise does not see it.
 BY_DESIGN = {
     "extra-gradient": "for a straight-through estimator, pass `surrogate=f`, where `f` is the "
@@ -215,7 +218,8 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "call", str(evidence["call"])
     if finding.repair:
         yield from repair_rows(finding.repair)
-    if finding.hint:
+    found = finding.repair is not None and not finding.repair.left
+    if finding.hint and not (found and finding.rule in SAYS_HOW_TO_SEARCH):
         yield "hint", finding.hint
     if finding.rule in BY_DESIGN:
         yield "if meant", BY_DESIGN[finding.rule]
