@@ -7,6 +7,11 @@ answer to an exercise, for ``grade``, or a Function of its own, for ``diagnose``
 repairs that change a line which is wrong. "Right" counts those that pass an independent check:
 gradcheck on new random inputs and the author's reference, or the grader on inputs from another
 seed. "Wrong" counts the repairs that do not pass it. The times are those of the search.
+
+The search was developed on all files but those named ``held_out``, which were written afterwards.
+In each file, a cell is a module of its own. ``WRONG`` and ``RIGHT`` are the lines before and after,
+``NAME`` is the answer, and ``EXERCISE`` its exercise. Without one, ``inputs`` and ``reference`` say
+on what it is diagnosed.
 """
 
 from __future__ import annotations

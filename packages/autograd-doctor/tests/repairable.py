@@ -428,23 +428,18 @@ class RowSums(Function):
         return 2 * x * grad_output
 
 
-class Huber(Function):
-    @staticmethod
-    def forward(ctx: Any, error: Tensor, target: Tensor, delta: float) -> Tensor:
-        difference = error - target
-        ctx.save_for_backward(difference)
-        ctx.delta = delta
-        size = difference.abs()
-        line = delta * (size - delta / 2)
-        return torch.where(size <= delta, difference**2 / 2, line)
+class Wave(Function):
+    """The gradient of x has a wrong sign; no edit makes that of y right."""
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
-        (difference,) = ctx.saved_tensors
-        grad = grad_output * torch.where(
-            difference.abs() <= ctx.delta, difference, torch.sign(difference)
-        )
-        return grad, grad, None
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return torch.sin(x) + torch.lgamma(y)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return -grad_output * torch.cos(x), grad_output * torch.asinh(y)
 
 
 MISTAKES += [

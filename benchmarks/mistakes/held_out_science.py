@@ -1,4 +1,4 @@
-"""Mistakes: new science. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, science. Each cell is a module of its own; see benchmarks/repairs.py."""
 
 # %% bessel_1
 """The forward is careful near zero, the backward uses the textbook recurrence j1' = j0 - 2 j1 / x everywhere and gives NaN at x = 0; the author thinks the guard of the forward is enough."""
