@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import logging
 import pickle
@@ -14,7 +15,7 @@ import pytest
 import repairable
 import torch
 from autograd_doctor import Diagnosis, diagnose, explain
-from autograd_doctor._repair import runner, search, verification
+from autograd_doctor._repair import edits, runner, search, source, verification
 from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair import Repair, patched
 from autograd_doctor.repair_search import Question, edited, run_edits, search_repair_elsewhere
@@ -101,6 +102,17 @@ def test_of_two_independent_mistakes_one_is_repaired_and_the_other_is_told() -> 
         "return grad_output * torch.cos(x), grad_output * torch.asinh(y)"
     ]
     assert "the gradient of `x` is right. Another error is left: The gradient of `y`" in str(repair)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda it: it.what)
+def test_every_edit_is_complete_enough_to_be_compiled(mistake: Mistake) -> None:
+    method = source.method_of(mistake.wrong, "backward")
+    assert method is not None
+    scope = edits.scope_of(method.tree, method.ctx, method.free)
+
+    for edit in edits.edits_of(scope, edits.COMPUTING):
+        with edit.made(), contextlib.suppress(SyntaxError, ValueError):
+            compile(ast.Module([method.tree], []), "edited", "exec")
 
 
 def test_what_is_not_found_in_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +378,7 @@ BACKWARD = "y * (grad_output * y)"
 
 
 @pytest.mark.parametrize(
-    ("edits", "after", "said"),
+    ("changes", "after", "said"),
     [
         ({}, "spread = x.var(-1, keepdim=True, correction=0) + 1e-5", "every gradient is right"),
         ({BACKWARD: "(grad_output * y)"}, "spread = x.var(-1, keepdim=True, correction=0) + 1e-5",
@@ -380,10 +392,10 @@ BACKWARD = "y * (grad_output * y)"
     ids=["Bessel's correction", "and a wrong backward", "another dim", "a factor"],
 )  # fmt: skip
 def test_forward_is_repaired_against_the_reference(
-    edits: dict[str, str], after: str, said: str, tmp_path: Path
+    changes: dict[str, str], after: str, said: str, tmp_path: Path
 ) -> None:
     text = NORMALIZED
-    for one, other in edits.items():
+    for one, other in changes.items():
         text = text.replace(one, other)
     repair = diagnosed(text, tmp_path / "forward.py").repair
     assert repair is not None

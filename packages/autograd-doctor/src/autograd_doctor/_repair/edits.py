@@ -65,14 +65,12 @@ class Edit:
             setattr(parent, field, held)
 
 
-def _locate(node: ast.AST) -> None:
+def _locate(new: ast.AST) -> None:
     """Give nodes that were made here a line, without which Python does not compile them."""
-    if "lineno" not in node._attributes or not hasattr(node, "lineno"):
-        if "lineno" in node._attributes:
+    for node in ast.walk(new):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
             node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
             node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
-        for child in ast.iter_child_nodes(node):
-            _locate(child)
 
 
 @contextmanager
