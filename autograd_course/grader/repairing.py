@@ -66,8 +66,11 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     def order(changed: Any, samples: Mapping[str, Any]) -> Order:
         return Order(exercise, function.Present(exercise, changed), samples, timed=False)
 
+    of_check = order(answer, samples).computed() is None  # which another edit could only hide
+
     def is_right(changed: Any) -> bool:
-        return order(changed, {"": wrong}).computed() is None
+        judged = order(changed, {"": wrong})
+        return judged.verdict().status == "passed" if of_check else judged.computed() is None
 
     def passes(changed: Any) -> Repair | None:
         fault = order(changed, samples).computed() or order(changed, others).verdict()
@@ -75,6 +78,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
             return Repair("", (), tuple(others), made=changed)
         rule = fault.finding.rule if fault.finding else ""
         forward = finding.rule == "forward-mismatch" and rule not in ("", finding.rule)
+        forward = forward and not of_check
         left = fault.message
         return Repair("", (), (), finding.rule, left=left, made=changed) if forward else None
 

@@ -877,14 +877,14 @@ def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def changed_at_once(scope: Scope) -> Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...]]]:
-    """A saved tensor that is transposed, conjugated or negated wherever it is used."""
+    """A saved tensor that is transposed or conjugated wherever it is used."""
     for place, node in scope.places:
         if not isinstance(node, ast.Assign) or ".saved_tensors" not in ast.unparse(node.value):
             continue
         target = node.targets[0]
         for part in target.elts if isinstance(target, ast.Tuple) else ():
             if isinstance(part, ast.Name):
-                for text in (f"{part.id}.{scope.transpose}", f"{part.id}.conj()", f"-{part.id}"):
+                for text in (f"{part.id}.{scope.transpose}", f"{part.id}.conj()"):
                     statement = ast.parse(f"{part.id} = {text}").body[0]
                     yield place, (node, statement)
 

@@ -223,8 +223,21 @@ def _right_values(
         )
         together = _found_together(runner, backward, pairs, deadline)
         yield from sorted(together, key=lambda it: it.rank)
-    for fix in [fix for fix, right in some if any(right[k] for k in wrong)][:MOST_PARTIAL]:
+    for fix in islice(_partial(runner, some, wrong), MOST_PARTIAL):
         yield from _candidate(fix)
+
+
+Partial = tuple[Fix, tuple[bool, ...]]
+"""One edit that makes only some of the gradients right, and which."""
+
+
+def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> Iterator[Fix]:
+    """Yield edits that make some wrong gradients right, and cannot change those still wrong."""
+    for fix, right in some:
+        ((method, edit),) = fix
+        still = [runner.wanted[k] for k in wrong if not right[k]]
+        if len(still) < len(wrong) and not concerning(method.tree, still)(edit):
+            yield fix
 
 
 Signature = tuple[str, str, str, str]
@@ -303,10 +316,6 @@ def _candidate(fix: Fix) -> Iterator[Candidate]:
 # --------------------------------------------------------------------------------------------------
 
 Together = tuple[Edit, ...]
-
-
-Partial = tuple[Fix, tuple[bool, ...]]
-"""One edit that makes only some of the gradients right, and which."""
 
 
 def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
