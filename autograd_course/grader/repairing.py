@@ -95,7 +95,7 @@ def _with_what_is_left(
     fault = Order(exercise, witness, samples, timed=False).checked()
     if fault is None:
         return repair
-    return replace(repair, left=sentence(fault.message), right=())
+    return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 
 def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Repair | None:

@@ -101,13 +101,14 @@ class Repair:
     def reason(self) -> str:
         """A sentence that says on what the changes were tried."""
         changes = "these changes" if len(self.changes) > 1 else "this change"
+        holds = f"{self.holds} on {_listed(self.checked_on)}" if self.checked_on else ""
         removed = f"`{self.removes}` is gone" if self.removes else ""
-        if self.left:
-            names = _listed([f"`{name}`" for name in self.right]) if self.right else ""
-            gain = removed or (f"the gradient of {names} is right" if names else "values are right")
-            return f"With {changes}, {gain}. Another error is left: {self.left}"
-        removed = f"{removed}, and " if removed else ""
-        return f"With {changes}, {removed}{self.holds} on {_listed(self.checked_on)}."
+        if not self.left:
+            gain = f"{removed}, and {holds}" if removed else holds
+            return f"With {changes}, {gain}."
+        names = _listed([f"`{name}`" for name in self.right]) if self.right else ""
+        right = f"the gradient of {names} is right" if names else "values are right"
+        return f"With {changes}, {removed or holds or right}. Another error is left: {self.left}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as JSON-compatible data."""

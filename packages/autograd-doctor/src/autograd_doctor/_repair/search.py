@@ -155,7 +155,7 @@ def _first_verified(
                     summary=candidate.summary,
                     signatures=tuple(signature(*it) for it in candidate.fix),
                 )
-                if not found.left:
+                if not found.left or found.checked_on:
                     return found
                 partial = partial or found
     except TimeUp:

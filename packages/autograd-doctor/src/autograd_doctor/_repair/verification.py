@@ -188,12 +188,10 @@ def _partial(
     if finding.rule == "forward-mismatch":
         gone = not rules.intersection(FORWARD_RULES)
     elif RULES[finding.rule].family in VALUE_FAMILIES:
-        wrong = _wrong_inputs(findings)
         if all(RULES[found.rule].family in OTHER_USES for found in errors):
-            return Repair(
-                "", (), (), left=_sentence(errors), right=(*sorted(wrong),), made=function
-            )
-        still = _wrong_inputs(errors)
+            checked_on = ("your example", "other values")
+            return Repair("", (), checked_on, left=_sentence(errors), made=function)
+        wrong, still = _wrong_inputs(findings), _wrong_inputs(errors)
         if not (still and still < wrong):
             return None
         for args in others.values():
