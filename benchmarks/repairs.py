@@ -211,14 +211,17 @@ def main() -> None:
     table = Table(
         "subject", "mistakes", "repaired", "line", "right", "wrong", "median, s", "largest, s"
     )
-    for subject in [*dict.fromkeys(it.mistake.subject for it in outcomes), "all"]:
-        rows = [it for it in outcomes if subject in ("all", it.mistake.subject)]
+    subjects = [*dict.fromkeys(it.mistake.subject for it in outcomes)]
+    for subject in [*subjects, "held_out", ""]:
+        rows = [it for it in outcomes if it.mistake.subject.startswith(subject)]
+        if not rows:
+            continue
         repaired = [it for it in rows if it.right is not None]
         seconds = [it.seconds for it in rows]
         counts = len(rows), len(repaired), sum(it.line for it in rows)
         judged = sum(it.right is True for it in rows), sum(it.right is False for it in rows)
         times = f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}"
-        table.add_row(subject, *map(str, (*counts, *judged)), *times)
+        table.add_row(subject or "all", *map(str, (*counts, *judged)), *times)
     Console().print(table)
     for it in outcomes:
         if it.right is False:
