@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -27,6 +31,71 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
         return None
     code = getattr(function, "__code__", None)
     return (lines, first) if isinstance(code, CodeType) and _defines(lines, code.co_name) else None
+
+
+@dataclass(frozen=True)
+class SavedArguments:
+    """The arguments of ``ctx.save_for_backward`` as the source has them, and the line."""
+
+    names: tuple[str, ...]
+    line: str
+
+
+def saved_arguments(function: type) -> SavedArguments | None:
+    """Return what a Function saves, ``None`` unless its source says so in one call.
+
+    Args:
+        function: A Function. Its ``setup_context`` and its ``forward`` are looked at.
+
+    Returns:
+        The arguments of the call, none of which is starred.
+    """
+    found = []
+    for text in _sources(function, ("setup_context", "forward")):
+        for node in ast.walk(_tree_of(text)):
+            match node:
+                case ast.Call(ast.Attribute(_, "save_for_backward"), args):
+                    found.append((node, args, text))
+    if len(found) != 1 or any(isinstance(arg, ast.Starred) for arg in found[0][1]):
+        return None
+    node, args, text = found[0]
+    line = text.splitlines()[node.lineno - 1].strip()
+    return SavedArguments(tuple(ast.unparse(arg) for arg in args), line)
+
+
+def line_with(
+    function: type, words: str, methods: Sequence[str] = ("setup_context", "forward")
+) -> str:
+    """Return the first line of code in some methods of a class with these words, or ``""``.
+
+    The functions of the same module that a method calls are looked at as well.
+    """
+    lines = (line.split("#")[0].strip() for it in _sources(function, methods) for line in
+             it.splitlines())  # fmt: skip
+    whole_word = re.compile(r"(?<![\w.])" * words[0].isalpha() + re.escape(words))
+    return next((line for line in lines if whole_word.search(line)), "")
+
+
+def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
+    """Yield the source of some methods, and then of what they call in the same module."""
+    for name in methods:
+        method: Any = inspect.unwrap(getattr(function, name, None))  # type: ignore[arg-type]
+        known = own_source(method)
+        if known is None:
+            continue
+        yield "".join(known[0])
+        around = getattr(method, "__globals__", {})
+        for called in method.__code__.co_names:
+            held = around.get(called)
+            if getattr(held, "__globals__", None) is around and (found := own_source(held)):
+                yield "".join(found[0])
+
+
+def _tree_of(text: str) -> ast.AST:
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 # What a class, in its docstring and comments or by a name, says that its gradient is by design.

@@ -304,16 +304,31 @@ class SecondDerivative:
 
 
 @dataclass(frozen=True)
+class LostGraph:
+    """Through what a gradient depends on an input, without a graph that autograd can follow.
+
+    ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ctx, and
+    ``"backward"`` for calls in backward, such as ``.detach()``. ``names`` says which, as the source
+    has them where it is known; ``line`` is the line of source that makes them so.
+    """
+
+    place: Literal["saved", "attribute", "backward"]
+    names: tuple[str, ...]
+    line: str = ""
+
+
+@dataclass(frozen=True)
 class SecondOrder:
     """Backward, differentiated in its turn.
 
     ``failure`` tells how that raised with a grad_output that requires grad, as it does inside a
     network. After a failure the derivatives are those with a grad_output that does not, as after
-    ``.sum()``.
+    ``.sum()``. ``lost`` is the cause of the first derivative that is wrong, where it was found.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
     failure: Failure | None = None
+    lost: LostGraph | None = None
 
 
 @dataclass(frozen=True, eq=False)

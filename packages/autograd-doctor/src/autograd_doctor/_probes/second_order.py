@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
-from autograd_doctor._execution.operations import graph_nodes
-from autograd_doctor._execution.passes import both_ways, gradients, sample_cotangents
+from autograd_doctor._execution.operations import custom_nodes, graph_nodes
+from autograd_doctor._execution.passes import both_ways, copies, gradients, sample_cotangents
+from autograd_doctor._execution.saved_tensors import Setting, called
 from autograd_doctor._execution.session import Session
 from autograd_doctor._numerics.finite_differences import (
     STEP,
@@ -20,11 +23,14 @@ from autograd_doctor._numerics.finite_differences import (
     moved_by,
 )
 from autograd_doctor._numerics.structure import structure_of
+from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._source import line_with, saved_arguments
 from autograd_doctor.evidence import (
     OTHER,
     RANDOM,
     Evidence,
     Failure,
+    LostGraph,
     SecondDerivative,
     SecondOrder,
 )
@@ -154,7 +160,10 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
     if isinstance(seen, Failure):
         return replace(evidence, second_order=SecondOrder((), failure))
     found = tuple(question.compared(seen.rows))
-    return replace(evidence, second_order=SecondOrder(found, failure))
+    wrong = next((it for it in found if it.wrong and math.isfinite(it.actual or 0.0)), None)
+    lost = attempt(lambda: lost_graph(question, wrong)) if wrong and failure is None else None
+    known = lost if isinstance(lost, LostGraph) else None
+    return replace(evidence, second_order=SecondOrder(found, failure, known))
 
 
 def require_second_order(session: Session, evidence: Evidence) -> Evidence:
@@ -170,7 +179,7 @@ class _Question:
         self.session = session
         self.names = tuple(evidence.name(position) for position in session.wanted)
         self.grad_outputs = tuple(g for g in once.grad_outputs if g is not None)
-        self.grads, self.grads_of_other = (self._flat(vjp.grads) for vjp in (once, other))
+        self.grads, self.grads_of_other = (self.flat(vjp.grads) for vjp in (once, other))
         rng = torch.Generator().manual_seed(session.seed + 2)
         likes = [session.inputs[position] for position in session.wanted]
         self.along = Projection(
@@ -210,16 +219,20 @@ class _Question:
 
     def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
         """Return all gradients as a function of how far some inputs are moved."""
-        places = [self.session.wanted[slot] for slot in slots]
 
         def gradient(offset: float) -> Tensor:
-            offsets = [offset * self.along.directions[slot] for slot in slots]
-            inputs = moved_by(self.session.inputs, places, offsets)
+            inputs = self.moved(slots, offset)
             done = both_ways(self.session, self.grad_outputs, inputs=inputs)
             nowhere = torch.full_like(self.grads, torch.nan)
-            return nowhere if done.failure else self._flat(done.grads)
+            return nowhere if done.failure else self.flat(done.grads)
 
         return gradient
+
+    def moved(self, slots: Sequence[int], offset: float) -> list[Any]:
+        """Return all arguments, some inputs moved along their directions."""
+        places = [self.session.wanted[slot] for slot in slots]
+        offsets = [offset * self.along.directions[slot] for slot in slots]
+        return moved_by(self.session.inputs, places, offsets)
 
     def _beside(
         self, by: str, actual: Sequence[float | None], value: Tensor, error: Tensor
@@ -235,7 +248,141 @@ class _Question:
             within = 3 * (e @ h.abs()) + RELATIVE * (v * h).norm() + rounding * h.norm()
             yield SecondDerivative(of, by, number, float(v @ h), float(within))
 
-    def _flat(self, grads: Sequence[Tensor | None]) -> Tensor:
+    def weighted(self, gradients: Tensor, of: str) -> Tensor:
+        """Return ⟨h, gradient⟩ for the gradient of one input, given those of all."""
+        slot = self.names.index(of)
+        lengths = [len(h) for h in self.along.weights]
+        part: Tensor = gradients.split(lengths)[slot]
+        return part @ self.along.weights[slot]
+
+    def flat(self, grads: Sequence[Tensor | None]) -> Tensor:
         likes = (self.session.inputs[position] for position in self.session.wanted)
         pairs = zip(likes, grads, strict=True)
         return flat([torch.zeros_like(like) if g is None else g for like, g in pairs])
+
+
+# --------------------------------------------------------------------------------------------------
+# Where the graph is lost.
+#
+# Autograd follows saved inputs and outputs. Other saved tensors, and all attributes of ctx, are
+# constants for it. The values that they have at moved inputs are given to backward at the inputs of
+# the example: how the gradient changes is the part of the second derivative that they lose. They
+# are the cause if this part is what is missing, and only then. If nothing of forward is, backward
+# itself loses the graph, and its source may say where.
+# --------------------------------------------------------------------------------------------------
+
+CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")
+
+
+def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None:
+    """Return through what a gradient depends on an input without a graph, if that is found."""
+    node = next(custom_nodes(question.session.run().tensors, depth=1), None)
+    if node is None:
+        return None
+    if wrong.by in question.names:
+        constants = _Constants(question, wrong)
+        found = constants.explaining(wrong)
+        if found:
+            return _named(node._forward_cls, found)
+        if constants.found:  # these have a part in it, which is not the whole
+            return None
+    return _cut(node._forward_cls)
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """What backward gets from forward without a graph: a saved tensor, or an attribute of ctx."""
+
+    key: int | str  # its place among the saved tensors, or its name
+    count: int = 0  # of saved tensors
+
+
+class _Constants:
+    """The constants of a call that change with one input."""
+
+    def __init__(self, question: _Question, wrong: SecondDerivative) -> None:
+        self.question = question
+        self.slots = (question.names.index(wrong.by),)
+        saved, attributes = self._at(0.0)
+        moved, moved_attributes = self._at(STEP)
+        self.found = [
+            _Constant(k, len(saved))
+            for k, (one, other) in enumerate(zip(saved, moved, strict=True))
+            if not one.requires_grad and _differ(one, other)
+        ]
+        self.found += [
+            _Constant(name)
+            for name, value in attributes.items()
+            if name in moved_attributes and _differ(value, moved_attributes[name])
+        ]
+
+    def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
+        """Return those through which the missing part of a derivative goes, if they are all."""
+        missing = wrong.expected - (wrong.actual or 0.0)
+        part, error = self._part(self.found, wrong.of)
+        if not self.found or not abs(part - missing) <= error + wrong.error + RELATIVE * abs(part):
+            return []
+        parts = [self._part([constant], wrong.of) for constant in self.found]
+        return [it for it, (p, e) in zip(self.found, parts, strict=True) if abs(p) > e]
+
+    def _at(self, offset: float) -> tuple[Sequence[Tensor], dict[str, Any]]:
+        """Return the saved tensors and the attributes of ctx at moved inputs."""
+        run = self.question.session.run(inputs=self.question.moved(self.slots, offset))
+        node = next(custom_nodes(run.tensors, depth=1))
+        return node.saved_tensors, dict(vars(node))
+
+    def _part(self, constants: Sequence[_Constant], of: str) -> tuple[float, float]:
+        """Derive ⟨h, gradient⟩ through some constants alone: the value, and its error."""
+        session = self.question.session
+        setting = Setting(session.inputs, session.wanted)
+
+        def gradient(offset: float) -> Tensor:
+            saved, attributes = self._at(offset)
+            call = called(session, setting)
+            for constant in constants:
+                if isinstance(constant.key, int):
+                    call.exchange([constant.key], _always(saved[constant.key]))
+                else:
+                    setattr(call.node, constant.key, attributes[constant.key])
+            grads = self.question.flat(gradients(call.run, copies(self.question.grad_outputs)))
+            return self.question.weighted(grads, of)[None]
+
+        center = self.question.weighted(self.question.grads, of)[None]
+        value, error, smooth = derivative(gradient, STEP, center)
+        return (float(value), 3 * float(error)) if smooth else (math.nan, 0.0)
+
+
+def _always(value: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda _: value.detach()
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Tell whether two values, or anything in them, are different constants of one form."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        alike = is_float(one) and one.shape == other.shape and not one.requires_grad
+        return alike and not torch.equal(one, other)
+    if isinstance(one, float) and isinstance(other, float):
+        return one != other
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and any(map(_differ, one, other))
+    return False
+
+
+def _named(function: type, found: Sequence[_Constant]) -> LostGraph:
+    """Name what was found as the source of forward does."""
+    saved = [it for it in found if isinstance(it.key, int)]
+    if saved:
+        known = saved_arguments(function)
+        if known is None or len(known.names) != saved[0].count:
+            return LostGraph("saved", ())
+        return LostGraph("saved", tuple(known.names[int(it.key)] for it in saved), known.line)
+    names = tuple(f"ctx.{it.key}" for it in found)
+    return LostGraph("attribute", names, line_with(function, f"{names[0]} ="))
+
+
+def _cut(function: type) -> LostGraph | None:
+    """Return what in the source of backward cuts the graph."""
+    for call in CUTS:
+        if line := line_with(function, call.replace("…)", ""), methods=("backward",)):
+            return LostGraph("backward", (call,), line)
+    return None

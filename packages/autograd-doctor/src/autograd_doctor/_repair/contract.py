@@ -7,6 +7,7 @@ a tensor moves from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` 
 from __future__ import annotations
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,6 +171,157 @@ def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[F
                 yield ((method, _edit(place, tuple(body))),)
             case ast.Call(ast.Attribute(value, "detach")) | ast.Attribute(value, "data"):
                 yield ((method, _edit(place, value)),)
+
+
+def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that computes in backward what forward hands over without a graph.
+
+    The statements of forward that lead to it are put behind the unpacking of the saved tensors.
+    """
+    forward, backward = definition["forward"], definition["backward"]
+    listed = finding.evidence.get("lost")
+    if forward is None or backward is None or not forward.ctx or not isinstance(listed, list):
+        return
+    if all(str(name).startswith("ctx.") for name in listed):
+        attributes, lost = [str(name).removeprefix("ctx.") for name in listed], []
+    else:
+        attributes, lost = [], [str(name) for name in listed]
+    saves = [*_calls_on_ctx(forward, "save_for_backward")]
+    unpackings = [*_unpackings(backward)]
+    if len(saves) != 1 or len(unpackings) != 1:
+        return
+    (save_at, _, call), (unpack_at, unpacking) = saves[0], unpackings[0]
+    saved, names = [ast.unparse(arg) for arg in call.args], _names_stored(unpacking.targets[0])
+    if len(saved) != len(names) or not set(lost) <= set(saved):
+        return
+    known = dict(zip(saved, names, strict=True))
+    known |= _handed_over(forward)
+    computed = _Computed(forward, backward, definition.parameters, lost, known)
+    for attribute in attributes:
+        computed.add_attribute(attribute)
+    for name in lost:
+        computed.add(name)
+    if computed.failed:
+        return
+    missing = computed.missing
+    pairs = [(s, n) for s, n in zip(saved, names, strict=True) if s not in lost]
+    pairs += [(name, name) for name in missing]
+    fix: list[tuple[Method, Edit]] = []
+    if [s for s, _ in pairs] != saved:
+        args = ", ".join(s for s, _ in pairs)
+        fix.append(
+            (forward, _edit(save_at, (_statement(f"{forward.ctx}.save_for_backward({args})"),)))
+        )
+    held = ", ".join(n for _, n in pairs)
+    targets = held if len(pairs) > 1 else f"({held},)"
+    unpacked = _statement(f"{targets} = {ast.unparse(unpacking.value)}")
+    made = tuple(map(_statement, computed.statements))
+    fix.append((backward, _edit(unpack_at, (unpacked, *made))))
+    for place, node in nodes_of(backward):
+        if any(_is_on(node, backward.ctx, name) for name in attributes):
+            fix.append((backward, _edit(place, parse(node.attr))))  # type: ignore[attr-defined]
+    if pairs and made:
+        yield tuple(fix)
+
+
+def _handed_over(forward: Method) -> dict[str, str]:
+    """Return the attributes of ctx that hold a plain name of forward, by that name."""
+    return {
+        node.value.id: f"{forward.ctx}.{node.targets[0].attr}"  # type: ignore[attr-defined]
+        for _, node in _statements(forward)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+        if _is_on(node.targets[0], forward.ctx)
+    }
+
+
+class _Computed:
+    """Statements of forward in the words of backward."""
+
+    def __init__(
+        self,
+        forward: Method,
+        backward: Method,
+        parameters: Sequence[str],
+        lost: Sequence[str],
+        known: Mapping[str, str],
+    ) -> None:
+        self.forward, self.parameters = forward, parameters
+        self.taken = _locals(backward)
+        self.called = {name: known[name] for name in lost}  # what backward calls what is computed
+        returned = [ast.unparse(value) for _, _, value in _returned(forward)]
+        self.at_hand = {
+            name: own
+            for name, own in known.items()
+            if name in (*parameters, *returned) and name not in lost
+        }
+        self.assigned: dict[str, list[ast.expr]] = {}
+        for statement in forward.tree.body:
+            match statement:
+                case ast.Assign([ast.Name(name)], value):
+                    self.assigned.setdefault(name, []).append(value)
+                case ast.Assign([ast.Attribute(ast.Name(forward.ctx), name)], value):
+                    self.assigned.setdefault(f"ctx.{name}", []).append(value)
+        self.done: set[str] = set()
+        self.statements: list[str] = []
+        self.missing: list[str] = []
+        self.failed = False
+
+    def add_attribute(self, name: str) -> None:
+        self.failed |= name in self.taken
+        self.called[f"ctx.{name}"] = name
+        self.add(f"ctx.{name}")
+
+    def add(self, name: str) -> None:
+        """Add what computes a name of forward, after all that this needs."""
+        values = self.assigned.get(name, [])
+        stores = [node for _, node in nodes_of(self.forward)
+                  if isinstance(node, ast.Name) and node.id == name
+                  and isinstance(node.ctx, ast.Store)]  # fmt: skip
+        if name in self.done:
+            return
+        if len(values) != 1 or len(stores) > 1:
+            self.failed = True
+            return
+        self.done.add(name)
+        value = _with_graph(copy.deepcopy(values[0]))
+        for node in ast.walk(value):
+            if isinstance(node, ast.Name):
+                node_id = self._in_backward(node.id)
+                node.id = node_id
+        self.statements.append(f"{self.called.get(name, name)} = {ast.unparse(value)}")
+
+    def _in_backward(self, name: str) -> str:
+        if name in self.at_hand:
+            return self.at_hand[name]
+        if name in self.assigned:
+            if name not in self.called and name in self.taken:
+                self.failed = True
+            self.add(name)
+            return self.called.get(name, name)
+        if name in self.parameters and name not in self.missing:
+            self.failed |= name in self.taken
+            self.missing.append(name)
+        return name
+
+
+def _with_graph(value: ast.expr) -> ast.expr:
+    """Return an expression without the calls that cut a graph."""
+
+    class Kept(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            self.generic_visit(node)
+            match node:
+                case ast.Call(ast.Attribute(inner, "item" | "detach"), []):
+                    return inner
+                case ast.Call(ast.Name("float"), [inner]):
+                    return inner
+                case ast.Call(ast.Attribute(ast.Name("math"), name), args):
+                    return ast.Call(parse(f"torch.{name}"), args, [])
+            return node
+
+    kept = Kept().visit(value)
+    assert isinstance(kept, ast.expr)
+    return kept
 
 
 # --------------------------------------------------------------------------------------------------
@@ -737,7 +889,7 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "wasted-gradient": (guard_gradient,),
     "once-differentiable-leak": (make_differentiable,),
     "no-double-backward": (make_differentiable,),
-    "silent-double-backward": (make_differentiable,),
+    "silent-double-backward": (compute_in_backward, make_differentiable),
     "dim-argument": (use_argument,),
     "frozen-input": (ask_other_flag,),
     "wrong-jvp": (save_for_forward,),

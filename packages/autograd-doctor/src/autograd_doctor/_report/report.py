@@ -87,12 +87,21 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
     yield from map(card.finding_rows, told)
     if told and diagnosis.ok:
         yield (("examined", item) for item in diagnosis.limits)
-    notes = [finding.rule for finding in diagnosis.findings if finding not in told]
-    for rule in (rule for rule in notes if rule in SECOND):
-        yield iter([("notes", f"{_names([rule])}: {SECOND[rule]}. {ASK}")])
-    if others := [rule for rule in notes if rule not in SECOND]:
+    notes = [finding for finding in diagnosis.findings if finding not in told]
+    for note in (note for note in notes if note.rule in SECOND):
+        yield iter([("notes", f"{_names([note.rule])}: {SECOND[note.rule]}. {_where(note)}{ASK}")])
+    if others := [note.rule for note in notes if note.rule not in SECOND]:
         yield iter([("notes", f"{_names(others)}: no result is wrong. {MORE}")])
     yield (("skipped", item) for item in diagnosis.unexamined)
+
+
+def _where(note: Finding) -> str:
+    """Say where the graph ends, where that is known."""
+    line, names = note.evidence.get("line"), note.evidence.get("lost")
+    if not line or not isinstance(names, list):
+        return ""
+    of = " and ".join(f"`{name}`" for name in names)
+    return f"The graph ends at {of} in `{line}`. "
 
 
 def _names(rules: list[str]) -> str:

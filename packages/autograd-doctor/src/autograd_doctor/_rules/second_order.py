@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 
 from autograd_doctor._rules.rule import Match, raised, rule, what_was_raised
-from autograd_doctor.evidence import Evidence, Failure, SecondDerivative, SecondOrder
+from autograd_doctor.evidence import (
+    Evidence,
+    Failure,
+    LostGraph,
+    SecondDerivative,
+    SecondOrder,
+)
 from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import number
 
@@ -36,7 +42,9 @@ def silent_double_backward(evidence: Evidence) -> Match | None:
     wrong = _first_wrong(evidence, second)
     if wrong is None:
         return None
-    return _seen(evidence, _lost(wrong), wrong, hint="" if _is_number(wrong) else ZERO_BY_INF)
+    if not _is_number(wrong):
+        return _seen(evidence, _lost(wrong, None), wrong, hint=ZERO_BY_INF)
+    return _seen(evidence, _lost(wrong, second.lost), wrong, second.lost)
 
 
 @rule(
@@ -112,32 +120,80 @@ def _is_number(wrong: SecondDerivative) -> bool:
     return math.isfinite(wrong.actual or 0.0)
 
 
-def _lost(wrong: SecondDerivative) -> str:
+def _lost(wrong: SecondDerivative, cause: LostGraph | None) -> str:
     if not _is_number(wrong):
         return (
             f"the gradient of `{wrong.of}` is finite and should have a finite derivative with "
             f"respect to `{wrong.by}`, but differentiating its graph gives "
             f"{number(wrong.actual or 0.0)}."
         )
-    if wrong.actual:
-        return (
-            f"the gradient of `{wrong.of}` has a wrong derivative with respect to `{wrong.by}`. "
-            f"Either the graph covers only part of how this gradient depends on `{wrong.by}`, or "
-            "`backward` calls another Function whose `backward` is wrong."
+    if not wrong.actual:
+        said = (
+            f"the gradient of `{wrong.of}` depends on `{wrong.by}`, but its graph does not contain "
+            "this dependence. PyTorch returns 0 as the second derivative and raises no error."
         )
+        return f"{said} {_because(cause)}" if cause else said
+    said = f"the gradient of `{wrong.of}` has a wrong derivative with respect to `{wrong.by}`."
+    if cause:
+        return f"{said} {_because(cause)}"
     return (
-        f"the gradient of `{wrong.of}` depends on `{wrong.by}`, but its graph does not contain "
-        "this dependence. PyTorch returns 0 as the second derivative and raises no error."
+        f"{said} Either the graph covers only part of how this gradient depends on `{wrong.by}`, "
+        "or `backward` calls another Function whose `backward` is wrong."
     )
 
 
-def _seen(evidence: Evidence, message: str, wrong: SecondDerivative, hint: str = "") -> Match:
+def _because(cause: LostGraph) -> str:
+    """Say in a sentence or two where the graph is lost."""
+    names = " and ".join(f"`{name}`" for name in cause.names)
+    has, it, is_ = ("have", "they", "are") if len(cause.names) > 1 else ("has", "it", "is")
+    if cause.place == "backward":
+        return f"In `backward`, {names} gives values without a graph."
+    if cause.place == "attribute":
+        return (
+            f"`forward` computes {names} from the inputs. An attribute of `ctx` that is a number, "
+            "or a tensor that `forward` computes, has no graph."
+        )
+    if not names:
+        return (
+            "`forward` saves an intermediate result. Only saved inputs and outputs have a graph in "
+            "`backward`."
+        )
+    return (
+        f"`forward` saves {names}, which {is_} neither an input nor an output. For this reason, "
+        f"{it} {has} no graph in `backward`."
+    )
+
+
+def _recipe(cause: LostGraph) -> str:
+    """Say what keeps the graph."""
+    if cause.place == "backward":
+        return (
+            "Compute with tensors only, and without "
+            f"`{cause.names[0]}`, so that autograd can follow `backward`."
+        )
+    names = " and ".join(f"`{name}`" for name in cause.names) or "the intermediate result"
+    return (
+        f"Compute {names} in `backward`, from saved inputs and with tensor operations. Or return "
+        "it as an extra output of `forward` and save that."
+    )
+
+
+def _seen(
+    evidence: Evidence,
+    message: str,
+    wrong: SecondDerivative,
+    cause: LostGraph | None = None,
+    hint: str = "",
+) -> Match:
     actual, expected = number(wrong.actual or 0.0), number(wrong.expected)
     witness = (
         f"derivative of the gradient of {wrong.of} with respect to {wrong.by}, along a random "
         f"direction: {actual}, should be {expected}"
     )
-    seen = {"input": wrong.of, "witness": witness}
+    seen: dict[str, object] = {"input": wrong.of, "witness": witness}
+    if cause:
+        seen |= {"lost": list(cause.names), "line": cause.line}
+        hint = hint or _recipe(cause)
     return Match(message, seen, severity=_severity(evidence), hint=hint)
 
 
