@@ -86,7 +86,7 @@ def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
         yield "".join(known[0])
         around = getattr(method, "__globals__", {})
         for called in method.__code__.co_names:
-            held = around.get(called)
+            held = inspect.unwrap(it) if callable(it := around.get(called)) else None
             if getattr(held, "__globals__", None) is around and (found := own_source(held)):
                 yield "".join(found[0])
 

@@ -105,6 +105,7 @@ class DirectBackward:
     changed_grad_outputs: tuple[int, ...] = ()
     changed_saved: tuple[int, ...] = ()
     changing_line: str = ""  # the user's line that changed a cotangent or a saved tensor
+    nan_line: str = ""  # the user's line that got the first nan, if a gradient has any
     # With saved tensors of its own changed: the next call "returns the same" or "raises".
     again: str = ""
     sparse: bool = False  # some gradient came as a sparse tensor; ``grads`` are dense

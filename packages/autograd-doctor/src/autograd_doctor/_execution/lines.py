@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt, users_last
-from autograd_doctor._numerics.tensors import changed, same_bytes
+from autograd_doctor._numerics.tensors import changed, is_float, same_bytes
 from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
 MOST_NUMBERS = 2**16  # of an operation's result: larger ones are not compared
@@ -63,6 +63,18 @@ def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> 
     return seen.changing_line
 
 
+def line_with_nan(call: Callable[[], object]) -> str:
+    """Return the line of a call that gets the first nan, ``""`` if not known."""
+    with _Steps(keep_results=True) as seen:
+        attempt(call)
+    steps = (it for it in seen.steps if it.line and any(map(_has_nan, it.results)))
+    return next((step.line for step in steps), "")
+
+
+def _has_nan(tensor: Tensor) -> bool:
+    return is_float(tensor) and bool(tensor.isnan().any())
+
+
 def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:
     """Return the line at which two calls of the same code first get different results."""
     ways = []
@@ -101,4 +113,4 @@ def _line() -> str:
     return users_last(frames[ours[-1] :] if ours else frames)
 
 
-_STARTS = (line_that_changes.__name__, line_that_differs.__name__)
+_STARTS = (line_that_changes.__name__, line_with_nan.__name__, line_that_differs.__name__)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Variable
 
 from autograd_doctor._execution.calls import attempt
-from autograd_doctor._execution.lines import line_that_changes
+from autograd_doctor._execution.lines import line_that_changes, line_with_nan
 from autograd_doctor._execution.operations import memory
 from autograd_doctor._execution.session import Arrange, Move, Run, Session, stay
 from autograd_doctor._numerics.tensors import as_tuple, changed, is_float, same_bytes
@@ -166,10 +166,18 @@ def backward_pass(
 ) -> VjpResult:
     """Send cotangents through the engine and note the gradients.
 
-    ``interleaved`` runs forward once more, on other values, before backward runs.
+    ``interleaved`` runs forward once more, on other values, before backward runs. Where forward
+    leaves numbers on its class or in a global variable, it runs with another number or length.
     """
 
     def again(run: Run) -> None:
+        before = session.subject.numbers_left
+        for other in session.others_in_form() if before else ():
+            if (
+                not isinstance(attempt(other.run), Failure)
+                and session.subject.numbers_left != before
+            ):
+                return
         attempt(session.other().run)
 
     done = both_ways(session, grad_outputs, between=again if interleaved else None)
@@ -220,10 +228,29 @@ def direct_call(
         kinds=tuple(type(g).__name__ for g in grads),
         changed_grad_outputs=changed_outputs,
         changing_line=line,
+        nan_line=_nan_line(session, grad_outputs) if move is stay and _have_nan(grads) else "",
         changed_saved=changed_saved,
         again=_again(node, gs_before, kept) if changed_saved and not seen_by_caller else "",
         sparse=any(isinstance(g, Tensor) and g.layout is not torch.strided for g in grads),
     )
+
+
+def _have_nan(grads: Sequence[Any]) -> bool:
+    return any(
+        isinstance(g, Tensor) and is_float(g) and bool(g.to_dense().isnan().any()) for g in grads
+    )
+
+
+def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
+    """Call backward once more, and return the line that gets the first nan."""
+    run = session.run()
+    node, gs = own_node(run), list(handed_over(run.returned, grad_outputs))
+
+    def backward() -> None:
+        with torch.no_grad():
+            node.apply(*gs)
+
+    return line_with_nan(backward)
 
 
 def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:

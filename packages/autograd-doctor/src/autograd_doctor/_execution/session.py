@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,21 @@ class Subject:
             return ""
         known = own_source(self.function.backward)
         return "".join(known[0]) if known else ""
+
+    @property
+    def numbers_left(self) -> Mapping[str, Any]:
+        """The numbers, words and shapes on the class, and in globals that forward assigns."""
+        if self.function is None:
+            return {}
+        held = dict(vars(self.function))
+        for method in (self.function.forward, self.function.setup_context):
+            code = getattr(inspect.unwrap(method), "__code__", None)
+            around = getattr(inspect.unwrap(method), "__globals__", {})
+            for step in dis.get_instructions(code) if code else ():
+                if step.opname == "STORE_GLOBAL":
+                    held[str(step.argval)] = around.get(step.argval)
+        kinds = (bool, int, float, str, tuple)
+        return {k: v for k, v in held.items() if isinstance(v, kinds) and not k.startswith("__")}
 
     @property
     def stated_design(self) -> str:
@@ -329,6 +345,28 @@ class Session:
             for position, value in enumerate(self.inputs)
         ]
         return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
+
+    def others_in_form(self) -> Iterator[Session]:
+        """Yield sessions on other values with another number, or with one more row of an input."""
+        other = self.other()
+        for position, value in enumerate(other.inputs):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                for instead in (value + 1, value - 1, 1, 2):
+                    yield other.with_inputs({position: instead})
+        longer = {
+            position: torch.cat([value, value[:1]])
+            for position, value in enumerate(other.inputs)
+            if is_float(value) and value.dim() and position not in self.subject.passed
+        }
+        if len(longer) > 1:
+            yield other.with_inputs(longer)
+        for position, value in longer.items():
+            yield other.with_inputs({position: value})
+
+    def with_inputs(self, instead: Mapping[int, Any]) -> Session:
+        """Return a session with other arguments at some positions."""
+        inputs = [instead.get(position, value) for position, value in enumerate(self.inputs)]
+        return Session(self.subject, inputs, self.wanted, self.seed, self.own_dtypes)
 
     def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
         """Return inputs (the session's, unless given) in the dtypes of the caller's.

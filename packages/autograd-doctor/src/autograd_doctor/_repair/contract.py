@@ -866,6 +866,62 @@ def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 # The table.
 # --------------------------------------------------------------------------------------------------
 
+
+def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes of a sum in backward, or in what it calls, that drops the dim it sums over."""
+    for method in definition.methods.values():
+        if method.name in ("forward", "setup_context", "vmap"):
+            continue
+        for place, node in nodes_of(method):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            named = {it.arg for it in node.keywords}
+            if (
+                node.func.attr in ("sum", "mean", "amax")
+                and (node.args or named)
+                and ("keepdim" not in named)
+            ):
+                keepdim = ast.keyword("keepdim", ast.Constant(True))
+                kept = ast.Call(node.func, node.args, [*node.keywords, keepdim])
+                yield ((method, _edit(place, kept)),)
+
+
+def put_samples_first(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix that returns 0 as the place of the samples, where ``vmap`` moved them there."""
+    method = definition["vmap"]
+    if method is None:
+        return
+    for _, node in _statements(method):
+        match node:
+            case ast.Return(ast.Tuple([_, out_dims]) as pair):
+                yield ((method, _edit((pair, "elts", 1), _zeros_in(out_dims))),)
+
+
+def _zeros_in(out_dims: ast.expr) -> ast.expr:
+    if isinstance(out_dims, ast.Tuple):
+        return ast.Tuple([ast.Constant(0) for _ in out_dims.elts], ast.Load())
+    return ast.Constant(0)
+
+
+def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix of ``ctx.needs_input_grad`` where ``ctx`` was counted as argument 0."""
+    method = definition["backward"]
+    if method is None:
+        return
+    flags = [
+        (place, node)
+        for place, node in nodes_of(method)
+        if isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
+    ]
+    shifted: list[tuple[Method, Edit]] = []
+    for _, node in flags:
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            index = ast.Constant(node.slice.value - 1)
+            shifted.append((method, _edit((node, "slice", None), index)))
+    if shifted and len(shifted) == len(flags):
+        yield tuple(shifted)
+
+
 FIXES: Mapping[str, Sequence[Generator]] = {
     "missing-staticmethod": (make_static,),
     "forward-raises": (make_static, keep_on_ctx),
@@ -894,6 +950,9 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "frozen-input": (ask_other_flag,),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
+    "wrong-vmap": (put_samples_first,),
+    "batch-dimension": (keep_dims,),
+    "missing-gradient": (ask_for_own_flag,),
 }
 
 

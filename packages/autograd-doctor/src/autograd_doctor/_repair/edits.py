@@ -346,10 +346,15 @@ def other_operators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``."""
+    """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``.
+
+    A product becomes a quotient the other way around as well: ``b / a`` for ``a * b``.
+    """
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
             yield place, ast.BinOp(node.right, node.op, node.left)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            yield place, ast.BinOp(node.right, ast.Div(), node.left)
         if isinstance(node, ast.Call) and _called(node) == "where" and len(node.args) == 3:
             test, one, other = node.args
             yield place, ast.Call(node.func, [test, other, one], node.keywords)
@@ -507,6 +512,9 @@ LIKE = (
     ("floor", "ceil"),
     ("abs", "sign"),
     ("ones_like", "zeros_like"),
+    ("i0", "i0e"),
+    ("i1", "i1e"),
+    ("erf", "erfc"),
 )
 
 
@@ -751,6 +759,8 @@ def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             for text in (f"(1 - {name})", f"(1 + {name})", f"{name} ** 2"):
                 yield place, ast.BinOp(node, ast.Mult(), parse(text))
                 yield place, ast.BinOp(node, ast.Div(), parse(text))
+        for name in scope.tensors if scope.mentions("softplus") else ():
+            yield place, ast.BinOp(node, ast.Mult(), parse(f"{name}.sigmoid()"))
         for name in scope.tensors if scope.mentions("abs|sign|sgn") else ():
             yield place, ast.BinOp(node, ast.Mult(), parse(f"{name}.sign()"))
         for name in scope.tensors if scope.mentions(REDUCE) else ():
@@ -856,6 +866,9 @@ def missing_conjugates(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, _method(node, "conj()")
 
 
+SOLVE = ("solve", "solve_triangular", "cholesky_solve", "lu_solve", "lstsq", "inv", "pinv")
+
+
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """A transpose that was forgotten."""
     seen = set()
@@ -869,6 +882,8 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, part in scope.places:
         if isinstance(part, ast.Attribute) and part.attr in ("T", "mT"):
             yield place, ast.Attribute(part.value, "mH", ast.Load())
+        if isinstance(part, ast.Call) and part.args and _called(part) in SOLVE:
+            yield (part, "args", 0), ast.Attribute(part.args[0], "mT", ast.Load())
 
 
 def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:

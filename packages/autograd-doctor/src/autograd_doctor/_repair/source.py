@@ -129,7 +129,7 @@ def _called_in(tree: ast.AST) -> Iterator[str]:
             yield node.func.id
 
 
-def with_helpers(function: FunctionType, helpers: Mapping[str, FunctionType]) -> FunctionType:
+def with_helpers(function: FunctionType, helpers: Mapping[str, Any]) -> FunctionType:
     """Return a function that finds others in the place of those that it calls."""
     made = FunctionType(
         function.__code__,
@@ -194,7 +194,7 @@ def with_sources(function: type[Function], sources: Mapping[str, str]) -> type[F
     return with_methods(function, made)
 
 
-METHODS = ("backward", "setup_context", "forward")
+METHODS = ("backward", "setup_context", "forward", "vmap")
 
 
 def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
@@ -232,6 +232,10 @@ def with_methods(
             made = staticmethod(made)
         body[method.name] = made
     subclass: type[Function] = make(function.__name__, (function,), body)
+    for method, new in methods.items():
+        name = function.__name__
+        if name in new.__code__.co_names and new.__globals__.get(name) is function:
+            setattr(subclass, method.name, staticmethod(with_helpers(new, {name: subclass})))
     return subclass
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._rules.regions import slice_of
 from autograd_doctor._rules.rule import (
     Match,
     call,
@@ -21,7 +22,7 @@ from autograd_doctor._rules.rule import (
 )
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Severity
-from autograd_doctor.formatting import elements, plain, plural, quoted
+from autograd_doctor.formatting import elements, number, plain, plural, quoted
 
 # --------------------------------------------------------------------------------------------------
 # Rules of the contract: what forward does with its inputs, its ctx and its outputs.
@@ -346,7 +347,7 @@ def forward_mismatch(evidence: Evidence) -> Match | None:
             index = tuple(off.nonzero()[0].tolist())
             return Match(
                 f"{named} of `forward` differs from the reference at "
-                f"{elements(int(off.sum()), off.numel())}.",
+                f"{elements(int(off.sum()), off.numel())}{_exactly(off, mine, reference)}.",
                 {
                     "input": which,
                     "index": list(index),
@@ -355,6 +356,17 @@ def forward_mismatch(evidence: Evidence) -> Match | None:
                 },
             )
     return None
+
+
+def _exactly(off: Tensor, mine: Tensor, reference: Tensor) -> str:
+    """Say in which slice an output is wrong, and by what factor, if it is so in one slice."""
+    place = slice_of(off, ~off & (reference != 0), "output")
+    if not place:
+        return ""
+    ratio = (mine / reference)[off]
+    if ratio.is_complex() or not torch.allclose(ratio, ratio[0], rtol=1e-5, atol=0.0):
+        return f", exactly {place}"
+    return f", exactly {place}, where it is {number(float(ratio[0]))} times the reference"
 
 
 def _far(mine: Tensor, reference: Tensor) -> Tensor:

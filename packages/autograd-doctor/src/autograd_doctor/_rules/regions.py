@@ -70,6 +70,26 @@ def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
             yield f"the index along dim {axis} is {value}, the value of `{name}`", holds
 
 
+def selected(m: Mismatch) -> str:
+    """Say which argument selects all wrong elements and no other, as a target does its class."""
+    for position, index in enumerate(m.evidence.inputs):
+        if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
+            continue
+        for dim, length in enumerate(m.input.shape):
+            rest = (*m.input.shape[:dim], *m.input.shape[dim + 1 :])
+            if (
+                rest != index.shape
+                or not index.numel()
+                or not 0 <= index.min() <= index.max() < length
+            ):
+                continue
+            holds = torch.zeros_like(m.input, dtype=torch.bool)
+            holds.scatter_(dim, index.long().unsqueeze(dim), True)
+            if length > 1 and int(m.wrong.sum()) > 1 and _explains(m, holds):
+                return f"at the elements that `{m.evidence.name(position)}` selects along dim {dim}"
+    return ""
+
+
 # --------------------------------------------------------------------------------------------------
 # Describe where a gradient is wrong: at the edge of a dim, or for a range of input values.
 # --------------------------------------------------------------------------------------------------
@@ -93,6 +113,37 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
         if name and whole and all_seen:
             return f"{name} of dim {axis}"
     return None
+
+
+def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
+    """Return "at `x[:, 1:]`" if all that is wrong fills one slice, and what is right lies outside.
+
+    ``right`` marks what is right and not 0: a zero may be right by chance.
+    """
+    if int(wrong.sum()) < 2:
+        return ""
+    holds = torch.ones_like(wrong)
+    parts = []
+    for axis, length in enumerate(wrong.shape):
+        places = sorted(slices_with(wrong, axis))
+        first, last = places[0], places[-1]
+        if places != list(range(first, last + 1)):
+            return ""
+        inside = torch.zeros(length, dtype=torch.bool, device=wrong.device)
+        inside[first : last + 1] = True
+        holds &= inside.view(-1, *(1 for _ in wrong.shape[axis + 1 :]))
+        parts.append(_part(first, last + 1, length))
+    while parts and parts[-1] == ":":
+        parts.pop()
+    fills = bool(right.any()) and not bool((right & holds).any())
+    return f"at `{name}[{', '.join(parts)}]`" if parts and fills else ""
+
+
+def _part(first: int, end: int, length: int) -> str:
+    """Write the range of an index in the words of Python."""
+    if end - first == 1 and length > 1:
+        return str(first)
+    return f"{first or ''}:{end if end < length else ''}"
 
 
 def slices_with(mask: Tensor, axis: int) -> set[int]:

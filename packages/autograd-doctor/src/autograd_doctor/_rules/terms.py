@@ -15,6 +15,7 @@ from torch import Tensor
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.mismatch import Mismatch
 from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._rules.regions import slice_of
 from autograd_doctor._rules.rule import ordinal
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
 
@@ -323,6 +324,12 @@ def missing_dependency(m: Mismatch) -> str | None:
     for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
             named = f". The missing term is `{term}`" if term else ""
+            if _is_glue(cut):
+                return (
+                    f"the gradient of `{m.name}` does not include all paths from `{m.name}` to the "
+                    f"output: `backward` treats a result that depends on `{m.name}` as a constant"
+                    f"{named}"
+                )
             ways, constant = (
                 ("paths", "the results of these operations as constants")
                 if " and " in cut
@@ -340,6 +347,11 @@ def missing_dependency(m: Mismatch) -> str | None:
             "`forward` as a constant"
         )
     return _row_term(m)
+
+
+def _is_glue(cut: str) -> bool:
+    """Tell whether a path goes through an operation that says nothing of the author's own code."""
+    return cut.split(" ")[-1] in ("addition", "subtraction", "negation") and " and " not in cut
 
 
 def _output_path(m: Mismatch) -> str | None:
@@ -386,6 +398,12 @@ def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _reduced(m: Mismatch, where: str, what: str) -> str:
+    place = slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name)
+    if place:
+        return (
+            f"the gradient of `{m.name}` is wrong only {place}. There, {where}, the error is "
+            f"{what}: `backward` has one term too many or too few for these elements"
+        )
     return (
         f"{where}, the error in the gradient of `{m.name}` is {what}. `forward` probably reduces "
         "over these elements (a mean, a norm, a variance), and `backward` treats the result as a "

@@ -15,7 +15,7 @@ from autograd_doctor._numerics.closeness import identical, within
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._rules.regions import edge, labeled, region
+from autograd_doctor._rules.regions import edge, labeled, region, selected, slice_of
 from autograd_doctor._rules.rule import (
     UNUSABLE,
     Decide,
@@ -266,7 +266,15 @@ def non_finite(m: Mismatch) -> str | None:
     if not bool(bad.any()):
         return None
     value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
-    return f"the gradient of `{m.name}` is {value} where the true gradient is finite"
+    said = f"the gradient of `{m.name}` is {value} where the true gradient is finite"
+    line = _line_with_nan(m.evidence)
+    return f"{said}. {line}" if line and value == "nan" else said
+
+
+def _line_with_nan(evidence: Evidence) -> str:
+    direct = evidence.contract.direct
+    line = direct.nan_line.partition(": ")[2] if direct else ""
+    return f"The first nan comes from `{line}`" if line else ""
 
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
@@ -288,8 +296,9 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
         if bool(lost.any()):
             index = unraveled(int(lost.flatten().nonzero()[0]), lost.shape)
             name, value = evidence.name(position), evidence.inputs[position][index]
+            first = _line_with_nan(evidence)
             return Match(
-                f"the gradient of `{name}` is nan at a kink of `forward`.",
+                f"the gradient of `{name}` is nan at a kink of `forward`.{first and f' {first}.'}",
                 {
                     "inputs": [name],
                     "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
@@ -485,6 +494,11 @@ def _unexplained(m: Mismatch) -> str:
     where = elements(int(m.wrong.sum()), int(m.known.sum()))
     sample = "" if bool(m.known.all()) else " that were checked"
     off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
+    if not m.coarse:
+        if place := slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name) or selected(m):
+            off += f", exactly {place}{_factor_there(m)}"
+        elif factors := _factors_by_label(m):
+            off += f". {factors}"
     names = [name for name in m.evidence.values.vjps if name.kind == "single"]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
@@ -493,6 +507,41 @@ def _unexplained(m: Mismatch) -> str:
         return off
     through, output = listed([*map(ordinal, wrong)], len(wrong)), "output" + "s" * (len(wrong) > 1)
     return f"{off}. The error comes only from the {through} {output}"
+
+
+def _factors_by_label(m: Mismatch) -> str:
+    """Say for which values of an integer argument the gradient is off by which factor."""
+    if m.actual.is_complex() or not bool(m.known.all()):
+        return ""
+    ratio = m.actual / m.truth
+    for position, label in enumerate(m.evidence.inputs):
+        if not isinstance(label, Tensor) or label.dtype not in (torch.int64, torch.int32):
+            continue
+        if not 0 < label.dim() <= ratio.dim() or label.shape != ratio.shape[: label.dim()]:
+            continue
+        values = label.unique().tolist()
+        groups = [ratio[label == value].flatten() for value in values]
+        means = [float(group.mean()) for group in groups]
+        alike = all(
+            bool((g - f).abs().max() <= 1e-5 * abs(f)) for g, f in zip(groups, means, strict=True)
+        )
+        if alike and len(values) < label.numel() and len({number(f) for f in means}) > 1:
+            parts = [f"{number(f)} where it is {v}" for f, v in zip(means, values, strict=True)]
+            return (
+                f"It is the true gradient times a factor that depends on "
+                f"`{m.evidence.name(position)}`: {listed(parts)}"
+            )
+    return ""
+
+
+def _factor_there(m: Mismatch) -> str:
+    """Say by what factor the wrong elements are off, if it is the same for all."""
+    ratios = (m.actual / m.truth)[m.wrong]
+    if ratios.is_complex() or len(ratios) < 2 or not bool(ratios.isfinite().all()):
+        return ""
+    factor = ratios.mean()
+    alike = bool(((ratios - factor).abs() <= 1e-5 * factor.abs()).all())
+    return f", where it is {number(float(factor))} times the true gradient" if alike else ""
 
 
 HYPOTHESES = (
@@ -587,8 +636,8 @@ HYPOTHESES = (
         "duplicate-index",
         "the gradient is wrong where an index repeats",
         duplicate_index,
-        "Use `index_add_` or `scatter_add_` instead of an assignment: the gradients of repeated "
-        "indices add up.",
+        "The gradients of all uses of an element add up. Use `index_add_` or `scatter_add_` for "
+        "indices that repeat, and `+=` instead of `=` for rows that several results share.",
         "03_gradient_patterns",
     ),
     Hypothesis(
@@ -698,7 +747,19 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     wrong = [m for m, _ in explained]
     sentences = without_repeats(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
-    return Match(paragraph(sentences), seen)
+    hint = LOSES_THE_SIGN if rule == "wrong-region" and all(map(_is_flipped, wrong)) else ""
+    return Match(paragraph(sentences), seen, hint=hint)
+
+
+LOSES_THE_SIGN = (
+    "Look for a root, a square or an absolute value from which `backward` gets the input back: it "
+    "loses the sign of the input. Save the input itself. Otherwise, compare the conditions in "
+    "`backward` with the branches of `forward`."
+)
+
+
+def _is_flipped(m: Mismatch) -> bool:
+    return bool(within(m.actual, Expected(-m.truth, m.expected.tolerance))[m.wrong].all())
 
 
 def without_repeats(sentences: Iterable[str]) -> list[str]:

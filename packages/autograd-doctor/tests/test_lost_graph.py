@@ -1,0 +1,204 @@
+"""Where a second derivative loses its graph: the place, the names, the line, and the repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from autograd_doctor import diagnose
+from autograd_doctor._probes import core
+from autograd_doctor._repair import search, verification
+from cases.making import draw
+from torch import Tensor
+from torch.autograd import Function
+
+X, W = draw(3, 4), draw(4)
+
+
+@pytest.fixture(autouse=True)
+def there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave nothing out on a busy machine."""
+    monkeypatch.setattr(core, "SLOW", 10.0)
+    monkeypatch.setattr(search, "SECONDS", 4.0)
+    monkeypatch.setattr(verification, "SECONDS", 20.0)
+
+
+class SavedSigmoid(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(x, s)
+        return x * s
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        x, s = ctx.saved_tensors
+        return grad_output * s * (1 + x * (1 - s))
+
+
+class SavedSoftmax(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        p = torch.softmax(x, -1)
+        ctx.save_for_backward(p)
+        return torch.logsumexp(x, -1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (p,) = ctx.saved_tensors
+        return grad_output[..., None] * p
+
+
+class SavedInSetup(Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.exp().square()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0].exp())
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (e,) = ctx.saved_tensors
+        return 2 * grad_output * e * e
+
+
+class TwoSaved(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        norm = x.norm(dim=-1, keepdim=True)
+        unit = x / norm
+        largest = x.argmax(-1)
+        ctx.save_for_backward(norm, unit, largest)
+        return unit.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        n, u, largest = ctx.saved_tensors
+        return (grad_output - u * (grad_output * u).sum(-1, keepdim=True)) / n
+
+
+class NumberOnCtx(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.norm = x.norm().item()
+        return x / ctx.norm
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        n = ctx.norm
+        return grad_output / n - x * (grad_output * x).sum() / n**3
+
+
+class Detached(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return (x * x) @ w
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, w = (t.detach() for t in ctx.saved_tensors)
+        return 2 * grad_output[:, None] * x * w, (x * x).T @ grad_output
+
+
+@torch.no_grad()
+def slope(x: Tensor) -> Tensor:
+    return 3 * x * x
+
+
+class HelperWithoutGrad(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * slope(x)
+
+
+@dataclass(frozen=True)
+class Lost:
+    fn: type[Function]
+    inputs: tuple[Tensor, ...]
+    names: list[str]
+    line: str
+    repaired: list[str]  # the lines after the repair
+
+
+LOST = (
+    Lost(SavedSigmoid, (X,), ["s"], "ctx.save_for_backward(x, s)",
+         ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "s = torch.sigmoid(x)"]),
+    Lost(SavedSoftmax, (X,), ["p"], "ctx.save_for_backward(p)",
+         ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "p = torch.softmax(x, -1)"]),
+    Lost(SavedInSetup, (X,), ["inputs[0].exp()"], "ctx.save_for_backward(inputs[0].exp())", []),
+    Lost(TwoSaved, (X,), ["norm", "unit"], "ctx.save_for_backward(norm, unit, largest)",
+         ["ctx.save_for_backward(largest, x)", "largest, x = ctx.saved_tensors",
+          "n = x.norm(dim=-1, keepdim=True)", "u = x / n"]),
+    Lost(NumberOnCtx, (X,), ["ctx.norm"], "ctx.norm = x.norm().item()",
+         ["(x,) = ctx.saved_tensors", "norm = x.norm()", "n = norm"]),
+    Lost(Detached, (X, W), [".detach()"], "x, w = (t.detach() for t in ctx.saved_tensors)",
+         ["x, w = (t for t in ctx.saved_tensors)"]),
+    Lost(HelperWithoutGrad, (X,), ["torch.no_grad()"], "@torch.no_grad()", []),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", LOST, ids=lambda it: it.fn.__name__)
+def test_the_place_is_named_and_repaired(lost: Lost) -> None:
+    finding = diagnose(lost.fn, lost.inputs, double_backward=True).findings[0]
+
+    assert finding.rule == "silent-double-backward"
+    assert (finding.evidence["lost"], finding.evidence["line"]) == (lost.names, lost.line)
+    assert all(f"`{name}`" in finding.message for name in lost.names)
+    changes = finding.repair.changes if finding.repair else ()
+    assert [line.strip() for change in changes for line in change.after] == lost.repaired
+
+
+@pytest.mark.parametrize("lost", LOST, ids=lambda it: it.fn.__name__)
+def test_a_note_says_where(lost: Lost) -> None:
+    report = " ".join(str(diagnose(lost.fn, lost.inputs)).split())
+    names = " and ".join(f"`{name}`" for name in lost.names)
+
+    assert f"The graph ends at {names} in `{lost.line}`. Pass `double_backward=True`" in report
+
+
+class WrongInside(Function):
+    """Its backward is another Function, whose backward is wrong: nothing is lost on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        cube = x**3
+        ctx.save_for_backward(x, cube.sign())
+        return cube
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        x, _ = ctx.saved_tensors
+        return grad_output * WrongSlope.apply(x)
+
+
+class WrongSlope(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return 3 * x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 5 * x * grad_output
+
+
+def test_where_nothing_is_lost_no_place_is_named() -> None:
+    finding = diagnose(WrongInside, X, double_backward=True).findings[0]
+
+    assert finding.rule == "silent-double-backward"
+    assert "lost" not in finding.evidence
+    assert "calls another Function whose `backward` is wrong" in finding.message
