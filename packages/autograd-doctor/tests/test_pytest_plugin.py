@@ -137,6 +137,7 @@ def test_the_run_is_the_same_and_ends_with_a_table(folder: Path) -> None:
     assert "autograd-doctor" not in plain.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist")
 def test_workers_record_and_one_table_is_printed(folder: Path) -> None:
     ran = run(folder, "--doctor=strict", "-n2", "--doctor-json", "result.json")
