@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from barepage import showing
 from playwright.sync_api import Browser
-from shown_widgets import SHOWN, built
+from shown_widgets import ROWS, built
 
 pytestmark = pytest.mark.browser
 
@@ -43,7 +43,7 @@ ADD = """([sheets, first]) => {
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["after it", "before it"])
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", ROWS)
 def test_no_widget_changes_the_look_of_another(browser: Browser, name: str, first: bool) -> None:
     others = [str(widget._css) for other, widget in built().items() if other != name]
     with showing(browser, built()[name]) as page:
