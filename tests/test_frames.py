@@ -8,10 +8,9 @@ from anywidget import AnyWidget
 from barepage import MODEL, contrast, state
 from labdrive import REPOSITORY
 from playwright.sync_api import Browser, Frame, Page
-from sampling import first_rows
-from shown_widgets import ROWS, built
+from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 WIDTHS = (320, 600, 1000)
 GROUNDS = {"light": "#ffffff", "dark": "#383838"}  # of Colab's page
@@ -76,8 +75,8 @@ TEXTS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("theme", first_rows(GROUNDS, most=1))
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("theme", GROUNDS)
+@pytest.mark.parametrize("name", SHOWN)
 def test_it_fits_its_frame(page: Page, name: str, theme: str) -> None:
     for width in WIDTHS:
         inner = framed(page, built()[name], theme, width)

@@ -66,7 +66,7 @@ def test_another_right_answer_is_not_blamed(what: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    first_rows(WRONG, lambda wrong: wrong.exercise, most=1),
+    first_rows(WRONG, lambda wrong: lesson_of(wrong.exercise), most=4),
     ids=[f"{wrong.exercise}: {wrong.mistake}" for wrong in WRONG],
 )
 def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from barepage import showing
 from playwright.sync_api import Browser
-from shown_widgets import ROWS, built
+from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 # Every computed style of every element of the widget.
 LOOK = """async () => {
@@ -43,7 +43,7 @@ ADD = """([sheets, first]) => {
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["after it", "before it"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", SHOWN)
 def test_no_widget_changes_the_look_of_another(browser: Browser, name: str, first: bool) -> None:
     others = [str(widget._css) for other, widget in built().items() if other != name]
     with showing(browser, built()[name]) as page:

@@ -3,9 +3,9 @@
 import pytest
 from barepage import showing
 from playwright.sync_api import Browser
-from shown_widgets import ROWS, built
+from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 MOVING = {"gradient-flow", "folded-flow", "compared-flows", "attention-tiles"}
 
@@ -28,7 +28,7 @@ WATCH = """() => {
 
 
 @pytest.mark.parametrize("still", [True, False], ids=["reduced", "any"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", SHOWN)
 def test_nothing_moves_for_who_wants_it_still(browser: Browser, name: str, still: bool) -> None:
     with showing(browser, built()[name], still=still) as page:
         page.evaluate(WATCH)

@@ -165,7 +165,7 @@ def test_a_rule_says_which_of_its_cases_it_is(row) -> None:
     assert_says(found, words)
 
 
-@pytest.mark.parametrize("name", OF_WITNESSES)
+@pytest.mark.parametrize("name", first_rows(OF_WITNESSES))
 def test_a_rule_says_it_in_these_words(name: str) -> None:
     case = only(name, WITNESSES)
     found = diagnose(case.fn, case.inputs, **case.options).findings[0]
@@ -173,7 +173,7 @@ def test_a_rule_says_it_in_these_words(name: str) -> None:
     assert_says(found, OF_WITNESSES[name])
 
 
-@pytest.mark.parametrize("name", OF_LOOKALIKES)
+@pytest.mark.parametrize("name", first_rows(OF_LOOKALIKES))
 def test_a_rule_takes_this_for_no_fault(name: str) -> None:
     case = only(name, LOOKALIKES)
     diagnosis = diagnose(case.fn, case.inputs, **case.options)

@@ -109,8 +109,11 @@ PROGRAMS = {
 
 
 SCRIPT, MODULE = ["program.py", "a", "--b"], ["-m", "program", "a", "--b"]
-BOTH = ("raises", "reads its arguments", "is the main module")
-RARE = ("sys.exit()", "raises from", "has a file of its own", "has an exception hook")
+BOTH = ("reads its arguments",)
+RARE = (
+    "sys.exit()", "sys.exit(text)", "raises from", "has a file of its own", "has an exit handler",
+    "has an exception hook",
+)  # fmt: skip
 
 
 def ways_to_run() -> Iterator[Any]:
