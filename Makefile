@@ -1,6 +1,6 @@
 # make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
 # make test     set up, run unit tests, every notebook, the browser
-# make thorough   what `make test` leaves out: long tables to their ends, others' packages, fuzzing
+# make thorough   what `make test` leaves out: long tables to their ends, Colab, nbgrader, fuzzing
 # make quick    a minute: some rows of each table of tests, no processes, no browser
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
 # make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13  TESTS=…)
@@ -43,7 +43,7 @@ lab: $(LAB)
 
 # Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
 # cores, a third process has what the others leave while they wait for a browser or a kernel.
-test: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
+test: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
@@ -60,7 +60,7 @@ bench: $(INSTALLED)
 # torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end. And those of
 # the Function lab's lines, which does not trace where another tracer is at work.
 coverage: export TORCHDYNAMO_DISABLE = 1
-coverage: $(INSTALLED) $(NBGRADER)
+coverage: $(INSTALLED)
 	rm -rf build/coverage && mkdir -p build/coverage
 	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),$(TESTS_OF)) -m "not thorough and not browser" \
 	    --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q

@@ -8,6 +8,7 @@ import pytest
 import torch
 from attentions import Attention, peak, qkv, tiled, whole
 from autograd_doctor.memory import Largest
+from sampling import first_rows
 from torch import Tensor
 
 from autograd_course.functions.attention import attention, tiled_attention
@@ -42,8 +43,10 @@ def second(call: Any, leaves: list[Tensor], **options: Any) -> Any:
     return twice
 
 
-@pytest.mark.parametrize("order", [forward, first, second])
-@pytest.mark.parametrize("options", [{}, {"causal": True, "dropout_p": 0.1, "seed": 0}])
+@pytest.mark.parametrize("order", first_rows([first, forward, second], most=1))
+@pytest.mark.parametrize(
+    "options", first_rows([{"causal": True, "dropout_p": 0.1, "seed": 0}, {}], most=1)
+)
 def test_memory_is_linear_in_the_length(order: Any, options: Any) -> None:
     lengths = LENGTHS[:3] if options or order is second else LENGTHS
     held = [peak(order(tiled_attention, inputs(n), **options)) for n in lengths]

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from sampling import first_rows
 
 from benchmarks.__main__ import FOLDER, NAMES
 
 ROOT = Path(__file__).parent.parent
-# Its peers grade with kernels and processes of their own, and the browser is slow to start.
-SLOW = ("classroom", "widgets")
 SKIPPED = "This benchmark is skipped: "
 
 
@@ -24,18 +23,14 @@ def run(*command: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rows(slow: tuple[str, ...] = SLOW) -> list[object]:
-    thorough = pytest.mark.thorough
-    return [pytest.param(name, marks=thorough if name in slow else ()) for name in NAMES]
-
-
 def test_the_benchmarks_are_the_files_of_the_folder() -> None:
     files = {path.stem for path in FOLDER.iterdir() if path.suffix == ".py"}
 
     assert set(NAMES) == files - {"__init__", "__main__", "_common"}
 
 
-@pytest.mark.parametrize("name", rows())
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", NAMES)
 def test_a_quick_run_prints_what_it_compares(name: str) -> None:
     ran = run("-m", f"benchmarks.{name}", "--quick")
 
@@ -45,7 +40,9 @@ def test_a_quick_run_prints_what_it_compares(name: str) -> None:
     assert any(character.isdigit() for character in ran.stdout), ran.stdout
 
 
-@pytest.mark.parametrize("command", [("-m", "benchmarks.memory"), (str(FOLDER / "memory.py"),)])
+@pytest.mark.parametrize(
+    "command", first_rows([("-m", "benchmarks.memory"), (str(FOLDER / "memory.py"),)], most=1)
+)
 def test_a_benchmark_is_found_from_another_folder(command: tuple[str, ...], tmp_path: Path) -> None:
     ran = run(*command, "--help", folder=tmp_path)
 

@@ -41,6 +41,7 @@ def test_what_was_built_is_built_once_even_for_another_process(
     assert build(SOURCE) is first
 
 
+@pytest.mark.thorough
 @NEEDS_COMPILER
 def test_a_mistake_is_put_on_its_line_and_the_next_attempt_is_built_afresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -55,6 +56,7 @@ def test_a_mistake_is_put_on_its_line_and_the_next_attempt_is_built_afresh(
     assert "y[t] = sun = x[t]" in str(raised.value)
 
 
+@pytest.mark.thorough
 @NEEDS_COMPILER
 def test_a_misspelled_schema_ends_the_building_process_and_not_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -100,6 +100,7 @@ def test_a_format_is_written_beside_the_gradebook(folder: Path, tmp_path: Path) 
 # What is said, and to whom
 
 
+@pytest.mark.thorough
 def test_the_work_goes_on_where_nobody_reads_what_is_said(folder: Path, tmp_path: Path) -> None:
     (folder / "eve.zip").unlink()
     command = [sys.executable, "-m", "autograd_course.cli", "classroom", "grade", "homework"]
@@ -135,6 +136,7 @@ def test_whose_answer_is_missing_is_said(folder: Path, tmp_path: Path) -> None:
     assert said(unread).startswith("no answer of eve's could be read. eve.zip: the zip is broken")
 
 
+@pytest.mark.thorough
 def test_only_the_exercises_that_are_asked_for_are_shown(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "both").mkdir()
     for lesson, answer in {"01": cell(STUB, "square"), "03": cell(STUB, "linear")}.items():

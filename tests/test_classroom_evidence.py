@@ -116,10 +116,9 @@ TRIED = {
 }
 
 
-@pytest.mark.parametrize("what", first_rows(TRIED, lambda _: 0, 2))
-@pytest.mark.parametrize(
-    "turn", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2))]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", TRIED)
+@pytest.mark.parametrize("turn", range(3))
 def test_evidence_with_anything_in_any_place_is_judged_or_refused(what: str, turn: int) -> None:
     id_, right = TRIED[what]
     exercise = CATALOGUE[id_]

@@ -311,6 +311,7 @@ def kept(path: Path) -> set[str]:
         return {f"{s.student}|{s.exercise}" for s in book.scores() if s.status == "passed"}
 
 
+@pytest.mark.thorough
 def test_a_writer_killed_again_and_again_loses_nothing_and_grades_nothing_twice(
     path: Path, tmp_path: Path
 ) -> None:

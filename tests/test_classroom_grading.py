@@ -382,6 +382,7 @@ def dask(word: str, *words: str, port: Path) -> Iterator[subprocess.Popen[bytes]
         process.wait()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     find_spec("distributed") is None, reason="Dask is not installed (the extra 'dask')"
 )

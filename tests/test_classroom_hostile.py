@@ -102,7 +102,7 @@ raise LookupError([
 
 
 @pytest.mark.usefixtures("usual_seconds")  # measured before anything happens
-@pytest.mark.parametrize("what", first_rows(BANK, lambda what: what.partition(":")[0]))
+@pytest.mark.parametrize("what", first_rows(BANK, lambda what: what.partition(":")[0], 1))
 def test_it_is_contained_scored_rightly_and_explained(
     box: Sandbox, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

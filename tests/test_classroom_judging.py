@@ -12,6 +12,7 @@ import torch
 from answers import WRONG
 from autograd_doctor.evidence import RANDOM, Evidence
 from autograd_doctor.extension import collect_evidence
+from sampling import first_rows
 from submissions import IMPORTS, WRONG_SQUARES, square
 from walls import WALLS, wall
 
@@ -61,7 +62,7 @@ def test_a_right_answer_passes(box: Sandbox) -> None:
     assert verdict.message == grade("square", Square).message
 
 
-@pytest.mark.parametrize("mistake", WRONG_SQUARES)
+@pytest.mark.parametrize("mistake", first_rows(WRONG_SQUARES, most=4))
 def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) -> None:
     wrong = next(w for w in WRONG if (w.exercise, w.mistake) == ("square", mistake))
     here = grade("square", wrong.answer)
@@ -139,7 +140,7 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize("before", CHEATS.values(), ids=CHEATS)
+@pytest.mark.parametrize("before", first_rows(CHEATS.values()), ids=CHEATS)
 def test_patching_the_grader_in_there_makes_no_wrong_answer_right(
     box: Sandbox, before: str
 ) -> None:

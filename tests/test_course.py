@@ -106,6 +106,7 @@ def test_no_two_lessons_share_a_number() -> None:
     assert all(re.fullmatch(r"\d\d", number) for number in numbers)
 
 
+@pytest.mark.thorough
 def test_everything_derived_is_current_and_nothing_lies_astray() -> None:
     points = {exercise.id: exercise.points for exercise in CATALOGUE.values()}
 

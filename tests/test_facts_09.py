@@ -375,6 +375,7 @@ def test_under_checkpoint_forward_runs_inside_backward_and_saved_tensors_unpack_
     assert seen == ["forward", "backward", "forward"]
 
 
+@pytest.mark.thorough
 def test_a_gradient_that_is_written_is_not_averaged_over_processes() -> None:
     x = torch.linspace(-1, 2, 24).reshape(8, 3)
     layers: list[Any] = [replicas.Returned, replicas.Written]

@@ -10,7 +10,7 @@ from labdrive import REPOSITORY
 from playwright.sync_api import Browser, Frame, Page
 from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 WIDTHS = (320, 600, 1000)
 GROUNDS = {"light": "#ffffff", "dark": "#383838"}  # of Colab's page

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import psutil
 import pytest
 from labdrive import RunningLab, running_lab, stop
+from sampling import first_rows
 from tornado.websocket import websocket_connect
 
 from autograd_course.lab import nodelay
@@ -155,6 +156,7 @@ def test_kernel_websockets_have_tcp_nodelay(lab: RunningLab) -> None:
     assert asyncio.run(asyncio.wait_for(connected(), timeout=30)) == {"nodelay": [1]}
 
 
+@pytest.mark.thorough
 def test_a_second_instance_takes_the_next_port_and_says_so(
     lab: RunningLab, course: Path, tmp_path: Path
 ) -> None:
@@ -181,7 +183,9 @@ def test_ctrl_c_in_a_terminal_stops_kernels_and_server_without_a_question(
         assert lab.printed.endswith("JupyterLab and all kernels have stopped.\n")
 
 
-@pytest.mark.parametrize(("options", "times"), [((), 1), (("--no-browser",), 0)])
+@pytest.mark.parametrize(
+    ("options", "times"), first_rows([((), 1), (("--no-browser",), 0)], most=1, unpack=True)
+)
 def test_the_browser_of_the_user_is_opened_once_or_not_at_all(
     course: Path, tmp_path: Path, options: tuple[str, ...], times: int
 ) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -41,7 +42,12 @@ def run_time(node: ast.AST) -> Iterator[ast.AST]:
         yield from run_time(child)
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> list[str]:
+    return [*imports_of(path)]
+
+
+def imports_of(path: Path) -> Iterator[str]:
     for node in run_time(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

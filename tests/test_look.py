@@ -7,7 +7,7 @@ from barepage import showing
 from playwright.sync_api import Browser
 from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 # Every computed style of every element of the widget.
 LOOK = """async () => {

@@ -5,7 +5,7 @@ from barepage import showing
 from playwright.sync_api import Browser
 from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 MOVING = {"gradient-flow", "folded-flow", "compared-flows", "attention-tiles"}
 

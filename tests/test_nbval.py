@@ -43,6 +43,7 @@ def cells(*beginnings: str) -> set[str]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "folder", "expected"),
     [

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from exercise_files import (
     EXITS,
     HALF,
     LESSON,
+    ROOT,
     SQUARE,
     UNFINISHED,
     answered,
@@ -29,7 +31,7 @@ from typer.testing import CliRunner, Result
 from autograd_course.cli import app
 from autograd_course.grader import grade, progress
 from autograd_course.grader.verdict import failed
-from autograd_course.practice import process, resetting, running
+from autograd_course.practice import process, resetting, running, shipped
 from autograd_course.practice.graded import Graded, graded_as
 from autograd_course.practice.reading import Task, reading
 from autograd_course.practice.targets import TargetError, target
@@ -284,6 +286,20 @@ def test_what_is_no_python_elsewhere_in_the_file_is_said_with_its_line(script: P
 # The command reset
 
 
+BUILD = shipped._built
+
+
+@cache
+def built_once() -> Any:
+    return BUILD(ROOT, LESSON)
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Build the notebook once for all tests: each copy of the course has the same solution."""
+    monkeypatch.setattr(shipped, "_built", lambda root, lesson: built_once())
+
+
 def contents(script: Path) -> list[bytes]:
     return [script.with_suffix(suffix).read_bytes() for suffix in (".py", ".ipynb")]
 
@@ -292,6 +308,7 @@ def kept(script: Path) -> list[Path]:
     return sorted(script.parent.glob("*.before-reset-*"))
 
 
+@pytest.mark.usefixtures("built")
 def test_what_is_untouched_or_only_run_stays_as_it_is(script: Path) -> None:
     notebook = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     notebook.cells[1].outputs = []
@@ -303,6 +320,7 @@ def test_what_is_untouched_or_only_run_stays_as_it_is(script: Path) -> None:
     assert f"{LESSON}.py is already the original." in result.output
 
 
+@pytest.mark.usefixtures("built")
 def test_a_notebook_is_put_back_and_nothing_is_ever_lost(script: Path) -> None:
     shipped = contents(script)
     tried = [answered(shipped[0].decode(), "square", answer).encode() for answer in (HALF, SQUARE)]
@@ -318,6 +336,7 @@ def test_a_notebook_is_put_back_and_nothing_is_ever_lost(script: Path) -> None:
     assert f"Restored {LESSON}.py. Your version is saved as {names[1]}." in result.output
 
 
+@pytest.mark.usefixtures("built")
 def test_one_exercise_is_put_back_in_both_files_and_the_others_stay(script: Path) -> None:
     text = answered(script.read_text(), "square", SQUARE)
     text = answered(text, "linear", "mine = 1")
@@ -345,6 +364,7 @@ def test_a_file_that_is_missing_is_made_again(script: Path) -> None:
     assert "which was missing" in result.output
 
 
+@pytest.mark.usefixtures("built")
 def test_progress_is_left_unless_it_is_to_go(script: Path) -> None:
     grade("square", None)
     assert (
@@ -373,6 +393,7 @@ def spoil(folder: Path, how: str) -> None:
         ("no cell", f"{LESSON}.py has no cell 'square'. Reset the whole notebook, without --exer"),
     ],
 )
+@pytest.mark.usefixtures("built")
 def test_what_cannot_be_put_back_is_one_sentence_and_changes_nothing(
     how: str, sentence: str, folder: Path, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +408,7 @@ def test_what_cannot_be_put_back_is_one_sentence_and_changes_nothing(
     assert (contents(script), kept(script)) == (before, [])
 
 
+@pytest.mark.usefixtures("built")
 def test_a_disk_that_is_full_leaves_the_work_where_it_is(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

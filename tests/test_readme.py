@@ -144,10 +144,12 @@ def test_a_command_for_a_shell_finds_the_example_s_error(words: str, folder: Pat
     assert report.splitlines()[:2] == SOFTPLUS.text.splitlines()[:2]
 
 
+@pytest.mark.thorough
 def test_the_test_suite_shows_the_report(folder: Path) -> None:
     assert SOFTPLUS.text.splitlines()[1] in finds(folder, "pytest", "-p", "no:cacheprovider")
 
 
+@pytest.mark.thorough
 def test_a_test_run_ends_with_the_table_shown(tmp_path: Path) -> None:
     page = [block for block in BLOCKS if block.page == "programs.md"]
     (suite,) = (block.text for block in page if "def test_" in block.text)

@@ -23,7 +23,7 @@ from tools.book.links import Places
 from tools.book.notebook_pages import page
 from tools.settings import Settings
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.thorough, pytest.mark.browser, pytest.mark.timeout(600)]
 
 BOXED = ", ".join(SHOWN[name].call for name in ("gradient-flow", "knowledge-check"))
 CALLS = {name: shown.call for name, shown in SHOWN.items()}

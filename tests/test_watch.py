@@ -131,6 +131,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
 # Without a terminal
 
 
+@pytest.mark.thorough
 def test_piped_each_verdict_is_printed_once_and_nothing_steers_a_terminal(
     script: Path, tmp_path: Path
 ) -> None:

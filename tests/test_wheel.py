@@ -226,6 +226,7 @@ print(json.dumps([said(command) for command in COMMANDS]))
 """
 
 
+@pytest.mark.thorough
 def test_each_command_works_or_says_what_is_missing(installed: Installed) -> None:
     exercises = installed.folder / "exercises"
     homework = installed.folder / "homework" / "eve"

@@ -42,16 +42,20 @@ def shipped(root: Path, lesson: str) -> Shipped:
     _require(root, lesson)
     import nbformat
 
-    built = subprocess.run(
-        [sys.executable, "-m", "tools", "exercise", lesson],
-        cwd=root, capture_output=True, text=True, encoding="utf-8",
-    )  # fmt: skip
+    built = _built(root, lesson)
     if built.returncode:
         reason = built.stderr.strip().rpartition("\n")[2].rstrip(".")
         raise NotShippedError(f"cannot build the notebook from its solution: {reason}.")
     files = json.loads(built.stdout)
     notebook = nbformat.reads(files["notebook"], as_version=4)
     return Shipped(files["script"].encode(), _with_outputs(root, lesson, notebook))
+
+
+def _built(root: Path, lesson: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tools", "exercise", lesson],
+        cwd=root, capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
 
 
 def _require(root: Path, lesson: str) -> None:

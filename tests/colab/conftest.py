@@ -13,7 +13,7 @@ from colab.notebooks import setup_cell
 def colab() -> None:
     """Ask for Colab's versions: in CI they must be there."""
     if not PYTHON.exists() and os.environ.get("CI"):
-        pytest.fail("CI must test Colab's versions: run `make test`, which installs them.")
+        pytest.fail("Colab's versions are missing: run `make thorough`, which installs them.")
     if not PYTHON.exists():
         pytest.skip("no build/colab: `make build/colab/.installed` installs Colab's versions there")
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import nbformat
 import pytest
 from packaging.requirements import Requirement
-from sampling import first_rows
 
 from colab import PYTHON, ROOT, Machine
 from colab.notebooks import differences, setup_cell
 from tools.settings import read_settings
+
+pytestmark = pytest.mark.thorough
 
 PINS = (Path(__file__).parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
 PINNED = [Requirement(line) for line in PINS if not line.startswith("#")]
@@ -62,7 +63,7 @@ def test_the_course_comes_from_the_wheel(machine: Machine) -> None:
     assert Path(found).is_relative_to(machine.site)
 
 
-@pytest.mark.parametrize("name", first_rows(SHOWN, lambda _: 0, most=1))
+@pytest.mark.parametrize("name", SHOWN)
 def test_a_notebook_shows_what_it_shows_elsewhere(name: str, machine: Machine) -> None:
     path = ROOT / f"{name}.ipynb"
     executed = machine.executed(path)
@@ -75,7 +76,6 @@ def test_a_notebook_shows_what_it_shows_elsewhere(name: str, machine: Machine) -
 
 @pytest.mark.usefixtures("colab")
 @pytest.mark.timeout(900)
-@pytest.mark.thorough
 def test_the_widgets_hold_their_tests_there() -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "colab")
     # That ipywidgets uses what Python and traitlets warn of.

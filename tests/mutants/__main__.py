@@ -46,7 +46,7 @@ def main(paths: Sequence[str]) -> int:
 def _command(tests: Sequence[str], modules: Sequence[str]) -> list[str]:
     return [
         sys.executable, "-m", "pytest", "-c", "pyproject.toml", *map(_found, tests),
-        "-p", "mutants.trial", "-p", "no:cacheprovider", "-m", "not thorough", "-q", "-s",
+        "-p", "mutants.trial", "-p", "no:cacheprovider", "-k", "not with_a_repair", "-q", "-s",
         "--mutate", *modules,
     ]  # fmt: skip
 

@@ -14,13 +14,20 @@ Row = TypeVar("Row")
 
 
 def first_rows(
-    table: Iterable[Row], kind: Callable[[Row], Hashable], most: int = ROWS
+    table: Iterable[Row],
+    kind: Callable[[Row], Hashable] = lambda _: None,
+    most: int = ROWS,
+    unpack: bool = False,
 ) -> list[Any]:
-    """Return the rows of a table; those beyond the first few of a kind are for a thorough run."""
+    """Return the rows of a table; those beyond the first few of a kind are for a thorough run.
+
+    With ``unpack``, each value of a row is an argument of the test.
+    """
     seen: Counter[Hashable] = Counter()
-    return [_marked(row, seen, kind(row), most) for row in table]
-
-
-def _marked(row: Row, seen: Counter[Hashable], kind: Hashable, most: int) -> Any:
-    seen[kind] += 1
-    return pytest.param(row, marks=pytest.mark.thorough if seen[kind] > most else ())
+    rows = []
+    for row in table:
+        seen[kind(row)] += 1
+        values = row if unpack and isinstance(row, tuple) else (row,)
+        marks = pytest.mark.thorough if seen[kind(row)] > most else ()
+        rows.append(pytest.param(*values, marks=marks))
+    return rows

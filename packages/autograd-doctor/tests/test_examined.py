@@ -11,6 +11,7 @@ import pytest
 import torch
 from autograd_doctor import WrongGradientError, assert_gradients, diagnose
 from cases.making import X, draw, raw, saving
+from sampling import first_rows
 from torch import Tensor
 from torch.autograd import Function
 
@@ -43,7 +44,7 @@ LINEAR, UNIFORM, IGNORES = (
 
 @pytest.mark.parametrize(
     ("what", "fn", "declared", "ok", "says"),
-    [
+    first_rows([
         ("clipped", squared(lambda x, g: 2 * x * g.clamp(-1, 1)), LINEAR, True, "about 0.001"),
         ("clipped low", squared(lambda x, g: 2 * x * g.clamp(-1e-4, 1e-4)), LINEAR, True, "1e-06"),
         ("clipped by norm", squared(lambda x, g: 2 * x * g / max(1.0, float(g.norm()))), LINEAR,
@@ -85,7 +86,7 @@ LINEAR, UNIFORM, IGNORES = (
          "values of `args[0]`: not examined. You declared `gradient-mismatch`, so `diagnose` does"),
         ("rounded", saving(torch.round, lambda x, g: g), "undeclared-surrogate", None,
          "Pass `surrogate=f`"),
-    ],
+    ], lambda row: row[2], unpack=True),
     ids=lambda value: value if isinstance(value, str) and " " in value else None,
 )  # fmt: skip
 def test_a_declared_rule_is_turned_off_and_nothing_else(what, fn, declared, ok, says) -> None:

@@ -159,6 +159,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.thorough
 def test_what_compiles_itself_does_so_after_it_has_been_measured() -> None:
     subprocess.run([sys.executable, "-c", CHOICE], check=True)
 

@@ -16,6 +16,7 @@ from autograd_doctor import Finding, FunctionVerdict, ProgramDiagnosis
 from autograd_doctor._programs import examination, watching
 from autograd_doctor._programs.baseline import BaselineError, read_baseline, write_baseline
 from autograd_doctor._programs.watching import conclude
+from sampling import first_rows
 
 FUNCTIONS = """
 import torch
@@ -137,6 +138,7 @@ def test_the_run_is_the_same_and_ends_with_a_table(folder: Path) -> None:
     assert "autograd-doctor" not in plain.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist")
 def test_workers_record_and_one_table_is_printed(folder: Path) -> None:
     ran = run(folder, "--doctor=strict", "-n2", "--doctor-json", "result.json")
@@ -167,10 +169,14 @@ NO_TORCH = "import sys; sys.modules['torch'] = None\n"
 
 @pytest.mark.parametrize(
     ("conftest", "sentence"),
-    [
-        ("", "The program did not import PyTorch, so there was nothing to examine."),
-        (NO_TORCH, "PyTorch is not installed, so no Function could be examined."),
-    ],
+    first_rows(
+        [
+            ("", "The program did not import PyTorch, so there was nothing to examine."),
+            (NO_TORCH, "PyTorch is not installed, so no Function could be examined."),
+        ],
+        most=1,
+        unpack=True,
+    ),
 )
 def test_without_torch_one_sentence_says_so(conftest: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "test_passes.py").write_text(PASSES)
@@ -274,7 +280,9 @@ def test_a_project_adopts_it_with_a_baseline(suite: pytest.Pytester) -> None:
     assert Path("known.json").read_text() == text
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"version": 2}', '{"version": 1}'])
+@pytest.mark.parametrize(
+    "content", first_rows([None, "{", "[]", '{"version": 2}', '{"version": 1}'], most=1)
+)
 def test_a_baseline_that_cannot_be_read_is_a_sentence(
     content: str | None, suite: pytest.Pytester
 ) -> None:

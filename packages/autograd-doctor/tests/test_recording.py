@@ -17,6 +17,7 @@ from autograd_doctor import ProgramDiagnosis, diagnose, program, recording
 from autograd_doctor._interception import paused
 from autograd_doctor._programs.recording import SMALL, WHOLE, Recorder, _copy, _smaller_lengths
 from right import Square
+from sampling import first_rows
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
@@ -380,8 +381,9 @@ PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("play", "verdict"), PROGRAMS.values(), ids=PROGRAMS)
-def test_each_kind_of_call_gets_its_verdict(play: Callable[[], object], verdict: str) -> None:
+@pytest.mark.parametrize("program", first_rows(PROGRAMS, most=9))
+def test_each_kind_of_call_gets_its_verdict(program: str) -> None:
+    play, verdict = PROGRAMS[program]
     with recording() as calls:
         play()
 

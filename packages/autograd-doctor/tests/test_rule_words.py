@@ -16,6 +16,7 @@ from cases.making import X, raw, saving
 from cases.order import split
 from cases.worded import CLEAN, OF_LOOKALIKES, OF_WITNESSES, SAID
 from right import LeakyReLUInPlace
+from sampling import first_rows
 from torch import Tensor
 
 
@@ -24,7 +25,7 @@ def assert_says(found: Finding, words: str) -> None:
 
     Backticks are left out: what they mark has a test of its own.
     """
-    evidence = json.dumps(found.to_dict()["evidence"], ensure_ascii=False)
+    evidence = json.dumps(dict(found.evidence), ensure_ascii=False)
     said = f"{found.severity}: {found.message} {evidence} {found.hint}".replace("`", "")
     assert re.search(".*".join(map(re.escape, words.split("…"))), said, re.DOTALL), said
 
@@ -152,17 +153,19 @@ def only(name: str, cases: list[Case]) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("fn", "inputs", "options", "rule", "words"),
-    [row[1:] for row in SAID + ADVISED], ids=[f"{row[4]}: {row[0]}" for row in SAID + ADVISED],
-)  # fmt: skip
-def test_a_rule_says_which_of_its_cases_it_is(fn, inputs, options, rule, words) -> None:
+    "row",
+    first_rows(SAID + ADVISED, lambda row: row[4], most=1),
+    ids=[f"{row[4]}: {row[0]}" for row in SAID + ADVISED],
+)
+def test_a_rule_says_which_of_its_cases_it_is(row) -> None:
+    _, fn, inputs, options, rule, words = row
     found = diagnose(fn, inputs, **options).findings[0]
 
     assert found.rule == rule
     assert_says(found, words)
 
 
-@pytest.mark.parametrize("name", OF_WITNESSES)
+@pytest.mark.parametrize("name", first_rows(OF_WITNESSES))
 def test_a_rule_says_it_in_these_words(name: str) -> None:
     case = only(name, WITNESSES)
     found = diagnose(case.fn, case.inputs, **case.options).findings[0]
@@ -170,7 +173,7 @@ def test_a_rule_says_it_in_these_words(name: str) -> None:
     assert_says(found, OF_WITNESSES[name])
 
 
-@pytest.mark.parametrize("name", OF_LOOKALIKES)
+@pytest.mark.parametrize("name", first_rows(OF_LOOKALIKES))
 def test_a_rule_takes_this_for_no_fault(name: str) -> None:
     case = only(name, LOOKALIKES)
     diagnosis = diagnose(case.fn, case.inputs, **case.options)

@@ -57,6 +57,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return errors(CALLS + "\n".join(MISTAKES) + "\n", tmp_path_factory.mktemp("user"))
 
 
+@pytest.mark.thorough
 def test_ordinary_calls_have_real_types_and_mistakes_are_found(found: list[str]) -> None:
     assert len(found) == len(MISTAKES), found
     for line, expected in zip(found, MISTAKES.values(), strict=True):

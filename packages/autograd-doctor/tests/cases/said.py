@@ -18,7 +18,7 @@ from cases import WITNESSES
 from cases.making import Case
 
 FILE = Path(__file__).with_suffix(".json")
-OF_A_RULE = 2  # witnesses: as many as a daily run takes
+OF_A_RULE = 2  # witnesses
 NOT_COMPARED = ("precision",)  # how much is lost differs from processor to processor
 
 
@@ -32,13 +32,13 @@ def chosen() -> Iterator[tuple[str, Case]]:
 
 def said(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return what the first finding says, without an exception's text: each PyTorch has its own."""
-    finding = diagnosis.to_dict()["findings"][0]
-    evidence = finding["evidence"]
+    finding = diagnosis.findings[0]
+    evidence = dict(finding.evidence)
     text = evidence.pop("text", None)
     if "<lambda>" in evidence.get("line", ""):
         del evidence["line"]  # of the table, however that is broken into lines
-    message = finding["message"].replace(text, "…") if text else finding["message"]
-    return {"severity": finding["severity"], "message": message, "evidence": evidence}
+    message = finding.message.replace(text, "…") if text else finding.message
+    return {"severity": finding.severity, "message": message, "evidence": evidence}
 
 
 def alike(one: Any, other: Any) -> bool:
