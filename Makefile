@@ -60,10 +60,10 @@ bench: $(INSTALLED)
 # torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end. And those of
 # the Function lab's lines, which does not trace where another tracer is at work.
 coverage: export TORCHDYNAMO_DISABLE = 1
-coverage: $(INSTALLED)
+coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
-	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),$(TESTS_OF)) -m "not thorough and not browser" \
-	    --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
+	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),$(TESTS_OF)) -m "not browser" \
+	    --ignore=tests/test_benchmarks.py --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report $(if $(TESTS),,--fail-under=95)
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cache
 
-import pytest
 from anywidget import AnyWidget
 
 SETUP = """
@@ -88,14 +87,6 @@ SHOWN = {
         ".ac-quiz", 'button[aria-label="Next question"]', "Enter", "Question 2 of 13, not answered",
     ),
 }  # fmt: skip
-
-
-# What plays, a grid, and questions: each run tries these, and a thorough one all.
-SOME = ("function-lab", "jacobian-view", "knowledge-check")
-ROWS = [
-    pytest.param(name, marks=() if name in SOME else pytest.mark.thorough, id=name)
-    for name in SHOWN
-]
 
 
 @cache

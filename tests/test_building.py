@@ -113,6 +113,7 @@ def test_a_compilers_log_becomes_one_sentence(
     assert what in str(error)
 
 
+@pytest.mark.thorough
 def test_importing_the_package_does_not_load_the_extension_machinery() -> None:
     code = "import sys, autograd_course.external; print('setuptools' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from barepage import hold_the_clock, showing
 from playwright.sync_api import Browser, Page, expect
-from sampling import first_rows
-from shown_widgets import ROWS, SHOWN, built
+from shown_widgets import SHOWN, built
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 OPENS = {  # what is read there
     "gradient-flow": "x has gradient ∂ 4.",
@@ -24,7 +23,7 @@ OPENS = {  # what is read there
 AT_THE_END = ("gradient-flow", "folded-flow", "compared-flows", "function-lab")
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", SHOWN)
 def test_it_opens_where_there_is_something_to_see(browser: Browser, name: str) -> None:
     built()[name].left()  # as displaying it does
     with showing(browser, built()[name]) as page:
@@ -36,7 +35,7 @@ def step(page: Page) -> int:
 
 
 @pytest.mark.parametrize("how", ["Step forward", "Play", "the picture", "the slider"])
-@pytest.mark.parametrize("name", first_rows(reversed(AT_THE_END), most=1))
+@pytest.mark.parametrize("name", AT_THE_END)
 def test_what_opens_at_its_end_begins_at_its_beginning(
     browser: Browser, name: str, how: str
 ) -> None:

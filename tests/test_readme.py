@@ -137,6 +137,7 @@ def finds(folder: Path, *command: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", sorted({line for _, line in COMMANDS if " softplus.py:" in line}))
 def test_a_command_for_a_shell_finds_the_example_s_error(words: str, folder: Path) -> None:
     report = finds(folder, "autograd_course.cli", *shlex.split(words)[1:])

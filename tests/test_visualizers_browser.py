@@ -13,14 +13,14 @@ import pytest
 from barepage import chromium_or_skip, contrast
 from labdrive import REPOSITORY, Lab, browsing, running_lab
 from playwright.sync_api import Locator, expect
-from sampling import first_rows
-from shown_widgets import ROWS, SETUP, SHOWN
+from shown_widgets import SETUP, SHOWN
 
 from autograd_course.lab.folder import FIRST_NOTEBOOK
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.thorough, pytest.mark.browser, pytest.mark.timeout(600)]
 
 LOOKS = ("Light", "Dark")
+LOOKED_AT = [(look, name) for look in LOOKS for name in SHOWN]
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,7 @@ def stops(lab: Lab, root: Locator) -> Iterator[dict[str, Any]]:
     raise AssertionError("Tab does not leave the widget" if inside else "Tab does not reach it")
 
 
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("look", first_rows(LOOKS, most=1))
+@pytest.mark.parametrize(("look", "name"), LOOKED_AT)
 def test_tab_reaches_every_control_and_leaves(lab: Lab, look: str, name: str) -> None:
     dress(lab, look)
     root = widget(lab, name)
@@ -167,7 +166,7 @@ def test_what_a_key_changes_is_heard_once(lab: Lab, name: str) -> None:
 KEYS = ("ArrowRight", "ArrowDown", "End", "Home", "PageUp", "d", "d", "Enter", "Space", "Escape")
 
 
-@pytest.mark.parametrize("name", first_rows([*reversed(SHOWN)], most=1))
+@pytest.mark.parametrize("name", SHOWN)
 def test_no_key_drops_the_focus_or_leaves_the_widget(lab: Lab, name: str) -> None:
     root, cells = widget(lab, name), [cell["id"] for cell in lab.cells()]
     for stop in root.evaluate(OPERABLE):
@@ -235,8 +234,7 @@ def test_a_question_is_answered_and_explained(lab: Lab) -> None:
     lab.picture("widget-knowledge-check")
 
 
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize(("look", "name"), LOOKED_AT)
 def test_ink_stands_out_from_the_page(lab: Lab, look: str, name: str) -> None:
     dress(lab, look)
     ink = widget(lab, name).evaluate("root => getComputedStyle(root).color")

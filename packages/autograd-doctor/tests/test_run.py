@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import first_rows
 
 pytest.importorskip("typer", reason="the command needs the extra cli")
 
@@ -207,9 +206,8 @@ def test_seconds_end_a_program_that_sleeps(tmp_path: Path) -> None:
     assert ran.stderr == "The program was stopped after 0.5 s.\n" + TABLE + ALONE
 
 
-@pytest.mark.parametrize(
-    "number", first_rows([signal.SIGINT, signal.SIGTERM], most=1), ids=lambda it: it.name
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda it: it.name)
 def test_a_signal_still_prints_the_report_and_ends_the_process(
     number: signal.Signals, folder: Path
 ) -> None:
