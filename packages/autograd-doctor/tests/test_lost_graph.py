@@ -77,7 +77,7 @@ class TwoSaved(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        n, u, largest = ctx.saved_tensors
+        n, u, _ = ctx.saved_tensors
         return (grad_output - u * (grad_output * u).sum(-1, keepdim=True)) / n
 
 
@@ -140,7 +140,7 @@ LOST = (
          ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "p = torch.softmax(x, -1)"]),
     Lost(SavedInSetup, (X,), ["inputs[0].exp()"], "ctx.save_for_backward(inputs[0].exp())", []),
     Lost(TwoSaved, (X,), ["norm", "unit"], "ctx.save_for_backward(norm, unit, largest)",
-         ["ctx.save_for_backward(largest, x)", "largest, x = ctx.saved_tensors",
+         ["ctx.save_for_backward(largest, x)", "_, x = ctx.saved_tensors",
           "n = x.norm(dim=-1, keepdim=True)", "u = x / n"]),
     Lost(NumberOnCtx, (X,), ["ctx.norm"], "ctx.norm = x.norm().item()",
          ["(x,) = ctx.saved_tensors", "norm = x.norm()", "n = norm"]),

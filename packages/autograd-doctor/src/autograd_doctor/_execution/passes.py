@@ -237,7 +237,8 @@ def direct_call(
 
 def _have_nan(grads: Sequence[Any]) -> bool:
     return any(
-        isinstance(g, Tensor) and is_float(g) and bool(g.to_dense().isnan().any()) for g in grads
+        isinstance(g, Tensor) and is_float(g) and not g.is_meta and bool(g.to_dense().isnan().any())
+        for g in grads
     )
 
 

@@ -345,6 +345,9 @@ def other_operators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                         yield (node, "op", None), other()
 
 
+ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div")  # of two tensors
+
+
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``.
 
@@ -355,6 +358,9 @@ def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, ast.BinOp(node.right, node.op, node.left)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             yield place, ast.BinOp(node.right, ast.Div(), node.left)
+        if isinstance(node, ast.Call) and _called(node) in ORDERED and len(node.args) > 1:
+            one, other, *rest = node.args
+            yield place, ast.Call(node.func, [other, one, *rest], node.keywords)
         if isinstance(node, ast.Call) and _called(node) == "where" and len(node.args) == 3:
             test, one, other = node.args
             yield place, ast.Call(node.func, [test, other, one], node.keywords)
@@ -409,7 +415,11 @@ IDLE: Mapping[type[ast.operator], Sequence[float]] = {
 
 def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """``x.numel()`` for ``x.shape[0]``, the length of another dim, or of the rest of them."""
+    lengths = [_lengths_named(statement) for _, statement in scope.places]
     for place, node in scope.places:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            others = {name for group in lengths if node.id in group for name in group}
+            yield from ((place, parse(name)) for name in sorted(others - {node.id}))
         match node:
             case ast.Subscript(ast.Attribute(value, "shape"), ast.Constant() | ast.UnaryOp()):
                 whole = False
@@ -420,11 +430,58 @@ def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             case _:
                 continue
         text = ast.unparse(value)
-        lengths = [f"{text}.shape[{dim}]" for dim in (0, 1, -1, -2)]
+        dims = [f"{text}.shape[{dim}]" for dim in (0, 1, -1, -2)]
         rest = [f"{text}.numel() // {text}.shape[{dim}]" for dim in (0, 1, -1)]
-        for length in (*([] if whole else [f"{text}.numel()"]), *lengths, *rest):
+        for length in (*([] if whole else [f"{text}.numel()"]), *dims, *rest):
             if length != ast.unparse(node):
                 yield place, parse(length)
+
+
+def _lengths_named(node: ast.AST) -> list[str]:
+    """Return the names that a statement such as ``h, w = x.shape`` gives to lengths."""
+    match node:
+        case ast.Assign([ast.Tuple(elts=names)], ast.Attribute(attr="shape")):
+            return [name.id for name in names if isinstance(name, ast.Name)]
+    return []
+
+
+def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``y[t - 1]`` for ``y[t]``, and ``x[n - 1 : -1]`` for ``x[n:]``."""
+    loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
+    for _, node in scope.places:
+        if not isinstance(node, ast.Subscript):
+            continue
+        parts: list[tuple[Place, ast.expr]] = [((node, "slice", None), node.slice)]
+        if isinstance(node.slice, ast.Tuple):
+            parts = [((node.slice, "elts", k), it) for k, it in enumerate(node.slice.elts)]
+        for place, part in parts:
+            for step in (-1, 1):
+                if isinstance(part, ast.Slice):
+                    if part.step is None and (part.lower or part.upper):
+                        yield place, _moved(part, step)
+                elif loops & _names_in([part]):
+                    yield place, _plus(part, step)
+
+
+def _moved(part: ast.Slice, step: int) -> ast.expr:
+    """Return a slice one place further on, or back, which keeps its length."""
+    lower = _plus(part.lower, step) if part.lower else None
+    upper = _plus(part.upper, step) if part.upper else None
+    if step < 0 and upper is None:
+        upper = parse("-1")
+    if step > 0 and lower is None:
+        lower = parse("1")
+    return ast.Slice(lower, upper)
+
+
+def _plus(node: ast.expr, step: int) -> ast.expr:
+    match node:
+        case ast.Constant(int(value)):
+            return parse(str(value + step))
+        case ast.BinOp(left, ast.Sub() | ast.Add() as op, ast.Constant(1)):
+            if isinstance(op, ast.Add) != (step > 0):
+                return left
+    return ast.BinOp(node, ast.Add() if step > 0 else ast.Sub(), ast.Constant(1))
 
 
 def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -671,7 +728,8 @@ def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, parse(f"{ast.unparse(node.value)}{extent}")
         if isinstance(node, ast.Assign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Subscript):
+            whole = not any(isinstance(it, ast.Slice) for it in ast.walk(target))
+            if isinstance(target, ast.Subscript) and whole:
                 into, index, values = map(ast.unparse, (target.value, target.slice, node.value))
                 text = f"{into}.index_put_(({index},), {values}, accumulate=True)"
                 yield place, ast.parse(text).body[0]
@@ -855,6 +913,14 @@ MOST_MISSING = 4  # values of ``None``
 def _may_be_a_tuple(node: ast.expr) -> bool:
     called = _called(node) if isinstance(node, ast.Call) else ""
     return isinstance(node, ast.Name) or called in ("tuple", "split", "chunk", "unbind", "grad")
+
+
+def conjugated_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``z.conj()`` for ``z``, in a formula of complex numbers."""
+    if scope.mentions(ARE_COMPLEX):
+        for place, node in _names(scope):
+            if _tensors_of(node):
+                yield place, _method(node, "conj()")
 
 
 def missing_conjugates(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1061,12 +1127,14 @@ KINDS = (
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("a transpose", 1.5, missing_transposes),
+    Kind("a conjugated name", 1.2, conjugated_names),
     Kind("a conjugate", 1.6, missing_conjugates),
     Kind("another bracket", 1.4, other_brackets),
     Kind("grad_output everywhere", 1.6, scaled_returns),
     Kind("another direction", 1.2, other_directions),
     Kind("another length", 1.3, other_lengths),
     Kind("a slice from the end", 1.2, slices_from_the_end),
+    Kind("a neighbor", 1.35, neighbors),
     Kind("an addition", 1.2, added_to),
     Kind("a sign inside", 1.5, opposite_signs_inside),
     Kind("a shape", 2.1, missing_shapes),
@@ -1109,7 +1177,12 @@ LIKELY_FOR = {
         "a transpose",
         "a saved tensor",
     ),
-    "missing-conjugate": ("something dropped", "a conjugate", "a saved tensor"),
+    "missing-conjugate": (
+        "something dropped",
+        "a conjugated name",
+        "a conjugate",
+        "a saved tensor",
+    ),
     "missing-dependency": (
         "another operator",
         "something dropped",
@@ -1133,7 +1206,7 @@ LIKELY_FOR = {
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": ("another comparison", "operands swapped", "a magnitude", "another number"),
-    "off-by-one": ("another number", "another comparison"),
+    "off-by-one": ("another number", "another comparison", "a neighbor"),
     "wrong-arity": ("another count",),
     "ignores-grad-output": ("a factor", "grad_output everywhere"),
     "uniform-grad-output": ("a factor", "another selection"),

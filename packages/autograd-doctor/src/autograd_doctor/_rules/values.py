@@ -266,15 +266,14 @@ def non_finite(m: Mismatch) -> str | None:
     if not bool(bad.any()):
         return None
     value = "nan" if bool(torch.isnan(m.actual[bad]).any()) else "inf"
-    said = f"the gradient of `{m.name}` is {value} where the true gradient is finite"
-    line = _line_with_nan(m.evidence)
-    return f"{said}. {line}" if line and value == "nan" else said
+    return f"the gradient of `{m.name}` is {value} where the true gradient is finite"
 
 
-def _line_with_nan(evidence: Evidence) -> str:
-    direct = evidence.contract.direct
-    line = direct.nan_line.partition(": ")[2] if direct else ""
-    return f"The first nan comes from `{line}`" if line else ""
+HINT_AT_NAN = "This line gets the first nan. Look for 0/0, inf·0 or a logarithm of 0 in it."
+
+
+def _nan_line(evidence: Evidence) -> str:
+    return evidence.contract.direct.nan_line if evidence.contract.direct else ""
 
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
@@ -296,14 +295,15 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
         if bool(lost.any()):
             index = unraveled(int(lost.flatten().nonzero()[0]), lost.shape)
             name, value = evidence.name(position), evidence.inputs[position][index]
-            first = _line_with_nan(evidence)
+            line = _nan_line(evidence)
             return Match(
-                f"the gradient of `{name}` is nan at a kink of `forward`.{first and f' {first}.'}",
+                f"the gradient of `{name}` is nan at a kink of `forward`.",
                 {
                     "inputs": [name],
                     "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
-                    "line": return_line(evidence.contract.backward_source),
+                    "line": line or return_line(evidence.contract.backward_source),
                 },
+                hint=HINT_AT_NAN if line else "",
             )
     return None
 
@@ -748,6 +748,8 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     sentences = without_repeats(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
     hint = LOSES_THE_SIGN if rule == "wrong-region" and all(map(_is_flipped, wrong)) else ""
+    if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
+        seen["line"], hint = line, HINT_AT_NAN
     return Match(paragraph(sentences), seen, hint=hint)
 
 
