@@ -486,3 +486,91 @@ MISTAKES += [
         ["return 2 * x * grad_output.unsqueeze(-1)"],
     ),
 ]
+
+
+class Reflected(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, pad: int) -> Tensor:
+        n = ctx.n = x.shape[-1]
+        ctx.pad = pad
+        return torch.cat([x, x[..., n - pad - 1 : n - 1].flip(-1)], -1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        n, pad = ctx.n, ctx.pad
+        grad_x = grad_output[..., :n].clone()
+        grad_x[..., n - pad :] += grad_output[..., n:].flip(-1)
+        return grad_x, None
+
+
+class Spread(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        h, w = x.shape
+        return x.sum() / (h + w * w)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        h, w = x.shape
+        return grad_output / (h + h * w) * torch.ones_like(x)
+
+
+class Cross(Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, v: Tensor) -> Tensor:
+        ctx.save_for_backward(u, v)
+        return torch.linalg.cross(u, v)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        u, v = ctx.saved_tensors
+        grad_u = torch.linalg.cross(v, grad_output)
+        return grad_u, torch.linalg.cross(u, grad_output)
+
+
+class Angle(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        r = torch.hypot(x, y)
+        ctx.save_for_backward(x, y, r)
+        return torch.atan2(y, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y, r = ctx.saved_tensors
+        along = r * grad_output
+        return -along * y / r, along * x / r
+
+
+MISTAKES += [
+    Mistake(
+        "a slice one place too far",
+        Reflected,
+        lambda: (draw(2, 6), 2),
+        ["grad_x[..., n - pad :] += grad_output[..., n:].flip(-1)"],
+        ["grad_x[..., n - pad - 1:-1] += grad_output[..., n:].flip(-1)"],
+    ),
+    Mistake(
+        "another length",
+        Spread,
+        lambda: (draw(3, 5),),
+        ["return grad_output / (h + h * w) * torch.ones_like(x)"],
+        ["return grad_output / (h + w * w) * torch.ones_like(x)"],
+    ),
+    Mistake(
+        "the arguments of a cross product",
+        Cross,
+        lambda: (draw(4, 3), draw(4, 3, seed=1)),
+        ["return grad_u, torch.linalg.cross(u, grad_output)"],
+        ["return grad_u, -torch.linalg.cross(u, grad_output)"],
+    ),
+    Mistake(
+        "multiplied instead of divided",
+        Angle,
+        lambda: (draw(4) + 2, draw(4, seed=1)),
+        ["along = r * grad_output"],
+        ["along = grad_output / r"],
+    ),
+]

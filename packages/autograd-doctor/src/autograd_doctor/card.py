@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
@@ -246,6 +247,11 @@ def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
     yield "tried", repair.reason
 
 
+def _signed(value: Any) -> str:
+    """Return a number; -0.0 keeps its sign, which a forward may see."""
+    return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else number(value)
+
+
 def _example(evidence: Mapping[str, Any]) -> str:
     """Return the example as one phrase: where, with what numbers, what came and what should."""
     where = element(evidence["input"], evidence["index"])
@@ -253,7 +259,9 @@ def _example(evidence: Mapping[str, Any]) -> str:
     if "at" in evidence:
         where, what = f"{where} = {number(evidence['at'])}", "gradient "
     if evidence.get("given"):
-        where += "".join(f", {name} = {number(value)}" for name, value in evidence["given"].items())
+        where += "".join(
+            f", {name} = {_signed(value)}" for name, value in evidence["given"].items()
+        )
     if "grad_output" in evidence:
         where += f", grad_output = {number(evidence['grad_output'])}"
     actual, expected = distinguish(evidence["actual"], evidence["expected"])

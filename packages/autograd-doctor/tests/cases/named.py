@@ -250,7 +250,26 @@ def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named
     return Named(words, what, fn, inputs, options)
 
 
+def column(k: int, factor: float, like: Tensor) -> Tensor:
+    """Return ones like a tensor, with a factor in one column."""
+    factors = torch.ones_like(like)
+    factors[:, k] = factor
+    return factors
+
+
+BANDS = torch.tensor([0, 2, 2])
+
 NAMED = [
+    named(UNNAMED + "3 of 12 elements, exactly at args[0][:, 1], where it is 0.6 times the true gradient.",
+          "a column", saving(lambda x: x.sin(), lambda x, g: g * x.cos() * column(1, 0.6, x)), X),
+    named(UNNAMED + "6 of 12 elements, exactly at args[0][:, 2:]", "the later columns",
+          saving(lambda x: x.sin(), lambda x, g: torch.cat([g[:, :2] * x[:, :2].cos(), g[:, 2:] * x[:, 2:].sin()], 1)), X),
+    named(UNNAMED + "3 of 12 elements, exactly at the elements that args[1] selects along dim 1",
+          "the class of each row", saving(lambda x, t: x.exp(), lambda x, t, g:
+          (g * x.exp() * (1 + torch.zeros_like(x).scatter(1, t[:, None], 0.1 * x)), None)), X, BANDS),
+    named("It is the true gradient times a factor that depends on args[1]: 0.5 where it is 0 and "
+          "0.25 where it is 2.", "a group's own factor",
+          saving(lambda x, t: x.exp(), lambda x, t, g: (g * x.exp() / (2 + t)[:, None], None)), X, BANDS),
     named("undeclared-surrogate: forward is piecewise constant, "
           "so the true gradient of args[0] is zero, but backward returns a nonzero gradient. "
           "It looks like", "levels that no 16 bits hold",

@@ -281,7 +281,55 @@ def keeps_the_output(ctx: Any, x: Tensor) -> Tensor:
     return ctx.y
 
 
+class GainOnTheClass(Function):
+    """Its gain is that of the last call, whichever call backward belongs to."""
+
+    @staticmethod
+    def forward(ctx, x, gain):
+        GainOnTheClass.gain = gain
+        ctx.save_for_backward(x)
+        return torch.sin(gain * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * GainOnTheClass.gain * torch.cos(GainOnTheClass.gain * x), None
+
+
+class LengthOnTheClass(Function):
+    """It is right with one table, and wrong with two."""
+
+    @staticmethod
+    def forward(ctx, table, index):
+        LengthOnTheClass.length = len(table)
+        ctx.save_for_backward(index)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx, g):
+        (index,) = ctx.saved_tensors
+        return g.new_zeros(LengthOnTheClass.length, *g.shape[1:]).index_add(0, index, g), None
+
+
+class CallsOnTheClass(Function):
+    """It counts its calls, which no gradient depends on."""
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x, gain):
+        CallsOnTheClass.calls += 1
+        ctx.gain = gain
+        return gain * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return ctx.gain * g, None
+
+
 WITNESSES = [
+    Case("shared-state", "a number kept on the class", GainOnTheClass, (X, 3.0)),
+    Case("shared-state", "a length kept on the class", LengthOnTheClass, (X, torch.tensor([0, 2, 2]))),
     Case("shared-state", "a dropout mask kept on the class", DroppedByTheClass, (X,)),
     Case("nondeterministic", "a crop whose gradient is never zeroed",
          saving(lambda x: x[:, :3].clone(), cropped_without_zeros), (X,)),
@@ -336,6 +384,7 @@ WITNESSES = [
 ]  # fmt: skip
 
 LOOKALIKES = [
+    Case("shared-state", "calls counted on the class", CallsOnTheClass, (X, 3.0)),
     Case("nondeterministic", "dropout with a generator of its own",
          raw(lambda ctx, x: dropped(ctx, x, GENERATOR), dropped_by_mask), (X,)),
     Case("nondeterministic", "empty memory that is filled",
