@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from tools.errors import AuthoringError
 from tools.outputs import WIDGET_VIEW, normalize
 from tools.settings import read_settings
 
-POINTS = {"square": 2}
 GREEN, PLAIN = "\x1b[32m", "\x1b[39m"
 
 PROJECT = '[tool.autograd-course]\nrepository = "someone/a_course"\nbranch = "trunk"\n'
@@ -53,6 +53,27 @@ def square(x):
 callable(square)
 """  # noqa: E501
 
+EXERCISE = '''\
+"""The square of a number
+
+1. Think.
+2. Multiply.
+3. Write x * x.
+"""
+
+from autograd_course.grader.exercise import RoutineExercise
+
+EXERCISE = RoutineExercise(answer="square", points=2, section="", reference=lambda x: x * x)
+'''
+MODULE = "autograd_course/exercises/lesson_01_sample/square.py"
+INDEX = """\
+[
+  {"lesson": "01_sample", "title": "Sample lesson", "exercises": [
+    {"id": "square", "title": "The square of a number", "points": 2, "answer": "square"}
+  ]}
+]
+"""
+
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
@@ -63,6 +84,7 @@ def course(tmp_path: Path) -> Path:
         "README.md": "# A course\n\n<!-- lessons -->\n<!-- /lessons -->\n\nThe end.\n",
         "notebooks/01_sample.py": LESSON,
         "solutions/01_sample.py": SOLUTION,
+        MODULE: EXERCISE,
     }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,16 +115,18 @@ def pretend(notebook: NotebookNode, _: Path) -> None:
 def plan(root: Path) -> list[str]:
     """Build without kernels; return what was written and executed."""
     written: list[str] = []
-    build(root, POINTS, run=pretend, say=written.append)
+    build(root, run=pretend, say=written.append)
     return written
 
 
 def test_one_build_makes_everything_and_leaves_no_drift(course: Path) -> None:
-    build(course, POINTS, say=silent)
+    build(course, say=silent)
 
-    assert drift(course, POINTS) == []
+    assert drift(course) == []
     assert sorted(contents(course)) == [
         "README.md",
+        "autograd_course/exercises/index.json",
+        MODULE,
         "docs/error_messages.md",
         "docs/rules.md",
         "exercises/01_sample.ipynb",
@@ -115,12 +139,18 @@ def test_one_build_makes_everything_and_leaves_no_drift(course: Path) -> None:
     ]
 
 
+def test_the_index_holds_what_the_modules_of_the_exercises_declare(course: Path) -> None:
+    plan(course)
+
+    assert (course / "autograd_course/exercises/index.json").read_text(encoding="utf-8") == INDEX
+
+
 def test_a_second_build_writes_nothing_and_a_forced_one_the_same_bytes(course: Path) -> None:
-    build(course, POINTS, say=silent)
+    build(course, say=silent)
     first = contents(course)
 
     written = plan(course)
-    build(course, POINTS, force=True, say=silent)
+    build(course, force=True, say=silent)
 
     assert written == []
     assert contents(course) == first
@@ -143,13 +173,13 @@ def test_only_what_changed_is_executed_and_other_cells_keep_their_ids(course: Pa
 def test_a_build_of_one_number_executes_no_other(course: Path) -> None:
     written: list[str] = []
 
-    build(course, POINTS, only=["02"], say=written.append)
+    build(course, only=["02"], say=written.append)
 
     assert not any("executed" in line for line in written)
 
 
 def test_notebooks_are_executed_on_the_cpu_in_a_fresh_environment(course: Path) -> None:
-    build(course, POINTS, say=silent)
+    build(course, say=silent)
     printed, raised = cells(course, "notebooks/01_sample.ipynb")[2:]
 
     assert printed.outputs == [{"name": "stdout", "output_type": "stream", "text": "True \n"}]
@@ -157,7 +187,7 @@ def test_notebooks_are_executed_on_the_cpu_in_a_fresh_environment(course: Path) 
 
 
 def test_notebooks_record_the_language_but_no_version_and_no_machine(course: Path) -> None:
-    build(course, POINTS, say=silent)
+    build(course, say=silent)
     notebook = json.loads((course / "exercises/01_sample.ipynb").read_text())
 
     assert notebook["nbformat_minor"] >= 5
@@ -244,6 +274,10 @@ DRIFT = {
         edit("solutions/01_sample.py", "def square(x)", "def square(y)"),
         "exercises/01_sample.py differs from what its source makes of it",
     ),
+    "the title of an exercise edited": (
+        edit(MODULE, "The square of a number", "Square"),
+        "autograd_course/exercises/index.json differs from what its source makes of it",
+    ),
     "an exercise edited": (
         edit("exercises/01_sample.py", "# YOUR CODE HERE", "# Your code"),
         "exercises/01_sample.py differs from what its source makes of it",
@@ -290,10 +324,10 @@ def test_drift_names_the_file_and_the_command_that_repairs_it(
     plan(course)
     change(course)
 
-    assert f"{message}: run `make notebooks`" in drift(course, POINTS)
+    assert f"{message}: run `make notebooks`" in drift(course)
 
     plan(course)
-    assert drift(course, POINTS) == []
+    assert drift(course) == []
 
 
 def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course: Path) -> None:
@@ -301,7 +335,7 @@ def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course
     edit("solutions/01_sample.py", "Sample exercises", "Sample exercises, 90 minutes")(course)
     plan(course)
 
-    (problem,) = drift(course, POINTS)
+    (problem,) = drift(course)
 
     assert problem.startswith("notebooks/01_sample.py states 20 minutes and reads in 0.")
     assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
@@ -331,7 +365,7 @@ def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> 
     plan(course)
     (course / stray).write_text("")
 
-    assert drift(course, POINTS) == [
+    assert drift(course) == [
         f"{stray} belongs to no source: remove it, or add the .py it is built from"
     ]
 
@@ -368,11 +402,43 @@ FAULTS = {
     ),
     "points that are not the catalogue's": (
         edit("solutions/01_sample.py", '"points": 2', '"points": 3'),
-        "solutions/01_sample.py:11: 'square-grade' has 3 points, the catalogue says 2",
+        "solutions/01_sample.py:11: 'square-grade' has 3 points, its module says 2",
     ),
-    "an exercise that the catalogue does not know": (
-        edit("solutions/01_sample.py", '"grade_id": "square",', '"grade_id": "cube",'),
-        "solutions/01_sample.py:4: 'cube' answers no exercise of the catalogue",
+    "a cell of an exercise that has no module": (
+        edit("solutions/01_sample.py", '"grade_id": "square",', '"grade_id": "the-cube",'),
+        "solutions/01_sample.py:4: 'the-cube' answers no exercise: there is no "
+        "autograd_course/exercises/lesson_01_sample/the_cube.py",
+    ),
+    "an exercise that no cell grades": (
+        lambda root: shutil.copy(root / MODULE, (root / MODULE).with_stem("the_cube")),
+        "lesson_01_sample/the_cube.py:1: solutions/01_sample.py has no cell that grades "
+        "'the-cube'; add an answer cell and a grader cell (\"Add an exercise\" in CONTRIBUTING.md)",
+    ),
+    "an exercise of two lessons": (
+        lambda root: shutil.copytree(
+            (root / MODULE).parent, (root / MODULE).parent.with_name("lesson_02_more")
+        ),
+        "lesson_02_more/square.py:1: lesson_01_sample has this exercise too; rename one",
+    ),
+    "an exercise in the folder of another lesson": (
+        lambda root: (root / MODULE).parent.rename((root / MODULE).parents[1] / "lesson_02_more"),
+        "solutions/01_sample.py:12: 'square' is declared in lesson_02_more; move one of them",
+    ),
+    "an exercise with two hints": (
+        edit(MODULE, "\n3. Write x * x.", ""),
+        f"{MODULE}:1: the docstring is not a title and three hints; write the title into its first",
+    ),
+    "an exercise whose points are computed": (
+        edit(MODULE, "points=2", "points=1 + 1"),
+        f"{MODULE}:10: there is no EXERCISE with points and an answer that are written out",
+    ),
+    "an exercise that is no Python": (
+        edit(MODULE, "EXERCISE =", "EXERCISE = ="),
+        f"{MODULE}:10: this is no Python; correct the line",
+    ),
+    "an answer that is not graded": (
+        edit(MODULE, 'answer="square"', 'answer="Square"'),
+        "solutions/01_sample.py:12: the cell does not grade Square, the answer to 'square'",
     ),
     "one id twice": (
         edit("solutions/01_sample.py", '"grade_id": "square-grade"', '"grade_id": "square"'),
@@ -424,7 +490,7 @@ def test_a_source_at_fault_is_named_with_its_line(
     change(course)
 
     with pytest.raises(AuthoringError) as caught:
-        build(course, POINTS, say=silent)
+        build(course, say=silent)
 
     assert message in str(caught.value)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from autograd_course.grader import CATALOGUE, Exercise
 from autograd_course.grader.calls import is_float
 from autograd_course.grader.exercise import FunctionExercise, Sampled
-from autograd_course.grader.exercises import LESSONS
 from autograd_course.grader.sampling import CLEARANCE, around
+from autograd_course.index import LESSONS
 
 SAMPLED = {e.id: e for e in CATALOGUE.values() if isinstance(e, Sampled)}
 FUNCTIONS = {e.id: e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)}

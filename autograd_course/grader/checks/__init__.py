@@ -1,6 +1,7 @@
 """What single exercises ask beyond right gradients: ``(Function, inputs) -> Finding | None``."""
 
 from autograd_course.grader.checks.conduct import (
+    CONDUCT,
     backward_is_a_formula,
     no_copy_on_ctx,
     no_gradient_through,
@@ -18,6 +19,7 @@ from autograd_course.grader.checks.transforms import (
 )
 
 __all__ = [
+    "CONDUCT",
     "backward_is_a_formula",
     "compiles_whole",
     "gradient_at",
