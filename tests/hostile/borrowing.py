@@ -56,6 +56,11 @@ BORROWING = {
                "ctx.save_for_backward(x)\nreturn find('square').reference(x)"),
         "square", "the grader",
     ),
+    "the module of the exercise": _borrows(
+        square("from autograd_course.exercises.lesson_01_template import square as module\n"
+               "ctx.save_for_backward(x)\nreturn module.square(x)"),
+        "square", "the course's own answers",
+    ),
     "a subclass of the course's Square": _borrows(
         "import autograd_course.functions.square as m\nclass Square(m.Square): pass",
         "Square.forward", "the course's own answers",
@@ -79,6 +84,10 @@ BORROWING = {
     ),
     "the catalogue's rule": _names(
         f"from autograd_course.grader.catalogue import find\nname = find{_RULE}", "the grader"
+    ),
+    "the rule in the module of the exercise": _names(
+        "from autograd_course.exercises.lesson_08_debugging_clinic import name_temperature\n"
+        "name = name_temperature.EXERCISE.rule", "the course's own answers",
     ),
     "the same by way of torch": _names(
         f"import torch\nname = torch.sys.modules['autograd_course.grader.catalogue'].find{_RULE}",

@@ -10,10 +10,16 @@
    jvp: (p * x_tangent).sum(-1) plus t_tangent * (y - (p * x).sum(-1)) / t.
 """
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from autograd_course.grader.checks import jvp_takes_a_batch, no_tensor_on_ctx
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.calls import is_float
+from autograd_course.grader.checks import no_tensor_on_ctx
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 
@@ -26,6 +32,23 @@ def smooth_maximum(x: Tensor, temperature: Tensor) -> Tensor:
 def heated(rng: torch.Generator, temperature: float, *shape: int) -> tuple[Tensor, Tensor]:
     """Return rows and a temperature."""
     return normal(rng, *shape), torch.tensor(temperature, dtype=torch.float64)
+
+
+def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that ``jvp`` runs under ``vmap``, as a Jacobian by forward mode and a Hessian have it."""
+    wanted = tuple(i for i, value in enumerate(inputs) if is_float(value))
+    try:
+        torch.func.jacfwd(function.apply, wanted)(*inputs)
+    except Exception as error:
+        return found(
+            "wrong-jvp",
+            f"Forward mode is right, but `jvp` fails under `vmap`, which `jacfwd` and `hessian` "
+            f"use. It raises {type(error).__name__}: {str(error).partition('. ')[0]}",
+            {"error": type(error).__name__},
+            "Under `vmap`, one tangent represents a whole batch of directions. Do not call "
+            "`.item()` or `float()` on it, and do not branch on its values.",
+        )
+    return None
 
 
 EXERCISE = FunctionExercise(

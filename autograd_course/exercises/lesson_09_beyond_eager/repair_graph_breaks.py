@@ -9,12 +9,20 @@
    x.clamp(-delta, delta) * grad_output, and None for delta.
 """
 
+from typing import Any
+
 import torch
+from autograd_doctor import Finding
+from autograd_doctor.extension import describe_error
 from torch import Tensor
+from torch.autograd import Function
 from torch.nn.functional import huber_loss
 
-from autograd_course.grader.checks import compiles_whole
+from autograd_course.grader.calls import as_tuple
+from autograd_course.grader.checks.calling import backward, found
+from autograd_course.grader.compiling import compile_unbroken, silence
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.passes import differentiable
 from autograd_course.grader.sampling import around
 
 
@@ -29,6 +37,28 @@ def errors(rng: torch.Generator, delta: float, *shape: int) -> tuple[Tensor, flo
 
 
 SECONDS = 120.0  # the first torch.compile of a session imports for half a minute on a busy machine
+
+
+def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that forward and backward can be traced into one graph each."""
+    try:
+        with silence():
+            backward(list(as_tuple(compile_unbroken(function.apply)(*differentiable(inputs)))))
+    except Exception as error:
+        failure = describe_error(error)
+        return found(
+            "compile-mismatch",
+            "The results are right, but `torch.compile` cannot trace the call into a single "
+            f"graph: {failure.text}",
+            {}
+            if failure.line.startswith("compiles_whole")
+            else {"exception": failure.kind, "text": failure.text, "line": failure.line},
+            "While tracing, tensors have no values, and side effects are lost. Select values with "
+            "`torch.where` instead of `if`. Avoid shapes that depend on values, such as the number "
+            "of elements that a mask selects. Write `backward` as a formula.",
+        )
+    return None
+
 
 EXERCISE = FunctionExercise(
     answer="Huber",

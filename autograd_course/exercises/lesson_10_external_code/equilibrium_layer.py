@@ -27,7 +27,11 @@ from autograd_course.grader.sampling import normal
 
 
 def equilibrium(x: Tensor, W: Tensor) -> Tensor:
-    """Return the fixed point of ``z = tanh(z Wᵀ + x)``."""
+    """Return the fixed point of ``z = tanh(z Wᵀ + x)``.
+
+    What ``settled`` returns has no graph. Two of Newton's steps from it do not change its value,
+    and carry its derivatives up to the third.
+    """
     z: Tensor = settled(x.detach(), W.detach())
     for _ in range(2):
         once = torch.tanh(z @ W.t() + x)

@@ -21,7 +21,11 @@ from autograd_course.grader.sampling import positive
 
 
 def lambert_w(x: Tensor) -> Tensor:
-    """Return the ``w`` with ``w·exp(w) = x``."""
+    """Return the ``w`` with ``w·exp(w) = x``.
+
+    SciPy's solution has no graph. Two of Newton's steps from it do not change its value, and carry
+    its derivatives up to the third.
+    """
     found = scipy.special.lambertw(x.numpy(force=True)).real
     w = torch.as_tensor(found, dtype=x.dtype, device=x.device)
     for _ in range(2):

@@ -8,6 +8,8 @@
    and / work between ONNX values and numbers; or use op.Add, op.Mul, op.Div.
 """
 
+# No annotations from __future__: torch.library reads the types of an operator's arguments.
+
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
