@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from os.path import dirname, join
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,7 +25,8 @@ class Entry(NamedTuple):
     answer: str
 
 
-_LESSONS = json.loads((Path(__file__).parent / "exercises" / "index.json").read_text("utf-8"))
+with open(join(dirname(__file__), "exercises", "index.json"), encoding="utf-8") as _file:
+    _LESSONS = json.load(_file)
 
 # The titles of the lessons, and the exercises by their ids, both in the order of the course.
 LESSONS: Mapping[str, str] = MappingProxyType({it["lesson"]: it["title"] for it in _LESSONS})
