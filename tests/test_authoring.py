@@ -436,6 +436,18 @@ FAULTS = {
         edit(MODULE, "EXERCISE =", "EXERCISE = ="),
         f"{MODULE}:10: this is no Python; correct the line",
     ),
+    "points in a heading that are not the exercises'": (
+        edit("solutions/01_sample.py", "Sample exercises", "Sample exercises (3 points)"),
+        "solutions/01_sample.py:1: the headings add up to 3 points, and the exercises have 2",
+    ),
+    "points in the text that are not the exercises'": (
+        edit("solutions/01_sample.py", "Sample exercises\n", "Sample exercises\n#\n# 4 points.\n"),
+        "solutions/01_sample.py:1: the text says 4 points, and the exercises have 2",
+    ),
+    "exercises without a lesson": (
+        lambda root: (root / "notebooks/01_sample.py").rename(root / "notebooks/02_sample.py"),
+        "solutions/01_sample.py:1: there is no lesson of this name; rename it",
+    ),
     "an answer that is not graded": (
         edit(MODULE, 'answer="square"', 'answer="Square"'),
         "solutions/01_sample.py:12: the cell does not grade Square, the answer to 'square'",

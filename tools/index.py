@@ -19,6 +19,8 @@ from tools.nbgrader import EXERCISES, GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 
 INDEX = Path(EXERCISES, "index.json")
+_TOTAL = re.compile(r"^(\d+) points?\b", re.MULTILINE)
+_IN_HEADING = re.compile(r"^#+ .*\(([\d+ ]+) points?\)$", re.MULTILINE)
 _HOW_TO = '"Add an exercise" in CONTRIBUTING.md'
 
 
@@ -99,7 +101,10 @@ def index(
     titles = {lesson.path.stem: read_lesson(lesson).title for lesson in lessons}
     blocks, missing = [], dict(exercises)
     for source in solved:
+        if source.path.stem not in titles:
+            raise AuthoringError(source.path, 1, "there is no lesson of this name", "rename it")
         asked = [_asked(cell, source, exercises) for cell in source.cells if is_grader(cell)]
+        _check_stated_points(source, sum(exercise.points for exercise in asked))
         rows = ",\n".join(f"    {_row(exercise)}" for exercise in asked)
         stem = source.path.stem
         head = f'"lesson": {_json(stem)}, "title": {_json(titles[stem])}, "exercises": [\n'
@@ -127,6 +132,17 @@ def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Dec
     else:
         return exercise
     raise AuthoringError(source.path, cell.line, problem, repair)
+
+
+def _check_stated_points(source: Source, points: int) -> None:
+    """Raise AuthoringError where the text or the headings state other points than there are."""
+    prose = "\n".join(cell.source for cell in source.cells if not cell.is_code)
+    totals = [int(total) for total in _TOTAL.findall(prose)[:1]]
+    headings = [int(n) for sums in _IN_HEADING.findall(prose) for n in sums.split("+")]
+    for stated, where in ((totals, "the text says"), (headings, "the headings add up to")):
+        if stated and sum(stated) != points:
+            problem = f"{where} {sum(stated)} points, and the exercises have {points}"
+            raise AuthoringError(source.path, 1, problem, "correct the text")
 
 
 def _row(exercise: Declared) -> str:
