@@ -42,13 +42,6 @@ def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any
     return score, normal(rng, *shape)
 
 
-def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the caller's samples do not come back asking for gradients."""
-    x = samples()
-    routine(critic_net(), x)
-    return ask_for_no_gradient(x)
-
-
 def critic_net() -> torch.nn.Module:
     """Return the same small critic each time, without touching the random state."""
     rng = torch.Generator().manual_seed(1)
@@ -62,6 +55,13 @@ def critic_net() -> torch.nn.Module:
 def samples() -> Tensor:
     """Return a batch for the critic."""
     return normal(torch.Generator().manual_seed(2), 5, 3)
+
+
+def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the caller's samples do not come back asking for gradients."""
+    x = samples()
+    routine(critic_net(), x)
+    return ask_for_no_gradient(x)
 
 
 def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
