@@ -19,6 +19,11 @@ PATCHING = {
              "object.__setattr__(find('square'), 'reference', lambda x: x)"),
         _MISMATCH, "the exercise's checks",
     ),
+    "the check of another exercise": Hostile(
+        half("from autograd_course.exercises.lesson_08_debugging_clinic import repair_dropout\n"
+             "repair_dropout.leaves_the_generator.__code__ = (lambda *a: None).__code__"),
+        _MISMATCH, "the code of leaves_the_generator",
+    ),
     "its methods": Hostile(
         half("from autograd_course.grader.judging.function import Present\n"
              "Present.checked = Present.backward = lambda *a: None"),
