@@ -115,14 +115,14 @@ app.command(epilog=epilog("watch exercises/03_gradient_patterns.py"))(practice.w
 @app.command(epilog=epilog("hint gelu"))
 def hint(exercise: ExerciseId) -> None:
     """Show the next hint for an exercise."""
-    from autograd_course.grader.exercises import UnknownExerciseError, find
     from autograd_course.grader.hints import hint as next_hint
+    from autograd_course.index import UnknownExerciseError, known
 
     try:
-        known = find(exercise)
+        entry = known(exercise)
     except UnknownExerciseError as unknown:
         raise typer.BadParameter(str(unknown), param_hint="ID") from None
-    _out.print(str(next_hint(known.id)))
+    _out.print(str(next_hint(entry.id)))
 
 
 app.command(epilog=epilog("reset 03 --exercise gelu"))(reset)

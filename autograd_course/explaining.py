@@ -9,7 +9,7 @@ from autograd_doctor import explain as explain_rule
 
 from autograd_course import messages
 from autograd_course.errors import OneSentenceError
-from autograd_course.shell.syllabus import id_typed, named
+from autograd_course.index import id_typed, named
 
 LONGEST_NAME = 4  # words; what is longer is the text of an error
 

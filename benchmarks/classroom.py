@@ -37,7 +37,7 @@ import psutil
 
 from autograd_course.classroom.nbgrader.course import make_course
 from autograd_course.classroom.sandbox import NoSandboxError, choose
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from benchmarks._common import ROOT, command_line
 
 NBGRADER = ROOT / "build" / "nbgrader"  # put there by: make build/nbgrader

@@ -37,7 +37,7 @@ from rich.table import Table
 from torch.autograd import gradcheck
 
 from autograd_course import diagnose
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.judge import judge
 from benchmarks._common import command_line, leaves, some

@@ -20,7 +20,6 @@ from tools.errors import AuthoringError
 from tools.outputs import WIDGET_VIEW, normalize
 from tools.settings import read_settings
 
-POINTS = {"square": 2}
 GREEN, PLAIN = "\x1b[32m", "\x1b[39m"
 
 PROJECT = '[tool.autograd-course]\nrepository = "someone/a_course"\nbranch = "trunk"\n'
@@ -55,6 +54,27 @@ def square(x):
 callable(square)
 """  # noqa: E501
 
+EXERCISE = '''\
+"""The square of a number
+
+1. Think.
+2. Multiply.
+3. Write x * x.
+"""
+
+from autograd_course.grader.exercise import RoutineExercise
+
+EXERCISE = RoutineExercise(answer="square", points=2, section="", reference=lambda x: x * x)
+'''
+MODULE = "autograd_course/exercises/lesson_01_sample/square.py"
+INDEX = """\
+[
+  {"lesson": "01_sample", "title": "Sample lesson", "exercises": [
+    {"id": "square", "title": "The square of a number", "points": 2, "answer": "square"}
+  ]}
+]
+"""
+
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
@@ -65,7 +85,7 @@ def course(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = write_course(tmp_path_factory.mktemp("built") / "course")
-    build(root, POINTS, say=silent)
+    build(root, say=silent)
     return root
 
 
@@ -81,6 +101,7 @@ def write_course(root: Path) -> Path:
         "README.md": "# A course\n\n<!-- lessons -->\n<!-- /lessons -->\n\nThe end.\n",
         "notebooks/01_sample.py": LESSON,
         "solutions/01_sample.py": SOLUTION,
+        MODULE: EXERCISE,
     }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,14 +132,16 @@ def pretend(notebook: NotebookNode, _: Path) -> None:
 def plan(root: Path) -> list[str]:
     """Build without kernels; return what was written and executed."""
     written: list[str] = []
-    build(root, POINTS, run=pretend, say=written.append)
+    build(root, run=pretend, say=written.append)
     return written
 
 
 def test_one_build_makes_everything_and_leaves_no_drift(built: Path) -> None:
-    assert drift(built, POINTS) == []
+    assert drift(built) == []
     assert sorted(contents(built)) == [
         "README.md",
+        "autograd_course/exercises/index.json",
+        MODULE,
         "docs/error_messages.md",
         "docs/rules.md",
         "exercises/01_sample.ipynb",
@@ -131,11 +154,17 @@ def test_one_build_makes_everything_and_leaves_no_drift(built: Path) -> None:
     ]
 
 
+def test_the_index_holds_what_the_modules_of_the_exercises_declare(course: Path) -> None:
+    plan(course)
+
+    assert (course / "autograd_course/exercises/index.json").read_text(encoding="utf-8") == INDEX
+
+
 def test_a_second_build_writes_nothing_and_a_forced_one_the_same_bytes(built: Path) -> None:
     first = contents(built)
 
     written = plan(built)
-    build(built, POINTS, force=True, say=silent)
+    build(built, force=True, say=silent)
 
     assert written == []
     assert contents(built) == first
@@ -158,7 +187,7 @@ def test_only_what_changed_is_executed_and_other_cells_keep_their_ids(course: Pa
 def test_a_build_of_one_number_executes_no_other(course: Path) -> None:
     written: list[str] = []
 
-    build(course, POINTS, only=["02"], say=written.append)
+    build(course, only=["02"], say=written.append)
 
     assert not any("executed" in line for line in written)
 
@@ -257,6 +286,10 @@ DRIFT = {
         edit("solutions/01_sample.py", "def square(x)", "def square(y)"),
         "exercises/01_sample.py differs from what its source makes of it",
     ),
+    "the title of an exercise edited": (
+        edit(MODULE, "The square of a number", "Square"),
+        "autograd_course/exercises/index.json differs from what its source makes of it",
+    ),
     "an exercise edited": (
         edit("exercises/01_sample.py", "# YOUR CODE HERE", "# Your code"),
         "exercises/01_sample.py differs from what its source makes of it",
@@ -302,10 +335,10 @@ def test_drift_names_the_file_and_the_command_that_repairs_it(course: Path, what
     plan(course)
     change(course)
 
-    assert f"{message}: run `make notebooks`" in drift(course, POINTS)
+    assert f"{message}: run `make notebooks`" in drift(course)
 
     plan(course)
-    assert drift(course, POINTS) == []
+    assert drift(course) == []
 
 
 def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course: Path) -> None:
@@ -313,7 +346,7 @@ def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course
     edit("solutions/01_sample.py", "Sample exercises", "Sample exercises, 90 minutes")(course)
     plan(course)
 
-    (problem,) = drift(course, POINTS)
+    (problem,) = drift(course)
 
     assert problem.startswith("notebooks/01_sample.py states 20 minutes and reads in 0.")
     assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
@@ -343,7 +376,7 @@ def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> 
     plan(course)
     (course / stray).write_text("")
 
-    assert drift(course, POINTS) == [
+    assert drift(course) == [
         f"{stray} belongs to no source: remove it, or add the .py it is built from"
     ]
 
@@ -380,11 +413,55 @@ FAULTS = {
     ),
     "points that are not the catalogue's": (
         edit("solutions/01_sample.py", '"points": 2', '"points": 3'),
-        "solutions/01_sample.py:11: 'square-grade' has 3 points, the catalogue says 2",
+        "solutions/01_sample.py:11: 'square-grade' has 3 points, its module says 2",
     ),
-    "an exercise that the catalogue does not know": (
-        edit("solutions/01_sample.py", '"grade_id": "square",', '"grade_id": "cube",'),
-        "solutions/01_sample.py:4: 'cube' answers no exercise of the catalogue",
+    "a cell of an exercise that has no module": (
+        edit("solutions/01_sample.py", '"grade_id": "square",', '"grade_id": "the-cube",'),
+        "solutions/01_sample.py:4: 'the-cube' answers no exercise: there is no "
+        "autograd_course/exercises/lesson_01_sample/the_cube.py",
+    ),
+    "an exercise that no cell grades": (
+        lambda root: shutil.copy(root / MODULE, (root / MODULE).with_stem("the_cube")),
+        "lesson_01_sample/the_cube.py:1: solutions/01_sample.py has no cell that grades "
+        "'the-cube'; add an answer cell and a grader cell (\"Add an exercise\" in CONTRIBUTING.md)",
+    ),
+    "an exercise of two lessons": (
+        lambda root: shutil.copytree(
+            (root / MODULE).parent, (root / MODULE).parent.with_name("lesson_02_more")
+        ),
+        "lesson_02_more/square.py:1: lesson_01_sample has this exercise too; rename one",
+    ),
+    "an exercise in the folder of another lesson": (
+        lambda root: (root / MODULE).parent.rename((root / MODULE).parents[1] / "lesson_02_more"),
+        "solutions/01_sample.py:12: 'square' is declared in lesson_02_more; move one of them",
+    ),
+    "an exercise with two hints": (
+        edit(MODULE, "\n3. Write x * x.", ""),
+        f"{MODULE}:1: the docstring is not a title and three hints; write the title into its first",
+    ),
+    "an exercise whose points are computed": (
+        edit(MODULE, "points=2", "points=1 + 1"),
+        f"{MODULE}:10: there is no EXERCISE with points and an answer that are written out",
+    ),
+    "an exercise that is no Python": (
+        edit(MODULE, "EXERCISE =", "EXERCISE = ="),
+        f"{MODULE}:10: this is no Python; correct the line",
+    ),
+    "points in a heading that are not the exercises'": (
+        edit("solutions/01_sample.py", "Sample exercises", "Sample exercises (3 points)"),
+        "solutions/01_sample.py:1: the headings add up to 3 points, and the exercises have 2",
+    ),
+    "points in the text that are not the exercises'": (
+        edit("solutions/01_sample.py", "Sample exercises\n", "Sample exercises\n#\n# 4 points.\n"),
+        "solutions/01_sample.py:1: the text says 4 points, and the exercises have 2",
+    ),
+    "exercises without a lesson": (
+        lambda root: (root / "notebooks/01_sample.py").rename(root / "notebooks/02_sample.py"),
+        "solutions/01_sample.py:1: there is no lesson of this name; rename it",
+    ),
+    "an answer that is not graded": (
+        edit(MODULE, 'answer="square"', 'answer="Square"'),
+        "solutions/01_sample.py:12: the cell does not grade Square, the answer to 'square'",
     ),
     "one id twice": (
         edit("solutions/01_sample.py", '"grade_id": "square-grade"', '"grade_id": "square"'),
@@ -436,7 +513,7 @@ def test_a_source_at_fault_is_named_with_its_line(
     change(course)
 
     with pytest.raises(AuthoringError) as caught:
-        build(course, POINTS, say=silent)
+        build(course, say=silent)
 
     assert message in str(caught.value)
 

@@ -132,7 +132,7 @@ def course(tmp_path: Path) -> Path:
 
 def built(root: Path) -> list[str]:
     said: list[str] = []
-    build(root, {}, run=lambda notebook, path: None, say=said.append)
+    build(root, run=lambda notebook, path: None, say=said.append)
     return [line for line in said if "cheat_sheet" in line]
 
 
@@ -150,14 +150,14 @@ def test_a_stale_print_is_drift_until_it_is_printed_again(
     lesson = course / "notebooks/01_sample.py"
     lesson.write_text(lesson.read_text().replace("never F(x)", "not F(x)"), encoding="utf-8")
 
-    (stale,) = [line for line in drift(course, {}) if "cheat_sheet.pdf" in line]
+    (stale,) = [line for line in drift(course) if "cheat_sheet.pdf" in line]
     assert stale == (
         "docs/cheat_sheet.pdf was not printed from cheat_sheet.html: run `make notebooks` "
         "where Chromium is installed"
     )
 
     built(course)
-    assert not any("cheat_sheet" in line for line in drift(course, {}))
+    assert not any("cheat_sheet" in line for line in drift(course))
 
 
 def test_without_chromium_the_build_says_so_and_leaves_the_pdf(

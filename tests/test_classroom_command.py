@@ -20,7 +20,7 @@ from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.reports.files import FORMATS
 from autograd_course.classroom.sandbox import bubblewrap, container
 from autograd_course.cli import app
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from tests.handed_in import IMPORTS, ROOT, SQUARE, STUB, cell, notebook
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ import nbformat
 import pytest
 
 from autograd_course.classroom.extraction import Answer, extract
-from autograd_course.classroom.names import ASKED
 from autograd_course.classroom.notebooks import UnreadableError, read
-from autograd_course.grader.exercises import CATALOGUE, LESSONS
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.index import INDEX, LESSONS
 from tests.handed_in import (
     IMPORTS,
     ROOT,
@@ -233,7 +233,7 @@ def test_the_asked_names_are_those_of_the_released_grader_cells() -> None:
                 ):
                     asked[exercise] = name
 
-    assert asked == dict(ASKED)
+    assert asked == {entry.id: entry.answer for entry in INDEX.values()}
 
 
 @pytest.mark.parametrize("lesson", LESSONS)

@@ -22,7 +22,7 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.reports import as_csv, as_json_document, as_junit
 from autograd_course.classroom.reports.pages import class_page, feedback
 from autograd_course.classroom.submissions import Rejected, Submission
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 
 EXERCISES = [e for e in CATALOGUE.values() if e.lesson == "01_template"]
 GRADER = "1"

@@ -36,7 +36,7 @@ from autograd_course.classroom.grading.worker import Start, started
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.places import Places
 from autograd_course.classroom.submissions import Submission
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 from tests.classroom_stand import Stand
 from tests.handed_in import IMPORTS, ROOT, SQUARE, cell, notebook

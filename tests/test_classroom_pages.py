@@ -21,7 +21,7 @@ from autograd_course.classroom.reports import files, gradescope_results
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name, links
 from autograd_course.classroom.reports.pages.code import offending
 from autograd_course.classroom.submissions import Rejected, Submission
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from tests.handed_in import ROOT, SQUARE
 from tests.test_classroom_likeness import OWN, others
 from tools.settings import read_settings

@@ -39,7 +39,7 @@ from autograd_course.classroom.nbgrader import hidden
 from autograd_course.classroom.nbgrader.course import as_source
 from autograd_course.classroom.sandbox import bubblewrap
 from autograd_course.cli import app
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.verdict import failed
 from tests.answers import RIGHT
 from tests.handed_in import LESSON, ROOT, SQUARE, STUB, cell, notebook, solution

@@ -23,7 +23,7 @@ from autograd_course.classroom.reports import (
     gradescope_results,
 )
 from autograd_course.classroom.submissions import Rejected, Submission
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 
 EXERCISES = [CATALOGUE[name] for name in ("square", "scaled-sigmoid", "weighted-sum", "linear")]
 STATUS = {"square": "passed", "scaled-sigmoid": "wrong", "weighted-sum": "not attempted"}

@@ -26,7 +26,7 @@ from autograd_course.classroom.submissions import (
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
 from autograd_course.classroom.submissions.files import found
 from autograd_course.classroom.submissions.limits import Limits
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from tests.handed_in import IMPORTS, ROOT, SQUARE, STUB, cell, notebook, solution
 
 NOTEBOOK = notebook(cell(IMPORTS), cell(SQUARE, "square"))

@@ -161,7 +161,7 @@ REPLACED = {
         "checks.backward_is_a_formula.__code__ = (lambda function, inputs: None).__code__"
     ),
     "the exercise's checks": (
-        "from autograd_course.grader.exercises import find\n"
+        "from autograd_course.grader.catalogue import find\n"
         "object.__setattr__(find('square'), 'checks', (lambda *a: None,) * 2)"
     ),
 }

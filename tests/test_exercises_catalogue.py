@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ from torch import Tensor
 from autograd_course.grader import CATALOGUE, Exercise
 from autograd_course.grader.calls import is_float
 from autograd_course.grader.exercise import FunctionExercise, Sampled
-from autograd_course.grader.exercises import LESSONS
 from autograd_course.grader.sampling import CLEARANCE, around
+from autograd_course.index import LESSONS
 
 SAMPLED = {e.id: e for e in CATALOGUE.values() if isinstance(e, Sampled)}
 FUNCTIONS = {e.id: e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)}
@@ -82,6 +84,31 @@ def test_numbers_around_kinks_lie_on_every_side_and_not_close() -> None:
     assert x.shape == (2, 3)
     assert all(bool(side.any()) for side in (x < 0, (x > 0) & (x < 6), x > 6))
     assert min(float(x.abs().min()), float((x - 6).abs().min())) >= CLEARANCE
+
+
+IMPORTED = """
+import sys
+from autograd_course.grader.catalogue import CATALOGUE, find
+find({exercise!r})
+modules = [name for name in sys.modules if name.startswith("autograd_course.exercises.")]
+assert "an-unknown-id" not in CATALOGUE and len(CATALOGUE) > 1
+print(*sorted(name for name in modules if name.count(".") == 3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("exercise", "modules"),
+    [
+        ("square", ["lesson_01_template.square"]),
+        ("sign-ste", ["lesson_04_straight_through._sign", "lesson_04_straight_through.sign_ste"]),
+    ],
+)
+def test_only_the_module_of_the_exercise_is_imported(exercise: str, modules: list[str]) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(exercise=exercise)], capture_output=True, text=True
+    )
+
+    assert ran.stdout.split() == [f"autograd_course.exercises.{name}" for name in modules], ran
 
 
 @each

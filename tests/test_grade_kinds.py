@@ -27,7 +27,8 @@ ABOUT: dict[str, Any] = {
     "lesson": "01_template",
     "points": 1,
     "hints": ("a", "b", "c"),
-    "read": "",
+    "section": "",
+    "answer": "answer",
 }
 
 

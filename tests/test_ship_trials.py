@@ -7,9 +7,9 @@ import torch
 from answers import RIGHT
 from torch import Tensor, nn
 
+from autograd_course.exercises.lesson_11_ship_it import round_away_in_onnx
+from autograd_course.exercises.lesson_11_ship_it.eight_bits import eight_bits
 from autograd_course.grader import grade
-from autograd_course.grader.exercises import lesson_11_onnx
-from autograd_course.grader.exercises.lesson_11 import eight_bits
 from autograd_course.grader.trials.exporting import delivered, described, exported
 from autograd_course.grader.trials.products import data_used
 from autograd_course.grader.verdict import Verdict
@@ -40,9 +40,9 @@ def test_eight_bits_by_hand_are_those_of_torchao() -> None:
 
 def test_a_missing_package_is_not_the_learners_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*names: str) -> None:
-        raise lesson_11_onnx.MissingExtraError(f"{names[0]} is not installed: run pip.")
+        raise round_away_in_onnx.MissingExtraError(f"{names[0]} is not installed: run pip.")
 
-    monkeypatch.setattr(lesson_11_onnx, "require", absent)
+    monkeypatch.setattr(round_away_in_onnx, "require", absent)
     result = grade("round-away-in-onnx", RIGHT["round-away-in-onnx"])
 
     assert result.status == "grader failed"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import nbformat
 
-from autograd_course.grader.exercises import CATALOGUE
 from tools.build import build
 from tools.check import drift
 from tools.derived import LESSONS, exercise
@@ -23,11 +22,10 @@ from tools.percent import render
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 with the reason on standard error."""
     options = _parser().parse_args(arguments)
-    points = {exercise.id: exercise.points for exercise in CATALOGUE.values()}
     root = Path.cwd()
     try:
         if options.command == "build":
-            build(root, points, only=options.numbers, force=options.force)
+            build(root, only=options.numbers, force=options.force)
             return 0
         if options.command == "minutes":
             _print_minutes(root, options.numbers)
@@ -37,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             notebook = nbformat.writes(unexecuted(source.cells))
             print(json.dumps({"script": render(source.cells), "notebook": notebook}))
             return 0
-        problems = drift(root, points)
+        problems = drift(root)
     except AuthoringError as error:
         problems = [str(error)]
     print(*problems, sep="\n", file=sys.stderr, end="\n" if problems else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -17,7 +17,6 @@ from tools.printing import print_pdf
 
 def build(
     root: Path,
-    points: Mapping[str, int],
     *,
     only: Collection[str] = (),
     force: bool = False,
@@ -30,7 +29,7 @@ def build(
     the executing to those whose number is given ("01"). ``run`` executes a notebook that belongs at
     a path; ``say`` is told each file that is written.
     """
-    derived = derive(root, points)
+    derived = derive(root)
     for path, text in derived.texts.items():
         _write_text(path, text, root, say)
     if sheet := derived.texts.get(root / SHEET):
@@ -61,6 +60,6 @@ def _print(sheet: str, pdf: Path, root: Path, say: Callable[[str], None]) -> Non
 def _write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
     say(f"wrote {path.relative_to(root)}")

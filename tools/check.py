@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -17,13 +17,13 @@ from tools.stated import untrue
 REPAIR = "run `make notebooks`"
 
 
-def drift(root: Path, points: Mapping[str, int]) -> list[str]:
+def drift(root: Path) -> list[str]:
     """Return one line for each derived file that is not as its source makes it; empty is good.
 
     A lesson that does not take the minutes it states is drift too, once its notebook is current.
     Outputs are not compared here: that takes executing, which ``make test`` does with nbval.
     """
-    derived = derive(root, points)
+    derived = derive(root)
     problems = [
         *_texts(derived),
         *_print(root, derived),

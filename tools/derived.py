@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from tools.cheat_sheet import cheat_sheet
 from tools.exercises import exercise_cells
 from tools.formatting import formatted
+from tools.index import INDEX, declared, index
 from tools.lessons import read_lesson, table, with_table
 from tools.nbgrader import check_metadata
 from tools.notebooks import unexecuted
@@ -36,12 +37,14 @@ class Derived:
     notebooks: Mapping[Path, NotebookNode]
 
 
-def derive(root: Path, points: Mapping[str, int]) -> Derived:
+def derive(root: Path) -> Derived:
     """Compute everything derived in the course at ``root``, without executing anything.
 
-    ``points`` are the catalogue's, by exercise id. Raises AuthoringError if a source is at fault.
+    Raises AuthoringError if a source is at fault.
     """
     settings = read_settings(root)
+    declared_exercises = declared(root)
+    points = {exercise.id: exercise.points for exercise in declared_exercises.values()}
     solved = _sources(root / SOLUTIONS)
     for source in solved:
         check_metadata(source, points)
@@ -50,6 +53,7 @@ def derive(root: Path, points: Mapping[str, int]) -> Derived:
     finished = [_finished(source, root, settings) for source in [*lessons, *solved, *unsolved]]
     texts = {source.path: render(source.cells) for source in finished}
     readme = root / "README.md"
+    texts[root / INDEX] = index(declared_exercises, lessons, solved)
     texts[readme] = _readme(readme, lessons, unsolved, settings)
     texts |= {root / place: book() for place, book in BOOKS.items()}
     if sheet := cheat_sheet(lessons, settings):

@@ -1,4 +1,4 @@
-"""nbgrader's cell metadata, schema 3, held to its exact rules and to the exercise catalogue.
+"""nbgrader's cell metadata, schema 3, held to its exact rules and to the exercises.
 
 Source: https://nbgrader.readthedocs.io/en/stable/contributor_guide/metadata.html
 """
@@ -12,6 +12,7 @@ from typing import Any
 from tools.errors import AuthoringError
 from tools.percent import Cell, Source
 
+EXERCISES = "autograd_course/exercises"
 GRADER_SUFFIX = "-grade"
 
 _REQUIRED = {"schema_version", "grade", "locked", "solution"}
@@ -20,17 +21,23 @@ _FLAGS = ("grade", "locked", "solution", "task")
 _GRADE_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
+def is_grader(cell: Cell) -> bool:
+    """Whether a cell grades the answer of another one."""
+    metadata = cell.nbgrader or {}
+    return bool(metadata.get("grade")) and not metadata.get("solution")
+
+
 def check_metadata(source: Source, points: Mapping[str, int]) -> None:
     """Raise AuthoringError at the first cell whose nbgrader metadata does not hold.
 
-    ``points`` maps each exercise's id to its points, as the catalogue has them. An answer cell is
+    ``points`` maps each exercise's id to the points that its module declares. An answer cell is
     named for its exercise; the cell that grades it is named ``<id>-grade`` and worth the points.
     """
     seen: set[str] = set()
     for cell in source.cells:
         if (metadata := cell.nbgrader) is None:
             continue
-        for problem in _problems(cell, metadata, points, seen):
+        for problem in _problems(source, cell, metadata, points, seen):
             raise AuthoringError(
                 source.path, cell.line - 1, problem, "correct the nbgrader metadata of this cell"
             )
@@ -38,7 +45,11 @@ def check_metadata(source: Source, points: Mapping[str, int]) -> None:
 
 
 def _problems(
-    cell: Cell, metadata: Mapping[str, Any], points: Mapping[str, int], seen: set[str]
+    source: Source,
+    cell: Cell,
+    metadata: Mapping[str, Any],
+    points: Mapping[str, int],
+    seen: set[str],
 ) -> Iterator[str]:
     if missing := _REQUIRED - metadata.keys():
         yield f"nbgrader metadata lacks {', '.join(sorted(missing))}"
@@ -55,24 +66,27 @@ def _problems(
         yield f"grade_id {grade_id!r} must consist of letters, digits, '-' and '_'"
     if grade_id in seen:
         yield f"grade_id {grade_id!r} is used twice"
-    yield from _points_problems(grade_id, metadata, points)
+    exercise = grade_id.removesuffix(GRADER_SUFFIX)
+    module = f"{EXERCISES}/lesson_{source.path.stem}/{exercise.replace('-', '_')}.py"
+    yield from _points_problems(cell, metadata, points, f"there is no {module}")
 
 
 def _points_problems(
-    grade_id: str, metadata: Mapping[str, Any], points: Mapping[str, int]
+    cell: Cell, metadata: Mapping[str, Any], points: Mapping[str, int], missing: str
 ) -> Iterator[str]:
+    grade_id = str(metadata["grade_id"])
     if ("points" in metadata) != bool(metadata["grade"]):
         yield f"{grade_id!r}: points belong to graded cells, and to every one of them"
-    if metadata["grade"] and not metadata["solution"]:
+    if is_grader(cell):
         expected = points.get(grade_id.removesuffix(GRADER_SUFFIX))
         if not metadata["locked"]:
             yield f"{grade_id!r}: a cell that grades must be locked"
         if not grade_id.endswith(GRADER_SUFFIX) or expected is None:
-            yield f"{grade_id!r} grades no exercise of the catalogue"
+            yield f"{grade_id!r} grades no exercise: {missing}"
         elif metadata["points"] != expected:
-            yield f"{grade_id!r} has {metadata['points']} points, the catalogue says {expected}"
+            yield f"{grade_id!r} has {metadata['points']} points, its module says {expected}"
     if metadata["solution"] and not metadata["grade"]:
         if metadata["locked"]:
             yield f"{grade_id!r}: an answer cell must not be locked"
         if grade_id not in points:
-            yield f"{grade_id!r} answers no exercise of the catalogue"
+            yield f"{grade_id!r} answers no exercise: {missing}"

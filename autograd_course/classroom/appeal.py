@@ -14,7 +14,7 @@ from autograd_course.classroom.grading.bench import verdict_on
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import CourseError
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.verdict import Verdict
 

@@ -28,8 +28,7 @@ from autograd_course.classroom.reports import files
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
-from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.index import INDEX, Entry
 
 KNOWN = (
     GradebookError, GradingError, NoSandboxError, NoSubmissionsError, PlaceError,
@@ -58,12 +57,12 @@ def crew(
         yield Pool(jobs or _cores(), bench, share, nursery.start if nursery else started)
 
 
-def grade(places: Places, exercises: tuple[Exercise, ...], crew: Crew, *, resume: bool) -> bool:
+def grade(places: Places, exercises: tuple[Entry, ...], crew: Crew, *, resume: bool) -> bool:
     """Grade what is pending, report; return whether there was any, and all could be graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
-        run = book.begin(CATALOGUE.values(), grader_version(), resume=resume)
+        run = book.begin(INDEX.values(), grader_version(), resume=resume)
         try:
             found = _collect(book, places.submissions, exercises)
             _judge(book, run, exercises, crew)
@@ -80,7 +79,7 @@ def report(
     gradebook: Path,
     reports: Path | None,
     formats: Iterable[str] = (),
-    required: Iterable[Exercise] = (),
+    required: Iterable[Entry] = (),
 ) -> bool:
     """Show how a class did, and write reports where a folder, or a format, is named.
 
@@ -101,7 +100,7 @@ def report(
         return not missing
 
 
-def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> bool:
+def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
     """Read what was handed in, and say so; return whether any notebook could be."""
     with showing.progress() as shown:
         reading = shown.add_task("reading", total=None)
@@ -115,7 +114,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Exercise]) -> bool
     return came.notebooks > 0
 
 
-def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew) -> None:
+def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) -> None:
     pending = book.queue(run, exercises)
     with showing.progress() as shown:
         grading = shown.add_task("grading", total=pending)
@@ -123,7 +122,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Exercise], crew: Crew)
     showing.say(f"{_some(pending, 'answer')} graded")
 
 
-def _not_passed(book: Gradebook, exercise: Exercise) -> Iterator[str]:
+def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     """Yield a line that names who has not passed an exercise, or that nobody handed it in."""
     scores = [score for score in book.scores() if score.exercise == exercise.id]
     missing = [score.student for score in scores if score.status != "passed"]
@@ -133,7 +132,7 @@ def _not_passed(book: Gradebook, exercise: Exercise) -> Iterator[str]:
         yield f"{exercise.id} was handed in by no student."
 
 
-def _show(book: Gradebook, only: Iterable[Exercise] = ()) -> list[Tally]:
+def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
     """Show how exercises went, if only some are named those; return their tallies."""
     for line in showing.remarks(book.problems()):
         showing.say(f"  {line}")

@@ -12,7 +12,7 @@ from autograd_course.shell.arguments import ExerciseId
 from autograd_course.shell.exits import end
 
 if TYPE_CHECKING:
-    from autograd_course.grader.exercise import Exercise
+    from autograd_course.index import Entry
 
 Exercises = Annotated[
     list[str] | None,
@@ -97,7 +97,7 @@ def again(
     raise typer.Exit(0 if same else 1)
 
 
-def chosen_or_exit(words: list[str] | None) -> tuple[Exercise, ...]:
+def chosen_or_exit(words: list[str] | None) -> tuple[Entry, ...]:
     """Return the exercises that are asked for; where one is unknown the command ends."""
     from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
 

@@ -1,7 +1,7 @@
 """Grade answers to the course's exercises, give hints, keep the progress."""
 
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import CATALOGUE
 from autograd_course.grader.grade import grade
 from autograd_course.grader.hints import Hint, hint
 from autograd_course.grader.progress import Progress, progress, reset

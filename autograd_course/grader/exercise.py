@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -28,20 +30,30 @@ UNTOLD = ("wasted-gradient",)
 class Exercise:
     """What all exercises have.
 
-    ``id`` is kebab-case and is what a learner passes to ``grade`` and ``hint``. ``bounds`` says in
-    words what is asked beyond right values. ``hints`` are three, from a nudge to nearly the answer.
-    ``read`` names the section of the lesson to reread. ``needs`` returns the sentence that says
-    what this machine lacks, ``None`` where an answer can be judged here.
+    ``id`` is kebab-case and is what a learner passes to ``grade`` and ``hint``. ``hints`` are
+    three, from a nudge to nearly the answer. These two, ``lesson`` and ``title`` are not declared:
+    they come from the place of the module and from its docstring (:func:`declared`).
+
+    ``answer`` is the name of what a learner writes, and hands to ``grade``. ``section`` is the
+    heading in the lesson to reread. ``bounds`` says in words what is asked beyond right values.
+    ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
+    be judged here.
     """
 
-    id: str
-    lesson: str
-    title: str
+    id: str = ""
+    lesson: str = ""
+    title: str = ""
+    hints: tuple[str, ...] = ()
+    answer: str
     points: int
-    hints: tuple[str, str, str]
-    read: str
+    section: str
     bounds: str = ""
     needs: Callable[[], str | None] | None = None
+
+    @property
+    def read(self) -> str:
+        """What to reread, as in ``lesson 01, "What backward returns"``."""
+        return f'lesson {self.lesson[:2]}, "{self.section}"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +69,7 @@ class Sampled(Exercise):
     """
 
     reference: Callable[..., Any]
-    samplers: Mapping[str, Sampler]
+    samplers: Mapping[str, Sampler] = field(default_factory=dict)
     suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     seconds: float | None = None
 
@@ -148,3 +160,32 @@ class NamingExercise(Exercise):
 
     rule: str
     but: Mapping[str, str] = field(default_factory=dict)
+
+
+def declared(module: ModuleType) -> Exercise:
+    """Return the exercise of a module in ``autograd_course.exercises``.
+
+    The module declares it as ``EXERCISE``. Its id is the name of the file, and its lesson that of
+    the folder. The first line of the docstring is the title, the numbered list below it the hints.
+    """
+    folder, name = module.__name__.split(".")[-2:]
+    title, *hints = parts(module.__doc__ or "")
+    exercise: Exercise = module.EXERCISE
+    return replace(
+        exercise,
+        id=name.replace("_", "-"),
+        lesson=folder.removeprefix("lesson_"),
+        title=title,
+        hints=tuple(hints),
+    )
+
+
+def parts(docstring: str) -> Iterator[str]:
+    """Yield the title and the items of the numbered list, each as one line."""
+    words: list[str] = []
+    for line in docstring.splitlines():
+        if item := re.match(r"\d\. ", line):
+            yield " ".join(words)
+            words = []
+        words += line.removeprefix(item[0] if item else "").split()
+    yield " ".join(words)

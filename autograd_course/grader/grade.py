@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
+from autograd_course.grader.catalogue import find
 from autograd_course.grader.exercise import Exercise, FunctionExercise
-from autograd_course.grader.exercises import UnknownExerciseError, find
 from autograd_course.grader.judge import judge
 from autograd_course.grader.result import Result, Stage
 from autograd_course.grader.sections import section_to_read
 from autograd_course.grader.state import Record
 from autograd_course.grader.store import update
 from autograd_course.grader.verdict import Verdict
-from autograd_course.shell.syllabus import answer_to
+from autograd_course.index import UnknownExerciseError
 
 
 class _Nothing:
@@ -48,7 +48,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     except UnknownExerciseError as unknown:
         return _refused(str(unknown), exercise_id)
     if answer is _Nothing:
-        call = f'grade("{exercise.id}", {answer_to(exercise.id)})'
+        call = f'grade("{exercise.id}", {exercise.answer})'
         return replace(_refused(f"the answer is missing: {call}."), title=exercise.title)
     verdict = judge(exercise, answer)
     if verdict.status == "grader failed":

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from autograd_doctor.card import as_html, as_text
 
+from autograd_course.grader.catalogue import find
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import UnknownExerciseError, find
 from autograd_course.grader.store import update
+from autograd_course.index import UnknownExerciseError
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,7 +6,7 @@ import re
 
 from autograd_doctor import RULES
 
-from autograd_course.grader.exercises import LESSONS
+from autograd_course.index import LESSONS
 
 # What pyproject.toml says of where the course is published; a test compares the two.
 REPOSITORY, BRANCH = "autograd-course/autograd_course", "main"

@@ -8,11 +8,10 @@ from html import escape
 
 from autograd_doctor.card import as_html, as_text
 
-from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import CATALOGUE, LESSONS, find
 from autograd_course.grader.review import review
 from autograd_course.grader.state import Record, State
 from autograd_course.grader.store import load, update
+from autograd_course.index import INDEX, LESSONS, Entry, exercises_of, known
 from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
 from autograd_course.quizzes import load as load_quiz
 
@@ -30,26 +29,26 @@ class Progress:
     @property
     def passed(self) -> int:
         """How many exercises of the course are passed."""
-        return sum(map(self._is_passed, CATALOGUE.values()))
+        return sum(map(self._is_passed, INDEX.values()))
 
     @property
-    def following(self) -> Exercise | None:
+    def following(self) -> Entry | None:
         """The first exercise that is not passed yet, ``None`` when all are."""
-        return next((e for e in CATALOGUE.values() if not self._is_passed(e)), None)
+        return next((e for e in INDEX.values() if not self._is_passed(e)), None)
 
     @property
     def next_step(self) -> str:
         """One sentence: what to do next, or that the course is complete."""
         if self.following is None:
-            return f"The course is complete: all {len(CATALOGUE)} exercises are passed."
+            return f"The course is complete: all {len(INDEX)} exercises are passed."
         return f'Next: "{self.following.id}" in exercises/{self.following.lesson}.ipynb'
 
-    def _is_passed(self, exercise: Exercise) -> bool:
+    def _is_passed(self, exercise: Entry) -> bool:
         return self.state[exercise.id].status == "passed"
 
-    def _lessons(self) -> Iterator[tuple[str, list[Exercise]]]:
+    def _lessons(self) -> Iterator[tuple[str, list[Entry]]]:
         for lesson, title in LESSONS.items():
-            exercises = [e for e in CATALOGUE.values() if e.lesson == lesson]
+            exercises = exercises_of(lesson)
             passed = [e for e in exercises if self._is_passed(e)]
             points, possible = (sum(e.points for e in each) for each in (passed, exercises))
             yield (
@@ -68,11 +67,11 @@ class Progress:
             lines += ["To review", *_aligned(rows)]
         return as_text("\n".join([*lines, self.next_step]), [("note", self.note)])
 
-    def _cells(self, exercise: Exercise) -> tuple[str, str, str, str]:
+    def _cells(self, exercise: Entry) -> tuple[str, str, str, str]:
         """Return mark, id, title and state, in columns."""
         record = self.state[exercise.id]
-        name = exercise.id.ljust(max(map(len, CATALOGUE)))
-        title = exercise.title.ljust(max(len(e.title) for e in CATALOGUE.values()))
+        name = exercise.id.ljust(max(map(len, INDEX)))
+        title = exercise.title.ljust(max(len(e.title) for e in INDEX.values()))
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Iterator[tuple[str, str, str, str]]:
@@ -160,8 +159,8 @@ def progress() -> Progress:
 def reset(exercise_id: str) -> Progress:
     """Forget the attempts, the result and the hints of one exercise, to start it afresh.
 
-    Raises :class:`~autograd_course.grader.exercises.UnknownExerciseError` for an id that is none.
+    Raises :class:`~autograd_course.index.UnknownExerciseError` for an id that is none.
     """
-    known = find(exercise_id)
-    kept = update(lambda state: state.without(known.id))
+    exercise = known(exercise_id)
+    kept = update(lambda state: state.without(exercise.id))
     return Progress(kept.state, kept.note)

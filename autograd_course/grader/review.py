@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.sections import SECTIONS
 from autograd_course.grader.state import State
+from autograd_course.index import INDEX
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
@@ -42,7 +43,7 @@ class Missed:
 
 def missed_rules(state: State) -> list[Missed]:
     """Return the rules missed most, at most :data:`MOST`; misses since solved count less."""
-    tried = {name: state[name] for name in CATALOGUE}
+    tried = {name: state[name] for name in INDEX}
     rules = dict.fromkeys(rule for record in tried.values() for rule in record.rules)
     every = []
     for rule in rules:

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from autograd_course.grader import CATALOGUE
 from autograd_course.grader.store import load
+from autograd_course.index import INDEX
 from autograd_course.practice.graded import Graded, without_next
 from autograd_course.practice.view import View
 
@@ -119,7 +119,7 @@ def _list(view: View) -> Table:
         here = "▸" if exercise == view.shown else " "
         ink = _INK.get(status, "")
         marked = Text(f"{here} {_MARK[status]}", ink)
-        table.add_row(marked, exercise, CATALOGUE[exercise].title, Text(told, ink))
+        table.add_row(marked, exercise, INDEX[exercise].title, Text(told, ink))
     return table
 
 

@@ -12,7 +12,7 @@ from autograd_course.classroom.extraction.program import program
 from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions.lessons import lesson_of
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.index import INDEX, exercises_of
 from autograd_course.practice.targets import Target, TargetError
 
 
@@ -42,14 +42,14 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
     _refuse_half(path, data)
     notebook = read(data)
     lesson = wanted.lesson or lesson_of(notebook, path.name)
-    ids = [e.id for e in CATALOGUE.values() if e.lesson == lesson]
+    ids = [exercise.id for exercise in exercises_of(lesson)]
     if strangers := [each for each in wanted.only if each not in ids]:
         raise TargetError(
             f"{path.name} does not contain exercise {strangers[0]}. Pass the notebook that does."
         )
     if not ids:
         raise TargetError(f"{path.name} contains no exercise of the course.")
-    chosen = [CATALOGUE[each] for each in ids if each in wanted.only or not wanted.only]
+    chosen = [INDEX[each] for each in ids if each in wanted.only or not wanted.only]
     lines = clean(data.decode("utf-8", "replace")).split("\n") if path.suffix == ".py" else []
     tasks = tuple(_task(answer, path, lines) for answer in extract(notebook, "", chosen))
     return Reading(path, tasks, tuple(_broken(notebook, [e.id for e in chosen], lines)))

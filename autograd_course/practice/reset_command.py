@@ -64,9 +64,10 @@ def _forget(wanted: Target, progress: bool) -> None:
         typer.echo("Your progress is unchanged. Use --progress to delete it too.")
         return
     from autograd_course.grader import reset as forget
-    from autograd_course.shell.syllabus import SYLLABUS
+    from autograd_course.index import exercises_of
 
-    notes = {forget(each).note for each in wanted.only or SYLLABUS[wanted.lesson]}
+    ids = [exercise.id for exercise in exercises_of(wanted.lesson)]
+    notes = {forget(each).note for each in wanted.only or ids}
     typer.echo(
         "; ".join(filter(None, notes)) or "Deleted the results and the record of used hints."
     )

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from autograd_course.errors import CourseError
+from autograd_course.index import INDEX, LESSONS, id_typed, lesson_with
 from autograd_course.lab.folder import GET, LabError, course_folder
-from autograd_course.shell.syllabus import SYLLABUS, id_typed, lesson_with
 
 FOLDER = "exercises"
 SUFFIXES = (".py", ".ipynb")
@@ -47,7 +47,7 @@ def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -
     only = tuple(_known(name) for each in exercises for name in each.split(",") if name.strip())
     path = Path(word)
     if path.suffix in SUFFIXES:
-        found = Target((_file(path, here),), path.stem if path.stem in SYLLABUS else "", only)
+        found = Target((_file(path, here),), path.stem if path.stem in LESSONS else "", only)
     elif lesson := _lesson(word):
         found = Target(_files(lesson, here), lesson, only)
     else:
@@ -59,7 +59,7 @@ def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -
 
 def _lesson(word: str) -> str:
     """Return the lesson that is called ``03``, ``3`` or ``03_gradient_patterns``; else nothing."""
-    return next((lesson for lesson in SYLLABUS if word.zfill(2) in (lesson, lesson[:2])), "")
+    return next((lesson for lesson in LESSONS if word.zfill(2) in (lesson, lesson[:2])), "")
 
 
 def _known(word: str, among: str = "") -> str:
@@ -67,8 +67,7 @@ def _known(word: str, among: str = "") -> str:
     typed = id_typed(word)
     if lesson_with(typed):
         return typed
-    names = [name for asked in SYLLABUS.values() for name in asked]
-    near = get_close_matches(typed, [*names, *SYLLABUS] if among else names, 3)
+    near = get_close_matches(typed, [*INDEX, *LESSONS] if among else INDEX, 3)
     meant = (
         f"did you mean {' or '.join(near)}?"
         if near

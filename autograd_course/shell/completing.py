@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from autograd_course.folders import COURSE, DOCTOR
-from autograd_course.shell.syllabus import SYLLABUS
+from autograd_course.index import INDEX, LESSONS
 
 _RULES, _MESSAGES = DOCTOR / "_rules", COURSE / "messages"
 
 
 def exercises(incomplete: str) -> list[str]:
     """Return the ids that start with the typed text."""
-    return _begun(incomplete, (each for asked in SYLLABUS.values() for each in asked))
+    return _begun(incomplete, INDEX)
 
 
 def lessons(incomplete: str) -> list[str]:
     """Return the numbers of the lessons that have exercises."""
-    return _begun(incomplete, (lesson[:2] for lesson in SYLLABUS))
+    return _begun(incomplete, (lesson[:2] for lesson in LESSONS))
 
 
 def lessons_and_exercises(incomplete: str) -> list[str]:
@@ -50,7 +50,7 @@ def _files(incomplete: str) -> Iterator[str]:
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
     for path in sorted([*folder.glob("*"), *folder.glob("exercises/*")]):
-        fits = path.stem in SYLLABUS and path.suffix in (".py", ".ipynb")
+        fits = path.stem in LESSONS and path.suffix in (".py", ".ipynb")
         if fits and str(path).startswith(incomplete):
             yield str(path)
 

@@ -52,9 +52,14 @@ BORROWING = {
         "Square.backward", "the course's own answers",
     ),
     "the catalogue's reference": _borrows(
-        square("from autograd_course.grader.exercises import find\n"
+        square("from autograd_course.grader.catalogue import find\n"
                "ctx.save_for_backward(x)\nreturn find('square').reference(x)"),
         "square", "the grader",
+    ),
+    "the module of the exercise": _borrows(
+        square("from autograd_course.exercises.lesson_01_template import square as module\n"
+               "ctx.save_for_backward(x)\nreturn module.square(x)"),
+        "square", "the course's own answers",
     ),
     "a subclass of the course's Square": _borrows(
         "import autograd_course.functions.square as m\nclass Square(m.Square): pass",
@@ -67,29 +72,33 @@ BORROWING = {
         "Square.forward", "imports sys",
     ),
     "the reference of a routine": Hostile(
-        "from autograd_course.grader.exercises import find\n"
+        "from autograd_course.grader.catalogue import find\n"
         "def eight_bits(weight): return find('eight-bits').reference(weight)",
         "the course's own .* does the work", "the grader", exercise="eight-bits", name="eight_bits",
     ),
     "the reference of a routine that is given models": Hostile(
-        "from autograd_course.grader.exercises import find\n"
+        "from autograd_course.grader.catalogue import find\n"
         "def per_sample_gradients(*given): return find('per-sample-gradients').reference(*given)",
         "the course's own per_sample_gradients does the work", "the grader",
         exercise="per-sample-gradients", name="per_sample_gradients",
     ),
     "the catalogue's rule": _names(
-        f"from autograd_course.grader.exercises import find\nname = find{_RULE}", "the grader"
+        f"from autograd_course.grader.catalogue import find\nname = find{_RULE}", "the grader"
+    ),
+    "the rule in the module of the exercise": _names(
+        "from autograd_course.exercises.lesson_08_debugging_clinic import name_temperature\n"
+        "name = name_temperature.EXERCISE.rule", "the course's own answers",
     ),
     "the same by way of torch": _names(
-        f"import torch\nname = torch.sys.modules['autograd_course.grader.exercises'].find{_RULE}",
+        f"import torch\nname = torch.sys.modules['autograd_course.grader.catalogue'].find{_RULE}",
         "reaches torch.sys",
     ),
     "the same by way of importlib": _names(
-        f"import importlib\nm = importlib.import_module('autograd_course.grader.exercises')\n"
+        f"import importlib\nm = importlib.import_module('autograd_course.grader.catalogue')\n"
         f"name = m.find{_RULE}", "imports importlib",
     ),
     "the catalogue's file": _names(
-        "text = open('/course/autograd_course/grader/exercises/__init__.py').read()\n"
+        "text = open('/course/autograd_course/grader/catalogue.py').read()\n"
         "name = text[:9]", "calls open", "wrong",
     ),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from hostile.making import Hostile
 
 _MISMATCH = "gradient of `x`"
 _CATALOGUE = """
-from autograd_course.grader.exercises import find
+from autograd_course.grader.catalogue import find
 SHAPES = [tuple(sample[0].shape) for sample in find('square').samples().values()]
 """
 _FRAMES = """

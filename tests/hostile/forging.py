@@ -24,7 +24,7 @@ _IMPOSTOR = """
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import read, write, Frame
-from autograd_course.grader.exercises import find
+from autograd_course.grader.catalogue import find
 from autograd_course.functions import {function} as function
 write(channel, Frame({{"problem": None}}))
 desk = Desk(find("{exercise}"), function, Integrity(()), 5.0)

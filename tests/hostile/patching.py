@@ -14,10 +14,15 @@ PATCHING = {
         _MISMATCH, "replaces autograd_course.grade",
     ),
     "the exercise's checks and samples": Hostile(
-        half("from autograd_course.grader.exercises import find\n"
+        half("from autograd_course.grader.catalogue import find\n"
              "object.__setattr__(find('square'), 'checks', ())\n"
              "object.__setattr__(find('square'), 'reference', lambda x: x)"),
         _MISMATCH, "the exercise's checks",
+    ),
+    "the check of another exercise": Hostile(
+        half("from autograd_course.exercises.lesson_08_debugging_clinic import repair_dropout\n"
+             "repair_dropout.leaves_the_generator.__code__ = (lambda *a: None).__code__"),
+        _MISMATCH, "the code of leaves_the_generator",
     ),
     "its methods": Hostile(
         half("from autograd_course.grader.judging.function import Present\n"

@@ -18,9 +18,8 @@ from autograd_course.folders import COURSE, OURS
 from autograd_course.grader.judging.passes import Raised
 
 _OURS = tuple(f"{package}/" for package in OURS)
-_ANSWERS = tuple(f"{COURSE / part}/" for part in ("functions", "grader/exercises"))
-# What the notebooks give for use in an answer; and what looks an exercise up, and computes nothing.
-_NO_ANSWERS = {"dropped", "find"}
+_ANSWERS = tuple(f"{COURSE / part}/" for part in ("functions", "exercises"))
+_NO_ANSWERS = {"dropped"}  # what the notebooks give for use in an answer
 # As Python has it: a submission may rebind the name.
 _set_profile = sys.setprofile
 

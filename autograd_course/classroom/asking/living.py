@@ -14,13 +14,13 @@ from autograd_course.classroom.asking import cells
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
+from autograd_course.grader.catalogue import find
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
     NamingExercise,
     RoutineExercise,
 )
-from autograd_course.grader.exercises import find
 from autograd_course.grader.judge import quiet_world
 from autograd_course.grader.judging.limits import prepare
 from autograd_course.grader.judging.routine import routine_problem

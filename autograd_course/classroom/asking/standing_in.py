@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.grader.calls import as_tuple
+from autograd_course.grader.catalogue import find
 from autograd_course.grader.exercise import FunctionExercise, NamingExercise, Sampled
-from autograd_course.grader.exercises import find
 from autograd_course.grader.judging.passes import differentiable
 
 

@@ -12,12 +12,11 @@ from autograd_course.classroom.extraction.finding import Place, place
 from autograd_course.classroom.extraction.program import Block, Program, odd_letter, program
 from autograd_course.classroom.extraction.slicing import preamble
 from autograd_course.classroom.extraction.statements import Statement
-from autograd_course.classroom.names import ASKED
 from autograd_course.classroom.notebooks import Notebook
-from autograd_course.grader.exercise import Exercise
+from autograd_course.index import INDEX, Entry
 
 
-def extract(notebook: Notebook, student: str, exercises: Iterable[Exercise]) -> tuple[Answer, ...]:
+def extract(notebook: Notebook, student: str, exercises: Iterable[Entry]) -> tuple[Answer, ...]:
     """Return a student's answer to each exercise, an empty one where there is none.
 
     Nothing is run. Grader cells, Markdown, outputs and magics are left behind; of the other code
@@ -27,7 +26,7 @@ def extract(notebook: Notebook, student: str, exercises: Iterable[Exercise]) -> 
     return tuple(_answer(read, student, exercise.id) for exercise in exercises)
 
 
-def attempted(notebook: Notebook, exercises: Iterable[Exercise]) -> int:
+def attempted(notebook: Notebook, exercises: Iterable[Entry]) -> int:
     """Return how many of the exercises the notebook has begun."""
     read = program(notebook)
     found = [place(read, exercise.id) for exercise in exercises]
@@ -40,7 +39,7 @@ def _answer(read: Program, student: str, exercise: str) -> Answer:
     where = place(read, exercise)
     if where is None:
         problems = _absent(read, exercise)
-        return Answer(exercise, student, ASKED[exercise], "", problems=problems)
+        return Answer(exercise, student, INDEX[exercise].answer, "", problems=problems)
     block = read.blocks[where.index]
     own, rest = _parted(block, where, exercise)
     above = [*_statements(read.blocks[: where.index]), *rest]
@@ -53,7 +52,7 @@ def _answer(read: Program, student: str, exercise: str) -> Answer:
 def _absent(read: Program, exercise: str) -> tuple[str, ...]:
     if exercise in read.prose:
         return (f"the cell {exercise!r} is not a code cell: change its type and hand it in again",)
-    asked = ASKED[exercise]
+    asked = INDEX[exercise].answer
     alike = next((name for b in read.blocks for name in b.binds if _looks_like(name, asked)), "")
     said = f"there is no cell with the id {exercise!r}, and none defines {asked}"
     return (f"{said}; what looks like it is no {asked}{odd_letter(alike)}" if alike else said,)
@@ -73,7 +72,7 @@ def _parted(
 
     A cell is taken whole otherwise: what stands beside a class may be part of the answer.
     """
-    others = {name for other, name in ASKED.items() if other != exercise} - {where.name}
+    others = {each.answer for each in INDEX.values() if each.id != exercise} - {where.name}
     if not block.binds & others or block.exercise == exercise:
         return block.statements, ()
     own = [s for s in block.statements if where.name in s.binds | s.changes]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autograd_course.classroom.extraction.attempts import is_attempted
 from autograd_course.classroom.extraction.program import Program
-from autograd_course.classroom.names import ASKED, is_shared
+from autograd_course.index import INDEX, shares_its_answer
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def place(program: Program, exercise: str) -> Place | None:
 
 def _name(program: Program, exercise: str) -> str:
     """Return the name asked for; another one if only that exists and is handed to ``grade``."""
-    asked = ASKED[exercise]
+    asked = INDEX[exercise].answer
     bound = frozenset().union(*(block.binds for block in program.blocks))
     _, handed = program.graded.get(exercise, (0, asked))
     return handed if asked not in bound and handed in bound else asked
@@ -59,7 +59,7 @@ def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
     """
     end = len(program.blocks)
     untagged = [i for i in range(end) if not program.blocks[i].exercise]
-    if is_shared(exercise):
+    if shares_its_answer(exercise):
         end = program.graded.get(exercise, (0, ""))[0]
         return next((i for i in [end - 1] if i in untagged and _begun(program, i, name)), None)
     begun = [i for i in range(end) if _begun(program, i, name)]
@@ -80,7 +80,7 @@ def _error(program: Program, index: int) -> str:
 
 
 def _renamed(exercise: str, name: str) -> tuple[str, ...]:
-    asked = ASKED[exercise]
+    asked = INDEX[exercise].answer
     return () if name == asked else (f"{asked} is asked for; {name}, handed to grade, is taken",)
 
 

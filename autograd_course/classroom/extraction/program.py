@@ -15,7 +15,7 @@ from autograd_course.classroom.extraction.statements import (
     statements,
 )
 from autograd_course.classroom.notebooks import Notebook
-from autograd_course.grader.exercises import CATALOGUE, UnknownExerciseError, find
+from autograd_course.index import INDEX, UnknownExerciseError, known
 
 GRADER_SUFFIX = "-grade"
 _KEPT = 4000  # characters of a cell that is kept: a tree takes a hundred times its source
@@ -95,7 +95,7 @@ def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
     if not answer_id:
         return "", False, []
     try:
-        exercise = find(answer_id).id
+        exercise = known(answer_id).id
     except UnknownExerciseError:
         return "", False, [f"there is no exercise {grade_id[:60]!r}{odd_letter(grade_id)}"]
     said = [] if exercise == answer_id else [f"{grade_id!r} is taken for {exercise!r}"]
@@ -117,5 +117,5 @@ def _graded(block: Block) -> Iterator[tuple[str, str]]:
                     func=ast.Name(id="grade"),
                     args=[ast.Constant(value=str(exercise)), ast.Name(id=name)],
                 )
-            ) if exercise in CATALOGUE:
+            ) if exercise in INDEX:
                 yield exercise, name

@@ -20,7 +20,7 @@ from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally, as_json
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
-from autograd_course.grader.exercise import Exercise
+from autograd_course.index import Entry
 
 
 class Gradebook:
@@ -36,7 +36,7 @@ class Gradebook:
             raise GradebookError(f"there is no gradebook {path}: grade writes one.")
         return cls(path)
 
-    def begin(self, exercises: Iterable[Exercise], grader: str, *, resume: bool = False) -> Run:
+    def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
         """Return a new run with a new secret seed; resumed, the last one that did not finish.
 
         ``grader`` names the version of rules and catalogue: verdicts of another one are made anew.
@@ -84,7 +84,7 @@ class Gradebook:
         """Yield the current answers that this run's grader has no verdict on, or failed on."""
         return reading.pending(self._connection, run)
 
-    def queue(self, run: Run, exercises: Iterable[Exercise]) -> int:
+    def queue(self, run: Run, exercises: Iterable[Entry]) -> int:
         """Line up the code that is pending of these exercises; return how many answers that are."""
         return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from autograd_course.errors import CourseError
 from autograd_course.folders import OURS
-from autograd_course.grader.exercise import Exercise
+from autograd_course.index import Entry
 
 _PROJECT = "autograd-course"
 _OURS = ("autograd-course", "autograd-doctor")  # whose code lies in the zip
@@ -27,7 +27,7 @@ class AutograderError(CourseError):
     """The zip cannot be written; the message is one sentence."""
 
 
-def write_zip(target: Path, exercises: Iterable[Exercise]) -> None:
+def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
     """Write the autograder for these exercises. Raises AutograderError."""
     wanted = tuple(exercises)
     asked = ",".join(exercise.id for exercise in wanted)

@@ -23,7 +23,7 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.reports.gradescope import gradescope_results
 from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.submissions import Submission
-from autograd_course.grader.exercise import Exercise
+from autograd_course.index import Entry
 
 _STUDENT = "student"  # Gradescope knows who it is
 
@@ -89,7 +89,7 @@ def _bench() -> tuple[Bench, str]:
         return Bench(trust=True), _TRUSTED
 
 
-def _expect(book: Gradebook, exercises: Iterable[Exercise]) -> None:
+def _expect(book: Gradebook, exercises: Iterable[Entry]) -> None:
     """Put an empty answer in the place of all that is asked for: what comes in replaces it."""
     nothing = Notebook(())
     for lesson in {exercise.lesson for exercise in exercises}:

@@ -20,7 +20,7 @@ from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template, Twin
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.verdict import Verdict, unfinished
 
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autograd_course.errors import CourseError
-from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import CATALOGUE, LESSONS
+from autograd_course.index import INDEX, LESSONS, Entry
 
 
 class UnknownExercisesError(CourseError, LookupError):
     """A word names neither lesson nor exercise; the message is one sentence."""
 
 
-def chosen(words: Iterable[str]) -> tuple[Exercise, ...]:
+def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
     """Return the exercises that the words name, in the course's order; of no words, all.
 
     A word may hold several, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
     ``square,linear``. Raises :class:`UnknownExercisesError`.
     """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
-    ids = {e for name in names for e in _named(name)} if names else set(CATALOGUE)
-    return tuple(exercise for exercise in CATALOGUE.values() if exercise.id in ids)
+    ids = {e for name in names for e in _named(name)} if names else set(INDEX)
+    return tuple(exercise for exercise in INDEX.values() if exercise.id in ids)
 
 
 def _named(name: str) -> list[str]:
-    of_lesson = [e.id for e in CATALOGUE.values() if name.zfill(2) in (e.lesson, e.lesson[:2])]
-    if name in CATALOGUE:
+    of_lesson = [e.id for e in INDEX.values() if name.zfill(2) in (e.lesson, e.lesson[:2])]
+    if name in INDEX:
         return [name]
     if not of_lesson:
         numbers = ", ".join(lesson[:2] for lesson in LESSONS)

@@ -10,7 +10,7 @@ from autograd_course.classroom.extraction import Answer, extract
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.submissions import Rejected, Submission, collect
 from autograd_course.classroom.submissions.submission import unread
-from autograd_course.grader.exercise import Exercise
+from autograd_course.index import Entry
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class HandedIn:
 def hand_in(
     book: Gradebook,
     root: Path,
-    exercises: Iterable[Exercise],
+    exercises: Iterable[Entry],
     step: Callable[[], None] = lambda: None,
 ) -> HandedIn:
     """Put what lies under ``root`` into the gradebook; ``step`` is called for each file.
@@ -47,7 +47,7 @@ def hand_in(
     return HandedIn(notebooks, rejected)
 
 
-def _answers(submission: Submission, wanted: Iterable[Exercise]) -> tuple[Answer, ...] | Rejected:
+def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:
     """Return the answers to those of the wanted exercises that the notebook's lesson has."""
     of_lesson = [exercise for exercise in wanted if exercise.lesson == submission.lesson]
     try:

@@ -112,8 +112,13 @@ def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
 
 def _serve(control: socket.socket) -> None:
     """Fork whenever told to, until nobody is there."""
-    with importing():  # what autograd imports when it is first given a grad_output
+    with importing():
+        # What autograd imports when it is first given a grad_output.
         import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
+        from autograd_course.grader.catalogue import CATALOGUE
+
+        dict(CATALOGUE)  # imports every exercise
 
     while True:
         packed, handed, _, _ = socket.recv_fds(control, _LONGEST, _MOST)

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from autograd_course.classroom.gradebook import Gradebook, Run, Score
 from autograd_course.classroom.grading.crew import Crew, GradingError, Outcome
 from autograd_course.classroom.grading.task import Task, seed_for
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.index import INDEX
 
 _LOST: dict[str, Any] = {
     "status": "grader failed",
@@ -43,7 +43,7 @@ def work(
 def _score(outcome: Outcome) -> Score:
     """Return the verdict as it is recorded: what it is worth, no worker says."""
     answer, said = outcome.task.answer, outcome.said or _LOST
-    points = CATALOGUE[answer.exercise].points if said["status"] == "passed" else 0
+    points = INDEX[answer.exercise].points if said["status"] == "passed" else 0
     return Score(
         student="",
         exercise=answer.exercise,

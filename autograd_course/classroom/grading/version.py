@@ -10,7 +10,7 @@ from autograd_course.folders import COURSE, DOCTOR
 # What a verdict can depend on: rules, catalogue, references, and the two sides of the wall.
 _DECIDES = (
     "classroom/asking", "classroom/judging", "classroom/protocol", "classroom/sandbox",
-    "classroom/zygote", "external", "functions", "grader", "ship",
+    "classroom/zygote", "exercises", "external", "functions", "grader", "ship",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ _USUAL = {
 }  # fmt: skip
 _REMARKABLE: Mapping[str, str] = {
     "autograd_course.functions": "the course's own answers",
+    "autograd_course.exercises": "the course's own answers",
     "autograd_course.grader": "the grader",
     "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autograd_course.classroom.names import ASKED
 from autograd_course.classroom.nbgrader.autograding import safety_net
 from autograd_course.errors import CourseError
-from autograd_course.grader.exercise import Exercise
+from autograd_course.index import INDEX, Entry
 
 SOLUTIONS = "solutions"
 _CONFIG = Path(__file__).with_name("nbgrader_config.txt")
@@ -33,7 +32,7 @@ class CourseFolderError(CourseError):
     """The folder cannot be made; the message is one sentence with the repair."""
 
 
-def make_course(folder: Path, course: Path, exercises: Iterable[Exercise]) -> tuple[Path, ...]:
+def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
     """Make nbgrader's folder from the course at ``course``; return the notebooks in ``source/``.
 
     A lesson is an assignment, worth the points of its exercises that are asked for. Raises
@@ -71,7 +70,7 @@ def _cell(cell: dict[str, Any], wanted: set[str]) -> dict[str, Any]:
     if nbgrader.get("grade"):
         exercise = nbgrader["grade_id"].removesuffix("-grade")
         if exercise in wanted:
-            name, visible = ASKED[exercise], "".join(cell["source"])
+            name, visible = INDEX[exercise].answer, "".join(cell["source"])
             cell["source"] = _HIDDEN.format(visible=visible, exercise=exercise, name=name)
         else:
             del cell["metadata"]["nbgrader"]

@@ -18,9 +18,10 @@ from autograd_course.classroom.notebooks import Cell, Notebook
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import CourseError
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.grade import result_of
 from autograd_course.grader.result import Result
+from autograd_course.index import INDEX
 
 _SUFFIX = "-grade"
 
@@ -42,12 +43,11 @@ def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
 
 
 def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) -> Iterator[Result]:
-    exercises = [CATALOGUE[exercise] for exercise in wanted]
+    exercises = [INDEX[exercise] for exercise in wanted]
     run = Run(0, seed, grader_version())
     for answer in extract(notebook, "", exercises):
-        exercise = CATALOGUE[answer.exercise]
         verdict = verdict_on(answer, sandbox(trust), seed_for(run, answer))
-        yield result_of(exercise, verdict, note="; ".join(answer.problems))
+        yield result_of(CATALOGUE[answer.exercise], verdict, note="; ".join(answer.problems))
 
 
 @functools.cache
@@ -66,7 +66,7 @@ def _exercise(cell: NotebookNode) -> str:
     """Return the exercise that a cell grades; empty where it grades none of the course's."""
     nbgrader = cell.metadata.get("nbgrader", {})
     exercise = str(nbgrader.get("grade_id", "")).removesuffix(_SUFFIX)
-    return exercise if nbgrader.get("grade") and exercise in CATALOGUE else ""
+    return exercise if nbgrader.get("grade") and exercise in INDEX else ""
 
 
 def _read(notebook: NotebookNode) -> Notebook:

@@ -22,11 +22,11 @@ from autograd_course.classroom.submissions.files import (
     printable,
 )
 from autograd_course.classroom.submissions.found import Found
-from autograd_course.classroom.submissions.lessons import exercises_of, lesson_of
+from autograd_course.classroom.submissions.lessons import lesson_of
 from autograd_course.classroom.submissions.students import student_of
 from autograd_course.classroom.submissions.submission import Rejected, Submission, unread
 from autograd_course.errors import CourseError
-from autograd_course.grader.exercises import LESSONS
+from autograd_course.index import LESSONS, exercises_of
 
 # Hidden folders that programs make, with files of their own in them.
 _TOOLS = {

@@ -6,15 +6,8 @@ import re
 from collections import Counter
 
 from autograd_course.classroom.extraction.program import Program, program
-from autograd_course.classroom.names import ASKED, is_shared
 from autograd_course.classroom.notebooks import Notebook
-from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.exercises import CATALOGUE, LESSONS
-
-
-def exercises_of(lesson: str) -> list[Exercise]:
-    """Return a lesson's exercises in order."""
-    return [exercise for exercise in CATALOGUE.values() if exercise.lesson == lesson]
+from autograd_course.index import INDEX, LESSONS, shares_its_answer
 
 
 def lesson_of(notebook: Notebook, source: str) -> str:
@@ -32,12 +25,12 @@ def lesson_of(notebook: Notebook, source: str) -> str:
 
 def _ids(read: Program) -> Counter[str]:
     ids = [block.exercise for block in read.blocks if block.exercise]
-    return Counter(CATALOGUE[exercise].lesson for exercise in ids)
+    return Counter(INDEX[exercise].lesson for exercise in ids)
 
 
 def _defined(read: Program) -> Counter[str]:
     bound = frozenset().union(*(block.binds for block in read.blocks))
-    known = [e for e in CATALOGUE.values() if ASKED[e.id] in bound and not is_shared(e.id)]
+    known = [e for e in INDEX.values() if e.answer in bound and not shares_its_answer(e.id)]
     return Counter(exercise.lesson for exercise in known)
 
 

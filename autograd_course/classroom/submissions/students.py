@@ -22,7 +22,7 @@ import unicodedata
 from pathlib import PurePosixPath
 
 from autograd_course.classroom.submissions.downloads import BLACKBOARD, EXPORT, GRADESCOPE, MOODLE
-from autograd_course.grader.exercises import LESSONS
+from autograd_course.index import LESSONS
 
 _CANVAS = re.compile(r"(?P<name>.+?)(?:_LATE)?_(?P<number>\d{3,})(?:_\d+)?(?:_(?!\d+$).*)?")
 _COPY = re.compile(r"(?: ?\(\d+\)|-Copy\d+|-\d)$")

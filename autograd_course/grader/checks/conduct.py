@@ -199,3 +199,7 @@ def without(*operations: str, use: str) -> Check:
         return None
 
     return check
+
+
+# What nearly every Function of the course has to do.
+CONDUCT: tuple[Check, ...] = (backward_is_a_formula, no_tensor_on_ctx)

@@ -9,7 +9,7 @@ from autograd_doctor import RULES
 
 from autograd_course.grader.exercise import NamingExercise
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
-from autograd_course.shell.syllabus import id_typed
+from autograd_course.index import id_typed
 
 
 def judged(exercise: NamingExercise, answer: Any) -> Verdict:

@@ -10,7 +10,7 @@ from autograd_doctor import Finding
 
 from autograd_course.classroom.gradebook import Score
 from autograd_course.classroom.reports.pages import links
-from autograd_course.grader.exercises import CATALOGUE
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.result import Result
 from autograd_course.grader.sections import section_to_read
 

@@ -1,0 +1,11 @@
+"""The exercises of the course: one module each, with all that belongs to one exercise.
+
+The name of the file is the id, and the folder is the lesson: ``lesson_01_template/square.py`` is
+``square`` of lesson ``01_template``, in a folder whose name Python can import. The docstring has
+the title in its first line, and below it three hints, from a nudge to nearly the answer. The code
+holds the reference, what only this exercise checks, and the declaration ``EXERCISE``. A file whose
+name begins with an underscore holds what several exercises of its lesson share.
+
+``grader.catalogue.find`` imports the one module that is asked for. What there is to find stands in
+``index.json``, which ``make notebooks`` builds from these modules.
+"""

@@ -1,0 +1,29 @@
+"""Repair: cube
+
+1. Give the broken Function the loss 5·y instead of y. Every gradient should grow fivefold. Does it?
+   Where would backward learn of the 5?
+2. backward returns the local derivative alone. What follows forward in the graph reaches backward
+   only through its second argument.
+3. Keep 3·x² and multiply it by grad_output.
+"""
+
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, shaped, with_zeros
+
+
+def cube(x: Tensor) -> Tensor:
+    """Return ``x³``."""
+    return x**3
+
+
+EXERCISE = FunctionExercise(
+    answer="Cube",
+    points=1,
+    section="What backward is asked for",
+    reference=cube,
+    samplers={**shaped(normal), "zeros among the numbers": with_zeros},
+    checks=CONDUCT,
+)

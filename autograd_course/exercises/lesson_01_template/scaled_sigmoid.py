@@ -1,0 +1,37 @@
+"""Scaled sigmoid
+
+1. Differentiate σ first, without gain and slope. Its derivative can be written with x or without x:
+   which form suits a backward that only has the output?
+2. σ' = σ(1 - σ), and σ itself is y / gain. Put that into the chain rule for gain · σ(slope · x):
+   one factor comes from outside of σ, one from inside.
+3. ∂y/∂x = slope · y · (1 - y / gain). Save y, keep the two numbers as ctx.gain and ctx.slope,
+   multiply by grad_output, and return None for each of the two numbers.
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, saves_only_outputs
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def scaled_sigmoid(x: Tensor, gain: float, slope: float) -> Tensor:
+    """Return ``gain · σ(slope · x)``."""
+    return gain * torch.sigmoid(slope * x)
+
+
+EXERCISE = FunctionExercise(
+    answer="ScaledSigmoid",
+    points=2,
+    section="Save the output instead of the input",
+    bounds="nothing but the output is kept for backward",
+    reference=scaled_sigmoid,
+    samplers={
+        "gain 2, slope 3": lambda rng: (normal(rng, 2, 3), 2.0, 3.0),
+        "a negative gain": lambda rng: (normal(rng, 5), -1.5, 0.5),
+        "a negative slope": lambda rng: (normal(rng, 2, 1, 3), 0.7, -2.0),
+        "a single number (0-dim)": lambda rng: (normal(rng), 3.0, 1.0),
+    },
+    checks=(*CONDUCT, saves_only_outputs),
+)

@@ -1,0 +1,30 @@
+"""Square
+
+1. Which number does the derivative of x² need that backward, called long after forward, no longer
+   has? Forward must leave it somewhere.
+2. backward receives ∂L/∂y and returns ∂L/∂x. By the chain rule the second is the first times dy/dx,
+   element by element; dy/dx is made from the x that forward saved.
+3. In forward: ctx.save_for_backward(x), then return the square. In backward: (x,) =
+   ctx.saved_tensors – mind the comma – then return twice x times grad_output.
+"""
+
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, shaped
+
+
+def square(x: Tensor) -> Tensor:
+    """Return ``x²``."""
+    return x * x
+
+
+EXERCISE = FunctionExercise(
+    answer="Square",
+    points=1,
+    section="What backward is asked for",
+    reference=square,
+    samplers=shaped(normal),
+    checks=CONDUCT,
+)

@@ -1,0 +1,31 @@
+"""Card: the skip connection
+
+1. Rectify alone is right, a sum of two branches is not. What do the two branches share?
+2. The engine gives both branches of a sum one and the same tensor. Look for the line that writes
+   into something which backward did not make itself.
+3. grad_output[~positive] = 0 changes the tensor that the skip connection receives too. The rule
+   begins with mutates-; three of them do.
+"""
+
+from autograd_course.grader.exercise import NamingExercise
+
+EXERCISE = NamingExercise(
+    answer="name",
+    points=1,
+    section="What backward must not touch",
+    rule="mutates-grad-output",
+    but={
+        "mutates-saved": "What is saved here is a mask of its own, and nothing writes into it. "
+        "Which other tensor does backward receive, and what does it do to it?",
+        "mutates-input": "forward makes a new tensor; x keeps its values. The damage is done "
+        "in backward.",
+        "wrong-region": "The gradient that Rectify returns is right on both sides of 0. Wrong "
+        "is what arrives at the branch beside it.",
+        "extra-gradient": "No gradient is returned where none should be. One that was there "
+        "already has been erased.",
+        "missing-gradient": "Rectify returns all that it should. What is missing is missing at "
+        "the branch that never went through it.",
+        "not-reentrant": "It goes wrong on the very first backward. Compare what backward is "
+        "given before and after.",
+    },
+)

@@ -1,0 +1,28 @@
+"""Card: mean and spread
+
+1. The same Function, two losses. What reaches backward for an output that the loss leaves out?
+2. Usually zeros, and then the formula would hold. One line in forward asks for something else
+   instead.
+3. set_materialize_grads(False) asks for None, and None * 2 is a TypeError. The rule names what
+   arrives.
+"""
+
+from autograd_course.grader.exercise import NamingExercise
+
+EXERCISE = NamingExercise(
+    answer="name",
+    points=1,
+    section="Zeros or None: set_materialize_grads",
+    rule="none-grad-output",
+    but={
+        "wrong-arity": "backward returns one value for the one input, as it should. It is what "
+        "comes in that it cannot cope with.",
+        "backward-raises": "It does raise, but a rule says when and why: look at what it was "
+        "given when it did.",
+        "missing-gradient": "Where it runs, the gradient is right and complete.",
+        "wrong-non-differentiable": "Both outputs are smooth and rightly have gradients; "
+        "nothing is marked.",
+        "frozen-input": "The one input asks for its gradient in both cases. What differs is "
+        "which output the loss uses.",
+    },
+)

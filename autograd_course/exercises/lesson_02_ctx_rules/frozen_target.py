@@ -1,0 +1,57 @@
+"""Loss with a frozen target
+
+1. Write the mean as a sum with a factor in front. What becomes of that factor when you
+   differentiate with respect to one element of the prediction?
+2. ∂L/∂prediction = 2/N · weight · (prediction - target), with N the number of all elements, times
+   grad_output, which is a single number here. Of the other two the exercise says what their
+   gradient is.
+3. Save all three. Return 2 * weight * (prediction - target) * grad_output / prediction.numel()
+   where ctx.needs_input_grad[0] is True, else None; then None, None.
+"""
+
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.calls import as_tuple
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import applied, found, node
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import positive, shaped
+
+
+def frozen_target(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Return the weighted mean squared error, with target and weight held fixed."""
+    return (weight.detach() * (prediction - target.detach()) ** 2).mean()
+
+
+def gives_only_the_prediction_a_gradient(
+    function: type[Function], inputs: tuple[Any, ...]
+) -> Finding | None:
+    """Ask that target and weight get ``None``: zeros would be a gradient, to an optimizer too."""
+    _, outputs = applied(function, inputs)
+    returned = as_tuple(function.backward(node(outputs), torch.ones_like(outputs[0])))
+    for name, gradient in zip(("target", "weight"), returned[1:], strict=False):
+        if gradient is not None:
+            return found(
+                "extra-gradient",
+                f"backward returns a tensor for {name}; this exercise asks for None.",
+                {"argument": name},
+                "Zeros are a gradient: an optimizer with weight decay acts on them. None is none.",
+            )
+    return None
+
+
+EXERCISE = FunctionExercise(
+    answer="FrozenTargetLoss",
+    points=2,
+    section="A frozen target and its 1/N",
+    bounds="target and weight get no gradient, whether or not they ask for one",
+    reference=frozen_target,
+    samplers=shaped(positive, count=3),
+    asked=("wasted-gradient",),
+    checks=(*CONDUCT, gives_only_the_prediction_a_gradient),
+)

@@ -1,0 +1,62 @@
+"""Leaky ReLU in place
+
+1. When backward runs, x holds y. Can you tell from y alone on which side of 0 the input was? The
+   slope is positive.
+2. Three things: change x by an operation in place, say so to autograd, return x itself. Where the
+   output is negative, the local derivative is the slope.
+3. In forward: x.copy_(torch.where(x > 0, x, slope * x)), ctx.mark_dirty(x),
+   ctx.save_for_backward(x), return x. In backward: grad_output where the saved tensor is positive,
+   slope times grad_output elsewhere, and None for the slope.
+"""
+
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.calls import as_tuple
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found, storage
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.passes import applied as called
+from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.sampling import around
+
+
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    """Return ``x`` where it is positive, ``slope · x`` elsewhere."""
+    return torch.nn.functional.leaky_relu(x, slope)
+
+
+def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that the output lies in the input's own memory."""
+    given = differentiable(inputs)
+    before = storage(given[0])  # x.data = … would give it other memory
+    if storage(as_tuple(called(function, given))[0]) == before:
+        return None
+    return found(
+        "wrong-mark-dirty",
+        "forward returns other memory than that of x; this exercise asks for x itself, "
+        "overwritten.",
+        {},
+        "Which operations end in an underscore, and what do they return? Then say to autograd what "
+        "was done.",
+    )
+
+
+EXERCISE = FunctionExercise(
+    answer="LeakyReLUInPlace",
+    points=2,
+    section="Writing in place: mark_dirty",
+    bounds="x itself is overwritten and returned",
+    reference=leaky_relu,
+    samplers={
+        "a matrix, slope 0.1": lambda rng: (around(rng, (0.0,), 3, 5), 0.1),
+        "a vector, slope 0.5": lambda rng: (around(rng, (0.0,), 4), 0.5),
+        "three axes, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3), 0.01),
+        "a single number (0-dim)": lambda rng: (around(rng, (0.0,)), 0.2),
+    },
+    checks=(*CONDUCT, works_in_place),
+)

@@ -1,0 +1,66 @@
+"""Sort, with the indices
+
+1. Sorting moves numbers and changes none of them. Where does the gradient of the largest value
+   belong? And what can be the gradient of an index?
+2. values[i] = x[indices[i]], so each gradient goes back to the place that its index names: the
+   opposite of gathering. backward gets a second gradient, that of the indices, and has no use for
+   it.
+3. Save the indices. Then torch.zeros_like(grad_values).scatter(-1, indices, grad_values), and None
+   for descending. Integers need no mark; ctx.mark_non_differentiable(indices) says it for the
+   reader.
+"""
+
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.checks import CONDUCT, keeps_at_most
+from autograd_course.grader.checks.calling import applied, found, node
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def sort_with_indices(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the values sorted along the last axis, and where each of them was."""
+    values, indices = torch.sort(x, dim=-1, descending=descending)
+    return values, indices
+
+
+def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that what is saved are places, not numbers: they may take as many bytes."""
+    _, outputs = applied(function, inputs)
+    for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
+        if saved is not None and saved.is_floating_point():
+            return found(
+                "oversaved",
+                f"Saved tensor number {position} holds values ({str(saved.dtype)[6:]}); this "
+                "exercise allows the indices only.",
+                {"position": position},
+                "Where did each value go? Forward knows it already, and backward need not sort "
+                "again.",
+            )
+    return None
+
+
+EXERCISE = FunctionExercise(
+    answer="SortWithIndices",
+    points=2,
+    section="Outputs without a gradient",
+    bounds="nothing but the indices is kept",
+    reference=sort_with_indices,
+    samplers={
+        "a 3×5 matrix": lambda rng: (normal(rng, 3, 5),),
+        "a vector": lambda rng: (normal(rng, 6),),
+        "descending": lambda rng: (normal(rng, 2, 4), True),
+        "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
+    },
+    asked=("wrong-non-differentiable",),
+    checks=(
+        *CONDUCT,
+        keeps_at_most(lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes an element"),
+        saves_no_values,
+    ),
+)

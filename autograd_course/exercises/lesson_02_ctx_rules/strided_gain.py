@@ -1,0 +1,69 @@
+"""Strided gain
+
+1. Four arguments go in. Which are tensors that backward reads, which are plain facts about the
+   call? And of x, when it is not multiplied: is its value needed at all?
+2. backward needs the stride, the flag and the shape of x as attributes; x and gain as saved
+   tensors, in training only. The gradient of x is zero wherever an element was left out, so begin
+   with zeros of the shape of x and of the dtype of grad_output.
+3. grad_x = grad_output.new_zeros(ctx.shape), then grad_x[..., ::ctx.stride] = grad_output, in
+   training times gain. gain's gradient is grad_output times the kept elements of x. Ask
+   ctx.needs_input_grad before each, return None for stride and training, and .clone() the slice
+   where forward returns it as it is.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_tensor_on_ctx
+from autograd_course.grader.exercise import Check, FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
+    """Return every ``stride``-th element of the last axis, in training times ``gain``."""
+    kept = x[..., ::stride]
+    return kept * gain if training else kept.clone()
+
+
+def signal(
+    rng: torch.Generator, shape: tuple[int, ...], stride: int, training: bool
+) -> tuple[Any, ...]:
+    """Return the arguments of a strided gain, ``gain`` of the output's shape."""
+    kept = (*shape[:-1], -(-shape[-1] // stride))
+    return normal(rng, *shape), normal(rng, *kept), stride, training
+
+
+def in_evaluation(check: Check) -> Check:
+    """Return the check, made on a call whose last argument, ``training``, is False."""
+    return lambda function, inputs: check(function, (*inputs[:-1], False))
+
+
+EXERCISE = FunctionExercise(
+    answer="StridedGain",
+    points=3,
+    section="The whole thing, working",
+    bounds="a gradient is computed only where one is wanted, the output is no view, and "
+    "nothing is kept when training is False",
+    reference=strided_gain,
+    samplers={
+        "stride 2, in training": lambda rng: signal(rng, (2, 7), 2, True),
+        "stride 2, not in training": lambda rng: signal(rng, (2, 7), 2, False),
+        "stride 1": lambda rng: signal(rng, (5,), 1, True),
+        "stride 1, not in training": lambda rng: signal(rng, (2, 3), 1, False),
+        "stride 3, three axes, one of length 1": lambda rng: signal(rng, (2, 1, 6), 3, True),
+        "a stride longer than the axis": lambda rng: signal(rng, (3, 2), 4, True),
+    },
+    asked=("wasted-gradient", "returns-view"),
+    checks=(
+        *CONDUCT,
+        in_evaluation(no_tensor_on_ctx),
+        in_evaluation(
+            keeps_at_most(
+                lambda x, gain, stride, training: 0,
+                "when training is False, backward needs no tensor",
+            )
+        ),
+    ),
+)

@@ -1,0 +1,49 @@
+"""Batch normalization
+
+1. Move one x by a little. The mean of its channel moves, and so does the variance: all the outputs
+   of the channel move with them. How many paths lead from x to the loss?
+2. What comes through the numerator is g/√(v+eps). The path through the mean takes g's own mean away
+   from it, the path through the variance takes away what points along y: y times the mean of g·y.
+   All means are per channel, over every axis but 1.
+3. ∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + eps), the means over all axes but 1 with
+   keepdim=True, v the biased variance. Save x and y and compute v again; None for eps.
+"""
+
+from torch import Tensor
+from torch.nn import functional
+
+from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def batch_norm(x: Tensor, eps: float) -> Tensor:
+    """Return ``(x - μ) / √(v + eps)``, with mean and biased variance of each channel, axis 1."""
+    return functional.batch_norm(x, None, None, training=True, eps=eps)
+
+
+EXERCISE = FunctionExercise(
+    answer="BatchNorm",
+    points=3,
+    section="Normalization is a projection",
+    bounds="no built-in normalization does the work",
+    reference=batch_norm,
+    samplers={
+        "6 examples, 3 channels": lambda rng: (normal(rng, 6, 3), 1e-5),
+        "three axes": lambda rng: (normal(rng, 2, 3, 4), 1e-5),
+        "four axes, one of length 1, a large eps": lambda rng: (normal(rng, 3, 2, 1, 4), 0.5),
+        "one example with one channel": lambda rng: (2 + normal(rng, 1, 1, 5), 1e-3),
+    },
+    checks=(
+        *CONDUCT,
+        without(
+            "native_batch_norm",
+            "native_batch_norm_backward",
+            "native_layer_norm",
+            "native_layer_norm_backward",
+            "native_group_norm",
+            "native_group_norm_backward",
+            use="mean, var and the projection",
+        ),
+    ),
+)

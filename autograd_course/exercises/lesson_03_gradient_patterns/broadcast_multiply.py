@@ -1,0 +1,38 @@
+"""Multiply with broadcasting
+
+1. The product rule gives y · g for x, in the shape of the output. Which axes of that shape does x
+   not have, or has with length 1? x was copied along them.
+2. Copies forward are sums backward. Two kinds of axes are to be summed: those in front that x
+   lacks, which vanish, and those where x has length 1, which stay with length 1.
+3. Write a helper: while the gradient has more axes than x, sum over axis 0; then for every axis
+   where x.shape has a 1, sum(axis, keepdim=True). Tensor.sum_to_size does the same. Use it on y · g
+   for x, and on x · g for y.
+"""
+
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def broadcast_multiply(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``x · y`` for shapes that broadcast."""
+    return x * y
+
+
+EXERCISE = FunctionExercise(
+    answer="BroadcastMultiply",
+    points=3,
+    section="Broadcasting is a copy",
+    bounds="backward itself returns the shapes of the inputs",
+    reference=broadcast_multiply,
+    samplers={
+        "two of the same shape": lambda rng: (normal(rng, 2, 3), normal(rng, 2, 3)),
+        "a 3×5 matrix and a vector": lambda rng: (normal(rng, 3, 5), normal(rng, 5)),
+        "a column and a row": lambda rng: (normal(rng, 3, 1), normal(rng, 1, 4)),
+        "a vector and three axes": lambda rng: (normal(rng, 4), normal(rng, 2, 3, 1)),
+        "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),
+    },
+    checks=CONDUCT,
+)

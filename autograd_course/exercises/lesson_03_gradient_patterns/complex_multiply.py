@@ -1,0 +1,48 @@
+"""Complex product
+
+1. Take w = i: forward turns z by a quarter to the left. When the loss wants the product to move
+   along g, which way must z move: g turned left once more, or turned back?
+2. Back: PyTorch's gradient for z is g times the conjugate of ∂y/∂z. And where an input is real,
+   only the real part of that means anything for it.
+3. Return g · w.conj() for z and g · z.conj() for w; take .real of a gradient whose input is not
+   complex (Tensor.is_complex tells).
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
+    """Return ``z · w`` for two complex tensors of one shape."""
+    return z * w
+
+
+def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return complex numbers with normal real and imaginary parts."""
+    return torch.complex(normal(rng, *shape), normal(rng, *shape))
+
+
+EXERCISE = FunctionExercise(
+    answer="ComplexMultiply",
+    points=2,
+    section="Complex numbers and the conjugate",
+    bounds="a real input gets a real gradient",
+    reference=complex_multiply,
+    samplers={
+        "two complex 2×3 matrices": lambda rng: (
+            complex_normal(rng, 2, 3),
+            complex_normal(rng, 2, 3),
+        ),
+        "a complex and a real vector": lambda rng: (complex_normal(rng, 4), normal(rng, 4)),
+        "a real and a complex one": lambda rng: (
+            normal(rng, 2, 1, 3),
+            complex_normal(rng, 2, 1, 3),
+        ),
+        "single numbers (0-dim)": lambda rng: (complex_normal(rng), complex_normal(rng)),
+    },
+    checks=CONDUCT,
+)

@@ -1,0 +1,77 @@
+"""One-dimensional convolution
+
+1. Cut the padded input into windows, one for each output position: padded.unfold(-1, K, stride) has
+   shape (N, C, T, K). What is left of forward is a product of windows and weight, summed over
+   channels and taps.
+2. Split the channels of windows and weight into (groups, …), then forward is one einsum over
+   channels-in-a-group and taps. Two more einsums give the gradients of weight and of the windows.
+   The windows overlap, and what forward copied, backward adds: put their gradient back into zeros
+   of the padded shape, and cut the padding off.
+3. With windows of shape (N, G, C/G, T, K) and the weight as (G, O/G, C/G, K): forward is
+   einsum("ngctk,gock->ngot"), the gradient of the weight einsum("ngctk,ngot->gock"), that of the
+   windows einsum("ngot,gock->ngctk"). Then for each tap k add its slice to padded_grad[..., k : k +
+   stride · (T - 1) + 1 : stride], and return padded_grad[..., padding : padding + L]; None for the
+   three numbers.
+"""
+
+from torch import Tensor
+from torch.nn import functional
+
+from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def conv1d(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
+    """Return the cross-correlation of ``x`` (N, C, L) with ``weight`` (O, C / groups, K)."""
+    return functional.conv1d(x, weight, None, stride, padding, 1, groups)
+
+
+EXERCISE = FunctionExercise(
+    answer="Conv1d",
+    points=4,
+    section="Convolution",
+    bounds="no built-in convolution does the work, forward or backward",
+    reference=conv1d,
+    samplers={
+        "one output channel": lambda rng: (normal(rng, 2, 3, 6), normal(rng, 1, 3, 3), 1, 0, 1),
+        "two output channels, padding 2": lambda rng: (
+            normal(rng, 2, 1, 4),
+            normal(rng, 2, 1, 3),
+            1,
+            2,
+            1,
+        ),
+        "stride 2, the last element unused": lambda rng: (
+            normal(rng, 1, 2, 8),
+            normal(rng, 3, 2, 3),
+            2,
+            0,
+            1,
+        ),
+        "two groups, stride 3, padding 1": lambda rng: (
+            normal(rng, 2, 4, 8),
+            normal(rng, 6, 2, 2),
+            3,
+            1,
+            2,
+        ),
+        "one channel a group, a kernel of 1": lambda rng: (
+            normal(rng, 1, 3, 4),
+            normal(rng, 3, 1, 1),
+            1,
+            0,
+            3,
+        ),
+    },
+    checks=(
+        *CONDUCT,
+        without(
+            "convolution",
+            "_convolution",
+            "convolution_backward",
+            "mkldnn_convolution",
+            use="windows of the padded input (Tensor.unfold) and products",
+        ),
+    ),
+)

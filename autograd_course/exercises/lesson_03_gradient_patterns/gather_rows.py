@@ -1,0 +1,53 @@
+"""Rows of a table
+
+1. The gradient of the table is zero but for the rows that were picked. What if a row was picked
+   three times, so that three rows of the output are copies of it?
+2. Copies forward are sums backward: every row of grad_output is added to the row of the table that
+   it came from. An assignment keeps only one of the copies; PyTorch has an operation that adds.
+3. Keep the table's shape. grad = grad_output.new_zeros(shape), which takes the dtype along; then
+   grad.index_add(0, index.reshape(-1), grad_output with its leading axes flattened into one). None
+   for the index.
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def gather_rows(table: Tensor, index: Tensor) -> Tensor:
+    """Return ``table[index]``, of the shape of ``index`` followed by that of a row."""
+    return table[index]
+
+
+def repeating(rng: torch.Generator, rows: int, *shape: int) -> Tensor:
+    """Return indices below ``rows`` that never name the last row, but name row 0 twice or more."""
+    index = torch.randint(rows - 1, shape, generator=rng, device="cpu")
+    index.view(-1)[[0, -1]] = 0
+    return index
+
+
+EXERCISE = FunctionExercise(
+    answer="GatherRows",
+    points=2,
+    section="Indices that repeat",
+    reference=gather_rows,
+    samplers={
+        "5 rows picked from 4": lambda rng: (normal(rng, 4, 3), repeating(rng, 4, 5)),
+        "a 2×3 matrix of indices": lambda rng: (normal(rng, 5, 2), repeating(rng, 5, 2, 3)),
+        "a single index (0-dim)": lambda rng: (normal(rng, 3, 2), torch.tensor(1)),
+        "rows of one number": lambda rng: (normal(rng, 6, 1), repeating(rng, 6, 4)),
+    },
+    accepted=("returns-view",),  # table[index] is one for a 0-dim index
+    checks=(
+        *CONDUCT,
+        without(
+            "embedding_dense_backward",
+            "index_backward",
+            "index_select_backward",
+            use="zeros, and an operation that adds rows to them",
+        ),
+    ),
+)

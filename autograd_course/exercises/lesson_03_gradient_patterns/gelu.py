@@ -1,0 +1,37 @@
+"""GELU
+
+1. x stands twice in x · Φ(x): once in front and once inside of Φ. How many terms does the product
+   rule give?
+2. One term is Φ(x) itself, the other x · Φ'(x). Φ is the integral of the normal density φ, so no
+   chain rule through erf is needed: Φ' = φ.
+3. With φ(x) = exp(-x²/2) / √(2π) the derivative is Φ(x) + x · φ(x). Save x, rebuild both in
+   backward, and multiply by grad_output.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, shaped
+
+
+def gelu(x: Tensor) -> Tensor:
+    """Return ``x Φ(x)``, Φ the normal distribution function."""
+    return 0.5 * (x + x * torch.erf(x / math.sqrt(2)))
+
+
+EXERCISE = FunctionExercise(
+    answer="GELU",
+    points=1,
+    section="Element by element",
+    bounds="no built-in gelu does the work",
+    reference=gelu,
+    samplers=shaped(normal),
+    checks=(
+        *CONDUCT,
+        without("gelu", "gelu_backward", use="torch.erf and the normal density"),
+    ),
+)

@@ -1,0 +1,64 @@
+"""Gradient reversal
+
+1. Forward has nothing to compute and backward no formula to derive: the gradient is declared. What
+   must forward still hand out, so that a layer after it may write into its input?
+2. A tensor of its own, with the same values. The strength is a number, so it stays on ctx, and
+   backward turns and scales what arrives.
+3. In forward keep ctx.strength and return x.clone(); return -ctx.strength · grad_output and None
+   from backward.
+"""
+
+from typing import Any
+
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.errors import first_line
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def unchanged(x: Tensor, strength: float) -> Tensor:
+    """Return a copy of ``x``."""
+    return x.clone()
+
+
+def reversed_gradient(x: Tensor, strength: float) -> Tensor:
+    """Return ``-strength · x``, whose derivative is what a gradient reversal hands back."""
+    return -strength * x
+
+
+def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that a layer with ``inplace=True`` may follow."""
+    (output,) = applied(function, inputs)[1]
+    try:
+        output.mul_(2)
+    except RuntimeError as error:
+        return found(
+            "returns-view",
+            f"right, but a layer behind it that works in place raises: {first_line(error)}",
+            {},
+            "A view of a copy is a view as well. Return the copy itself.",
+        )
+    return None
+
+
+EXERCISE = FunctionExercise(
+    answer="GradientReversal",
+    points=2,
+    section="A gradient of your own",
+    bounds="forward returns a tensor of its own, neither x nor a view of it",
+    reference=unchanged,
+    surrogate=reversed_gradient,
+    samplers={
+        "a 3×5 matrix, strength 0.5": lambda rng: (normal(rng, 3, 5), 0.5),
+        "a vector, strength 1": lambda rng: (normal(rng, 4), 1.0),
+        "three axes, strength 3": lambda rng: (normal(rng, 2, 1, 3), 3.0),
+        "a single number (0-dim)": lambda rng: (normal(rng), 0.1),
+    },
+    asked=("returns-view",),
+    checks=(*CONDUCT, may_be_changed),
+)

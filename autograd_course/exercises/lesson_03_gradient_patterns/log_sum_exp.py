@@ -1,0 +1,67 @@
+"""Log-sum-exp
+
+1. exp overflows above 709. Which number may you subtract from every entry of a slice and add again
+   outside the logarithm? And what becomes of -inf minus -inf?
+2. Shift by the slice's maximum, but by 0 where that is -inf. The derivative with respect to x_j is
+   exp(x_j) / Σ exp(x), which is exp(x_j - y): the softmax, without any division. grad_output has to
+   get the lost axis back first.
+3. In forward: m = x.amax(dim, keepdim=True), 0 where it is -inf; y = m + log of the sum of exp(x -
+   m). Save x and y. In backward restore the axis of y and g by unsqueeze(dim) unless it was kept,
+   and return g · exp(x - y'), where y' is y with 0 in place of -inf; None for dim and for keepdim.
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    """Return ``log Σ exp(x)``; a slice of -inf alone gives -inf, and its gradient is zero.
+
+    ``torch.logsumexp`` gives that value too, but nan for the gradient.
+    """
+    empty = (x == -torch.inf).all(dim, keepdim=True)
+    y = torch.logsumexp(x.masked_fill(empty, 0.0), dim, keepdim)
+    return y.masked_fill(empty if keepdim else empty.squeeze(dim), -torch.inf)
+
+
+def masked(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return normal numbers with ``-inf`` in the first place of each row, and the whole last row.
+
+    The last axis must be longer than 1.
+    """
+    x = normal(rng, *shape)
+    x[..., 0] = -torch.inf
+    x[..., -1, :] = -torch.inf
+    return x
+
+
+EXERCISE = FunctionExercise(
+    answer="LogSumExp",
+    points=3,
+    section="Log-sum-exp and the empty row",
+    bounds="no built-in does the log-sum-exp",
+    reference=log_sum_exp,
+    samplers={
+        "a 3×5 matrix along the last axis": lambda rng: (normal(rng, 3, 5), -1),
+        "along axis 0, kept": lambda rng: (normal(rng, 3, 4), 0, True),
+        "three axes, along the middle one": lambda rng: (normal(rng, 2, 3, 1), -2, False),
+        "numbers in the thousands": lambda rng: (1e3 * normal(rng, 2, 4), 1),
+        "-inf among the entries": lambda rng: (masked(rng, 4, 3)[:-1], -1),
+        "a row that is all -inf": lambda rng: (masked(rng, 3, 4), -1, True),
+    },
+    checks=(
+        *CONDUCT,
+        without(
+            "logsumexp",
+            "_log_softmax",
+            "logcumsumexp",
+            "_logcumsumexp",
+            "logaddexp",
+            use="amax, exp, sum and log",
+        ),
+    ),
+)

@@ -1,0 +1,43 @@
+"""Soft rank
+
+1. x_k appears in rank k, as the number that is ranked. Where else? Move it up past its neighbor,
+   and see whose rank changes.
+2. With S_ij = σ'((x_i - x_j)/τ)/τ, a symmetric matrix: rank i grows with x_i by the sum of row i,
+   and falls with x_j by S_ij. So x_k collects a term from its own row, times g_k, and one from its
+   column, of all the g_i.
+3. ∂L/∂x_k = Σ_j S_kj · (g_k - g_j). Save x, rebuild s = σ of the differences and S = s(1 - s)/τ in
+   backward, multiply by the matrix of differences of g and sum over the last axis; None for τ.
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, keeps_at_most
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def soft_rank(x: Tensor, tau: float) -> Tensor:
+    """Return ``½ + Σⱼ σ((xᵢ - xⱼ) / τ)`` along the last axis."""
+    return 0.5 + torch.sigmoid((x[..., :, None] - x[..., None, :]) / tau).sum(-1)
+
+
+EXERCISE = FunctionExercise(
+    answer="SoftRank",
+    points=3,
+    section="Copies forward, sums backward",
+    bounds="no matrix of all pairs is kept for backward",
+    reference=soft_rank,
+    samplers={
+        "5 numbers, temperature 1": lambda rng: (normal(rng, 5), 1.0),
+        "a 2×4 matrix, temperature 0.3": lambda rng: (normal(rng, 2, 4), 0.3),
+        "three axes, temperature 2": lambda rng: (normal(rng, 2, 1, 3), 2.0),
+        "one number to rank": lambda rng: (normal(rng, 3, 1), 0.5),
+    },
+    checks=(
+        *CONDUCT,
+        keeps_at_most(
+            lambda x, tau: x.numel() * x.element_size(), "x itself, no matrix of all pairs"
+        ),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Swish
+
+1. Write the derivative down with x and σ(x), both of them. Now: which of the two can be computed
+   from the other, at any x, without losing digits?
+2. From x you get σ(x) by one cheap operation. Back from σ(x) to x goes wrong where σ rounds to 1,
+   and from y to x there is no way at all: two x share one y.
+3. Save x alone. In backward s = torch.sigmoid(x), and the derivative is s · (1 + x · (1 - s)).
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, keeps_at_most, without
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, shaped
+
+
+def swish(x: Tensor) -> Tensor:
+    """Return ``x σ(x)``."""
+    return x * torch.sigmoid(x)
+
+
+EXERCISE = FunctionExercise(
+    answer="Swish",
+    points=2,
+    section="What must be saved?",
+    bounds="no more than one tensor of the size of x is kept for backward",
+    reference=swish,
+    samplers=shaped(normal),
+    checks=(
+        *CONDUCT,
+        keeps_at_most(lambda x: x.numel() * x.element_size(), "one tensor of the size of x"),
+        without("silu", "silu_backward", use="torch.sigmoid and a product"),
+    ),
+)

@@ -1,0 +1,33 @@
+"""A binary net on real digits
+
+1. Begin with an ordinary training loop: a torch.nn.Sequential, Adam, cross entropy, zero_grad,
+   backward, step. Only the layers are not ordinary.
+2. Two BinaryLinear layers with a nonlinearity in between are enough. A sum of 64 terms of ±1 is
+   large, and weights of ±1 cannot make it smaller: divide it by 8, the root of 64, as the lesson
+   does, or put a BatchNorm1d behind each layer.
+3. BinaryLinear(64, 64), BatchNorm1d(64), ReLU, BinaryLinear(64, 10), BatchNorm1d(10); Adam with a
+   learning rate of 0.01; 100 steps on all images at once; return the net.
+"""
+
+from torch import Tensor
+
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.trials.digits import HELD_OUT, learns_binary_digits
+
+ASKED = 0.90
+
+
+def train_binary_net(images: Tensor, labels: Tensor) -> None:
+    """Say what the arguments are; the trial alone judges, so no training is given away."""
+
+
+EXERCISE = RoutineExercise(
+    answer="train_binary_net",
+    points=4,
+    section="A net that cannot move",
+    bounds=f"the net multiplies with -1 and +1 only and gets at least {ASKED:.0%} of {HELD_OUT} "
+    "held-out digits right",
+    reference=train_binary_net,
+    trials=(learns_binary_digits(ASKED),),
+    seconds=30.0,
+)

@@ -1,0 +1,43 @@
+"""Round to a grid, straight through
+
+1. With a rounding that passes its gradient on unchanged, what is the derivative of step · (x /
+   step) with respect to x?
+2. The step divides before the rounding and multiplies after it: in the derivative the two cancel.
+   And backward owes one value for each argument of forward.
+3. In forward: step * torch.round(x / step). In backward: return grad_output, None.
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def round_to(x: Tensor, step: float) -> Tensor:
+    """Return the multiple of ``step`` nearest to ``x``, of two the even one."""
+    return step * torch.round(x / step)
+
+
+def unrounded(x: Tensor, step: float) -> Tensor:
+    """Return ``x``: its derivative stands in for that of the rounding."""
+    return x.clone()
+
+
+EXERCISE = FunctionExercise(
+    answer="RoundSTE",
+    points=2,
+    section="Quantize with a learned step",
+    bounds="a number in the middle between two goes to the even one, as in torch.round",
+    reference=round_to,
+    surrogate=unrounded,
+    samplers={
+        "step 0.3": lambda rng: (normal(rng, 3, 5), 0.3),
+        "step 1": lambda rng: (3 * normal(rng, 5), 1.0),
+        "halves of step 0.5": lambda rng: (torch.arange(-5, 6, dtype=torch.float64) / 4, 0.5),
+        "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3), 0.1),
+        "a single number (0-dim)": lambda rng: (normal(rng), 2.0),
+    },
+    checks=CONDUCT,
+)

@@ -1,0 +1,32 @@
+"""Hyperbolic sine by its output
+
+1. The derivative of sinh is cosh. Which identity connects the two, as the one of Pythagoras
+   connects sine and cosine?
+2. cosh² - sinh² = 1, and cosh is never negative. So cosh(x) can be written with the output y alone,
+   and the output has a graph.
+3. cosh(x) = √(1 + y²). Save y, the tensor that forward returns; in backward multiply grad_output by
+   (1 + y**2).sqrt().
+"""
+
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, saves_only_outputs
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, shaped
+
+
+def sinh(x: Tensor) -> Tensor:
+    """Return ``sinh x``."""
+    return x.sinh()
+
+
+EXERCISE = FunctionExercise(
+    answer="Sinh",
+    points=2,
+    section="Compute it again",
+    bounds="nothing but the output is kept for backward",
+    reference=sinh,
+    samplers=shaped(normal),
+    double_backward=True,
+    checks=(*CONDUCT, saves_only_outputs),
+)

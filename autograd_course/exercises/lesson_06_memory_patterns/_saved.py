@@ -1,0 +1,31 @@
+"""What a Function saves for backward, and how much it is."""
+
+from typing import Any
+
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.checks.calling import applied, found, storage
+
+
+def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that every saved tensor is an input or an output."""
+    given, outputs = applied(function, inputs)
+    known = {storage(tensor) for tensor in (*given, *outputs)}
+    for position, saved in enumerate(outputs[0].grad_fn.saved_tensors):  # type: ignore[union-attr]
+        if saved is not None and storage(saved) not in known:
+            return found(
+                "oversaved",
+                f"Saved tensor number {position}, of shape {tuple(saved.shape)}, is neither an "
+                "input nor the output: it lives until backward for this Function alone.",
+                {"position": position, "shape": tuple(saved.shape)},
+                "Whoever comes next keeps the output anyway, the very tensor that forward returns. "
+                "Can backward read from it what it needs?",
+            )
+    return None
+
+
+def bytes_of(*tensors: Tensor) -> int:
+    """Return how many bytes the tensors take together."""
+    return sum(tensor.nbytes for tensor in tensors)

@@ -1,0 +1,233 @@
+"""A checkpoint of your own
+
+1. A Function sees as inputs what .apply is given. So give it the block, x, and the block's
+   parameters. And before it runs the block, what must it write down that a second run of a dropout
+   would find changed?
+2. Save x and the parameters, keep the block and torch.get_rng_state() on ctx. In backward: x
+   detached and asking for a gradient; torch.random.fork_rng() and set_rng_state around the second
+   run, under torch.enable_grad(); then one torch.autograd.grad for all.
+3. wanted = [t for t, need in zip((x, *parameters), ctx.needs_input_grad[1:]) if need]; the
+   gradients of torch.autograd.grad(y, wanted, grad_output) go to the places where need is true,
+   None to the others, and None for the block itself.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from autograd_doctor.memory import kept_bytes
+from torch import Tensor, nn
+
+from autograd_course.errors import first_line
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.verdict import Verdict, wrong
+
+
+def plain(block: nn.Module, x: Tensor) -> Tensor:
+    """Return ``block(x)``."""
+    result: Tensor = block(x)
+    return result
+
+
+Routine = Callable[[nn.Module, Tensor], Tensor]
+OF_TORCH = "CheckpointFunctionBackward"
+
+
+def block_with(dropout: float, width: int = 6) -> nn.Module:
+    """Return a small block; the same one each time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = nn.Linear(width, 12), nn.Tanh(), nn.Dropout(dropout), nn.Linear(12, width)
+        return nn.Sequential(*layers).double()
+
+
+def batch(width: int = 6) -> Tensor:
+    """Return rows for a block."""
+    rng = torch.Generator().manual_seed(1)
+    return torch.randn(4, width, generator=rng, dtype=torch.float64).requires_grad_()
+
+
+def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    """Return the output, and the gradients of x and of each parameter, from a fixed seed."""
+    torch.manual_seed(2)
+    torch.rand(5)  # by now the seed alone does not tell the state
+    wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
+    y = routine(block, x)
+    # What runs between a block and its backward draws random numbers too.
+    torch.rand(3)
+    return y, list(torch.autograd.grad(y.square().sum(), wanted, allow_unused=True))
+
+
+def differs(gradient: Tensor | None, expected: Tensor | None) -> bool:
+    """Whether a gradient is missing or is not the one expected."""
+    if gradient is None or expected is None:
+        return gradient is not expected
+    return not torch.allclose(gradient, expected, rtol=1e-7, atol=1e-9)
+
+
+def is_a_function(routine: Routine) -> Verdict | None:
+    """Ask for the values of the block, out of a Function of the learner's own."""
+    block, x = block_with(0.0), batch()
+    y = routine(block, x)
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        return wrong("it should return what block(x) returns, a tensor of its shape.")
+    if not torch.allclose(y, block(x)):
+        return wrong("its result is not that of block(x).")
+    if y.grad_fn is None:
+        return wrong("its result has no graph: call the Function by its .apply.")
+    if not isinstance(y.grad_fn, torch.autograd.function.BackwardCFunction):
+        if not kept_bytes(lambda x: routine(block, x), x):
+            return wrong(
+                "the block was run with a graph, and something like torch.utils.checkpoint takes "
+                "away what the graph saves. Here it is yours to write, as a Function."
+            )
+        return wrong(
+            f"the last node of its graph is {y.grad_fn.name()}, an operation of PyTorch's: the "
+            "block was run with a graph, and everything in it is kept. Run it inside the forward "
+            "of a Function, where grad mode is off."
+        )
+    if y.grad_fn.name() == OF_TORCH:
+        return wrong("this is torch.utils.checkpoint; here it is yours to write.")
+    return None
+
+
+def are_inputs(tensors: Iterable[Tensor], y: Tensor) -> bool:
+    """Whether the last node of the graph has any of these leaves as an input."""
+    behind = {id(getattr(node, "variable", None)) for node, _ in _next(y)}
+    return any(id(tensor) in behind for tensor in tensors)
+
+
+def _next(y: Tensor) -> tuple[tuple[Any, int], ...]:
+    return () if y.grad_fn is None else y.grad_fn.next_functions
+
+
+def keeps_the_input_only(routine: Routine) -> Verdict | None:
+    """Ask that nothing beyond the input and the parameters waits for backward."""
+    block, x = block_with(0.5), batch()
+    kept = kept_bytes(lambda x: routine(block, x), x)
+    if kept:
+        return wrong(
+            f"{kept:,} bytes beside the input and the parameters are kept for backward. What "
+            "backward computes again need not be kept."
+        )
+    return None
+
+
+def saves_its_tensors(routine: Routine) -> Verdict | None:
+    """Ask that the input and the parameters are saved, not held by attributes of ctx."""
+    block, x = block_with(0.0), batch()
+    known = {id(tensor) for tensor in (x, *block.parameters())}
+    node: Any = routine(block, x).grad_fn
+    for name, value in vars(node).items():
+        held = value if isinstance(value, (list, tuple)) else [value]
+        if known & {id(tensor) for tensor in held}:
+            return wrong(
+                f"the gradients are right, but ctx.{name} holds the input or the parameters: there "
+                "they are neither checked for changes in place nor freed after backward. Give them "
+                "to ctx.save_for_backward."
+            )
+    return None
+
+
+def gradients_arrive(routine: Routine) -> Verdict | None:
+    """Ask for right gradients of x and of the parameters, returned and not written."""
+    block, x = block_with(0.0), batch()
+    try:
+        y, (of_x, *of_parameters) = run(routine, block, x)
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+        return wrong(
+            "backward asks for gradients of its second run, but that run records no graph. In "
+            "backward grad mode is off, as in forward; who switches it on? And does x ask for a "
+            "gradient?"
+        )
+    _, (right_x, *right) = run(plain, block, x)
+    if all(gradient is None for gradient in of_parameters):
+        if are_inputs(block.parameters(), y):
+            return wrong(
+                "the parameters are inputs of your Function, but backward returns None for each. "
+                "An inner .backward() only writes into .grad, where torch.autograd.grad does not "
+                "look: return the gradients."
+            )
+        return wrong(
+            "no gradient arrives at the parameters of the block when torch.autograd.grad asks for "
+            "them: to the engine they are no inputs of your Function. Give them to .apply, and "
+            "return a gradient for each."
+        )
+    if any(map(differs, of_parameters, right)):
+        return wrong("the gradients of the parameters are not those of block(x).")
+    if differs(of_x, right_x):
+        return wrong("the gradient of x is not that of block(x).")
+    if any(tensor.grad is not None for tensor in (x, *block.parameters())):
+        return wrong(
+            "backward writes into .grad, though nobody has called .backward(). Inside, ask with "
+            "torch.autograd.grad, on an x that is cut off from the graph before it."
+        )
+    return None
+
+
+def draws_the_same_mask(routine: Routine) -> Verdict | None:
+    """Ask that dropout has the mask of forward in backward, and that the caller sees no trace."""
+    block, x = block_with(0.5), batch()
+    y, gradients = run(routine, block, x)
+    after = torch.get_rng_state()
+    right_y, right = run(plain, block_with(0.5), x)  # a block that the routine has not touched
+    if differs(y, right_y):
+        return wrong(
+            "with dropout in the block, and from the same seed, its output is not that of "
+            "block(x): forward changes the random state, or the block's mode, before it runs the "
+            "block. Read the state there, and set it nowhere but in backward."
+        )
+    if any(map(differs, gradients, right)):
+        return wrong(
+            "with dropout in the block the gradients are not those of the output that forward "
+            "returned: the second run draws a mask of its own, or none. Which state was the random "
+            "number generator in before the first? (A seed tells how it began, not where it is.) "
+            "And is the block in the mode that it was in?"
+        )
+    if not torch.equal(after, torch.get_rng_state()):
+        return wrong(
+            "the gradients are right, but after backward the random state is another one than "
+            "without a checkpoint, and whatever is drawn next will differ. Set the old state for "
+            "the second run only: inside torch.random.fork_rng()."
+        )
+    return None
+
+
+def works_in_part(routine: Routine) -> Verdict | None:
+    """Ask that frozen parameters, and an x without gradient, are no obstacle."""
+    for frozen, told in (("0.weight", "a parameter is frozen"), ("", "x asks for no gradient")):
+        block, x = block_with(0.0), batch()
+        if frozen:
+            block.get_parameter(frozen).requires_grad_(False)
+        else:
+            x.requires_grad_(False)
+        try:
+            _, gradients = run(routine, block, x)
+        except Exception as error:
+            return wrong(
+                f"where {told}, backward raises: {first_line(error)}. Ask only for the gradients "
+                "that ctx.needs_input_grad wants, and return None in the other places."
+            )
+        if any(map(differs, gradients, run(plain, block, x)[1])):
+            return wrong(f"where {told}, the other gradients are not those of block(x).")
+    return None
+
+
+EXERCISE = RoutineExercise(
+    answer="checkpointed",
+    points=4,
+    section="Compute it again",
+    bounds="nothing but the input is kept, dropout draws the same mask twice, and frozen parts are "
+    "no obstacle",
+    reference=plain,
+    trials=(
+        is_a_function,
+        gradients_arrive,
+        keeps_the_input_only,
+        saves_its_tensors,
+        draws_the_same_mask,
+        works_in_part,
+    ),
+)

@@ -1,0 +1,81 @@
+"""Leaky ReLU with a packed mask
+
+1. Eight numbers that are 0 or 1, as the digits of one number from 0 to 255: what is each of them
+   worth? And what if the mask's length is not a multiple of eight?
+2. Flatten x > 0, fill it up with False to a multiple of 8, reshape to rows of 8, multiply by 1, 2,
+   4, … 128 and sum each row. Back: packed[:, None] & those eight numbers is not zero where the bit
+   was set; cut off what was filled up.
+3. flat = (x > 0).reshape(-1); torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]) has the right
+   length; sum with dtype=torch.uint8. In backward take [: ctx.shape.numel()], reshape to ctx.shape,
+   and torch.where(positive, grad_output, slope * grad_output).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import around
+
+
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    """Return ``x`` where it is positive, ``slope · x`` elsewhere."""
+    return torch.where(x > 0, x, slope * x)
+
+
+def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return numbers on both sides of 0 in no order, so that no mistake makes one mask of another.
+
+    Where the sides take turns, the digits of a byte in reverse are those of the other side.
+    """
+    flat = around(rng, (0.0,), torch.Size(shape).numel())
+    return flat[torch.randperm(flat.numel(), generator=rng, device="cpu")].reshape(shape)
+
+
+def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a leaky ReLU whose mask, in rows of eight, goes through a mistake."""
+
+    def leaky(x: Tensor, slope: float) -> Tensor:
+        flat = (x > 0).reshape(-1)
+        rows = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
+        mask = mistaken(rows).reshape(-1)[: flat.numel()].reshape(x.shape)
+        return torch.where(mask, x, slope * x)
+
+    return leaky
+
+
+PACKED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "Both sides are exchanged: which of them does a bit that is set stand for, in forward and in "
+    "backward?": leaky_by(lambda rows: ~rows),
+    "In each byte the bits come back in reverse: do packing and unpacking begin at the same end, "
+    "both with 1, 2, 4, …?": leaky_by(lambda rows: rows.flip(1)),
+    "Eight neighbors share a byte, so a row of the unpacked matrix belongs to one byte: "
+    "packed[:, None] & bits. With packed[None, :] the columns do.": leaky_by(lambda rows: rows.t()),
+}
+
+EXERCISE = FunctionExercise(
+    answer="PackedLeakyReLU",
+    points=3,
+    section="Keep something smaller",
+    bounds="one bit an element is kept",
+    reference=leaky_relu,
+    samplers={
+        "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),
+        "a number not divisible by 8": lambda rng: (both_signs(rng, 13), 0.3),
+        "three axes, one of length 1": lambda rng: (both_signs(rng, 3, 1, 7), 0.01),
+        "a negative slope": lambda rng: (both_signs(rng, 2, 5), -0.5),
+        "a single number (0-dim)": lambda rng: (-around(rng, (0.0,)).abs(), 0.2),
+    },
+    gradient_suspects=PACKED_GRADIENTS,
+    asked=("input-layout",),
+    checks=(
+        *CONDUCT,
+        no_copy_on_ctx,
+        keeps_at_most(
+            lambda x, slope: -(-x.numel() // 8), "one bit an element, rounded up to whole bytes"
+        ),
+    ),
+)

@@ -1,0 +1,29 @@
+"""Queries, keys and values for attention, and masks."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.exercise import Sampler
+from autograd_course.grader.sampling import normal
+
+
+def drawn(rng: torch.Generator, *lead: int, n: int = 4, m: int = 4) -> tuple[Tensor, ...]:
+    """Return ``n`` queries and ``m`` keys of width 3, values of width 2."""
+    return normal(rng, *lead, n, 3), normal(rng, *lead, m, 3), normal(rng, *lead, m, 2)
+
+
+def holes(n: int, m: int, *, empty: int | None = None) -> Tensor:
+    """Return a boolean mask in which each query misses some keys, and one misses all."""
+    seen = (torch.arange(n)[:, None] + torch.arange(m)) % 3 > 0
+    if empty is not None:
+        seen[empty] = False
+    return seen
+
+
+MASKED: Mapping[str, Sampler] = {
+    "4 queries, 4 keys": lambda rng: drawn(rng),
+    "3 queries, 4 keys, two heads": lambda rng: drawn(rng, 1, 2, n=3),
+    "a query that sees no key": lambda rng: (*drawn(rng), holes(4, 4, empty=1)),
+}

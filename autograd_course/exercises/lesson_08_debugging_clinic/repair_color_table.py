@@ -1,0 +1,64 @@
+"""Repair: one pixel teaches
+
+1. The doctor names one bug and the owner complains of another. Repair the one that is named, then
+   run diagnose again.
+2. New tensors in backward take dtype and device from an old one: zeros_like. For the second bug: of
+   several values for the same index, assignment keeps one. += on an index is read, add, assign, so
+   it is no better. There are operations that add up.
+3. grad_table.index_put_((index,), (1 - fraction) * grad_output, accumulate=True), and the same for
+   index + 1. (index_add_ does it too, for an index of one axis.)
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, positive
+
+
+def look_up(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
+    """Return ``(1 - f) · table[i] + f · table[i + 1]``."""
+    return (1 - fraction) * table[index] + fraction * table[index + 1]
+
+
+def positions(rng: torch.Generator, size: int, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a table and places in it, some of them more than once."""
+    index = torch.randint(size - 1, shape, generator=rng, device="cpu")
+    if index.numel() > 1:
+        index.view(-1)[-1] = index.view(-1)[0]
+    return normal(rng, size), index, positive(rng, *shape) / 2
+
+
+def overwriting(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
+    """Return the same, with a gradient of the table in which later entries replace earlier ones."""
+    left = torch.zeros_like(table, dtype=torch.long)
+    places = torch.arange(index.numel()).reshape(index.shape)
+    left[index] = places
+    right = torch.zeros_like(left)
+    right[index + 1] = places
+    low = torch.where(left[index] == places, table[index], table[index].detach())
+    high = torch.where(right[index + 1] == places, table[index + 1], table[index + 1].detach())
+    return (1 - fraction) * low + fraction * high
+
+
+EXERCISE = FunctionExercise(
+    answer="LookUp",
+    points=2,
+    section="Step 4: one element by hand",
+    bounds="the gradient of the table has its dtype, and every pixel contributes",
+    reference=look_up,
+    samplers={
+        "5 pixels, a table of 9": lambda rng: positions(rng, 9, 5),
+        "a 2×3 image": lambda rng: positions(rng, 12, 2, 3),
+        "one pixel": lambda rng: positions(rng, 4, 1),
+        "more pixels than the table is long": lambda rng: positions(rng, 4, 8),
+    },
+    gradient_suspects={
+        "Several pixels read the same entry of the table, so several gradients belong there. "
+        "What does table[index] = values do with an index that is there twice, and what does "
+        "table[index] += values do with it?": overwriting,
+    },
+    checks=CONDUCT,
+    modeled_on="PyTorch #1631, the gradient of gather as it was in 2017",
+)

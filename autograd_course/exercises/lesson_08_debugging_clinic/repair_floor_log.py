@@ -1,0 +1,63 @@
+"""Repair: the silence that was not silent
+
+1. Compare x before and after the call, number by number. Once that is mended, run diagnose again: a
+   second bug has been waiting behind the first.
+2. x.data is the same memory as x. x.clamp(min=floor), without the underscore, makes a new tensor.
+   For the second bug sketch y against x: what is the slope left of the floor? backward must know
+   which elements lie there.
+3. Save x itself and keep ctx.floor. backward: torch.where(x >= ctx.floor, grad_output / x, 0).
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import positive
+
+
+def floor_log(x: Tensor, floor: float) -> Tensor:
+    """Return ``log(max(x, floor))``."""
+    return x.clamp(min=floor).log()
+
+
+def with_silence(rng: torch.Generator, floor: float, n: int) -> tuple[Tensor, float]:
+    """Return numbers around a floor, every third of them exactly 0, and the floor."""
+    x, floor = around_floor(rng, floor, n)
+    return x.where(torch.arange(n) % 3 != 0, 0.0), floor
+
+
+def around_floor(rng: torch.Generator, floor: float, *shape: int) -> tuple[Tensor, float]:
+    """Return positive numbers that lie in turn below and above a floor, and the floor."""
+    ratio = positive(rng, *shape)  # 0.5 to 2
+    below = torch.arange(ratio.numel()).reshape(shape) % 2 == 0
+    return floor * torch.where(below, 0.3 * ratio, 1 + ratio), floor
+
+
+def leaky_floor_log(x: Tensor, floor: float) -> Tensor:
+    """Return the same values, with a gradient of ``1 / floor`` below the floor."""
+    return (x + (x.clamp(min=floor) - x).detach()).log()
+
+
+EXERCISE = FunctionExercise(
+    answer="FloorLog",
+    points=2,
+    section="What gradcheck does not ask",
+    bounds="x keeps its values, and what lies below the floor has the gradient 0, as x = 0 has",
+    reference=floor_log,
+    samplers={
+        "a 3×4 matrix, floor 0.5": lambda rng: around_floor(rng, 0.5, 3, 4),
+        "a vector, floor 1": lambda rng: around_floor(rng, 1.0, 5),
+        "three axes, one of length 1": lambda rng: around_floor(rng, 0.1, 2, 1, 3),
+        "digital silence: some x are 0": lambda rng: with_silence(rng, 0.2, 6),
+    },
+    gradient_suspects={
+        "Below the floor y is log(floor), whatever x is: how much does y change there when x "
+        "does? The number after the floor does not tell backward on which side x was.": (
+            leaky_floor_log
+        ),
+    },
+    checks=CONDUCT,
+    modeled_on="Liger-Kernel #272, whose kernel writes into its input behind the back of "
+    "PyTorch's version counter",
+)

@@ -1,0 +1,45 @@
+"""Repair: nan since the outlier
+
+1. Take x = 1000 and evaluate backward's formula by hand, one operation at a time. Which is the
+   first number that is not finite?
+2. exp(1000) is inf, and inf/inf is nan. The quotient itself is harmless: it goes to 1. So the same
+   function has to be computed on another way, for both signs of x.
+3. (eˣ - e⁻ˣ) / (eˣ + e⁻ˣ) is tanh(x), which PyTorch computes without overflow.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, positive
+
+
+def log_cosh(x: Tensor) -> Tensor:
+    """Return ``log(cosh(x))``, also where ``cosh(x)`` overflows."""
+    return x.abs() + torch.nn.functional.softplus(-2 * x.abs()) - math.log(2)
+
+
+def signed(rng: torch.Generator, magnitude: float, *shape: int) -> Tensor:
+    """Return numbers of both signs, the largest of about this magnitude."""
+    return magnitude * (positive(rng, *shape) - 1.25)
+
+
+EXERCISE = FunctionExercise(
+    answer="LogCosh",
+    points=1,
+    section="Where a nan comes from",
+    bounds="finite and right for numbers of any size, of both signs",
+    reference=log_cosh,
+    samplers={
+        "a 3×4 matrix": lambda rng: (normal(rng, 3, 4),),
+        "outliers of up to 1000": lambda rng: (signed(rng, 1333.0, 6),),
+        "outliers of up to 50": lambda rng: (signed(rng, 66.0, 2, 1, 3),),
+        "a single number (0-dim)": lambda rng: (normal(rng),),
+    },
+    checks=CONDUCT,
+    modeled_on="snntorch #427: a surrogate's exponential overflowed, and inf/inf went into "
+    "the weights",
+)

@@ -1,0 +1,68 @@
+"""Forward mode for a smooth maximum
+
+1. Let both inputs change by a little, x by its tangent and t by its own. By how much does y change?
+   What has backward to do with a sum over a row, and what jvp?
+2. jvp is the same matrix from the other side. Where backward spreads one number g over a row, p *
+   g[..., None], jvp collects a row of tangents into one number. The two inputs' contributions are
+   added up. And what jvp reads must be kept for it: the same tensors as for backward, in the same
+   order.
+3. setup_context: the same three tensors go to ctx.save_for_backward and to ctx.save_for_forward.
+   jvp: (p * x_tangent).sum(-1) plus t_tangent * (y - (p * x).sum(-1)) / t.
+"""
+
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.calls import is_float
+from autograd_course.grader.checks import no_tensor_on_ctx
+from autograd_course.grader.checks.calling import found
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def smooth_maximum(x: Tensor, temperature: Tensor) -> Tensor:
+    """Return ``t log Σ exp(x/t)`` over the last axis."""
+    return temperature * torch.logsumexp(x / temperature, -1)
+
+
+def heated(rng: torch.Generator, temperature: float, *shape: int) -> tuple[Tensor, Tensor]:
+    """Return rows and a temperature."""
+    return normal(rng, *shape), torch.tensor(temperature, dtype=torch.float64)
+
+
+def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that ``jvp`` runs under ``vmap``, as a Jacobian by forward mode and a Hessian have it."""
+    wanted = tuple(i for i, value in enumerate(inputs) if is_float(value))
+    try:
+        torch.func.jacfwd(function.apply, wanted)(*inputs)
+    except Exception as error:
+        return found(
+            "wrong-jvp",
+            f"Forward mode is right, but `jvp` fails under `vmap`, which `jacfwd` and `hessian` "
+            f"use. It raises {type(error).__name__}: {str(error).partition('. ')[0]}",
+            {"error": type(error).__name__},
+            "Under `vmap`, one tangent represents a whole batch of directions. Do not call "
+            "`.item()` or `float()` on it, and do not branch on its values.",
+        )
+    return None
+
+
+EXERCISE = FunctionExercise(
+    answer="SmoothMaximum",
+    points=3,
+    section="Forward mode",
+    bounds="its Hessian is right, forward over reverse",
+    reference=smooth_maximum,
+    samplers={
+        "a 3×5 matrix": lambda rng: heated(rng, 0.7, 3, 5),
+        "a vector": lambda rng: heated(rng, 2.0, 4),
+        "three axes, one of length 1": lambda rng: heated(rng, 0.3, 2, 1, 3),
+    },
+    methods=("setup_context", "jvp"),
+    double_backward=True,
+    checks=(no_tensor_on_ctx, jvp_takes_a_batch),
+)

@@ -1,0 +1,130 @@
+"""Per-sample gradients
+
+1. Which function, differentiated by the parameters, has the gradient of one sample as its result?
+   It must take the parameters as an argument, not find them in the model.
+2. torch.func.functional_call(model, parameters, (x,)) runs the model with other parameters. Under
+   vmap a sample has lost its batch axis; give it back with x.unsqueeze(0) before the model, and
+   likewise for its target.
+3. def of_one(parameters, x, y): return loss(functional_call(model, parameters, (x.unsqueeze(0),)),
+   y.unsqueeze(0)). Then vmap(grad(of_one), in_dims=(None, 0, 0)) of dict(model.named_parameters()),
+   x, y is a dict; its values are asked for.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from autograd_course.functions import SmoothMaximum
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Return for each parameter its gradients, one for each sample, along axis 0."""
+    parameters = list(model.parameters())
+    rows = [
+        torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), parameters)
+        for i in range(len(x))
+    ]
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+
+class Gated(nn.Module):
+    """A layer, a smooth maximum over its outputs, and a learned temperature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.temperature = nn.Linear(3, 5), nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return one number for each row."""
+        call: Any = SmoothMaximum.apply
+        result: Tensor = call(self.layer(x), self.temperature)
+        return result
+
+
+def filled(model: nn.Module, rng: torch.Generator) -> nn.Module:
+    """Return the model in float64, with parameters that ``rng`` draws."""
+    model = model.double().cpu()
+    for parameter in model.parameters():
+        parameter.data = normal(rng, *parameter.shape).abs() / 2 + 0.1
+    return model
+
+
+def layers(rng: torch.Generator, count: int = 6) -> tuple[Any, ...]:
+    """Return a small net, its loss, and samples."""
+    net = filled(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), rng)
+    return net, mse_loss, normal(rng, count, 3), normal(rng, count, 2)
+
+
+def gated(rng: torch.Generator) -> tuple[Any, ...]:
+    """Return a net with a custom Function in it."""
+    return filled(Gated(), rng), mse_loss, normal(rng, 4, 3), normal(rng, 4)
+
+
+def images(rng: torch.Generator) -> tuple[Any, ...]:
+    """Return a convolutional classifier, which insists on a batch axis."""
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+    labels = torch.randint(3, (5,), generator=rng, device="cpu")
+    return filled(net, rng), cross_entropy, normal(rng, 5, 1, 4, 4), labels
+
+
+def of_the_batch(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradient of the whole batch's loss, for each sample."""
+    grads = torch.autograd.grad(loss(model(x), y), list(model.parameters()))
+    return tuple(g.expand(len(x), *g.shape) for g in grads)
+
+
+def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Return each sample's share of the batch's gradient, where the loss is a mean."""
+    return tuple(g / len(x) for g in per_sample_gradients(model, loss, x, y))
+
+
+SAMPLES = 30
+
+
+def runs_once(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the model is called once for the batch, and that nobody's .grad is touched."""
+    model, loss, x, y = layers(torch.Generator().manual_seed(0), SAMPLES)
+    calls: list[int] = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    routine(model, loss, x, y)
+    if len(calls) != 1:
+        return wrong(
+            f"right, but for {SAMPLES} samples the model is called {len(calls)} times. Write the "
+            "loss of one sample as a function of the parameters; grad makes its gradient of it, "
+            "vmap runs that over the batch."
+        )
+    filled_in = [name for name, p in model.named_parameters() if p.grad is not None]
+    if filled_in:
+        return wrong(f"right, but .grad of {filled_in[0]} has been filled: return the gradients.")
+    return None
+
+
+EXERCISE = RoutineExercise(
+    answer="per_sample_gradients",
+    points=2,
+    section="vmap, generated",
+    bounds="the model is called once for the whole batch",
+    reference=per_sample_gradients,
+    samplers={
+        "two layers": layers,
+        "a classifier of images": images,
+        "a model with a Function in it": gated,
+        "a batch of one": lambda rng: layers(rng, 1),
+    },
+    suspects={
+        "Every sample has the gradient of the whole batch: what is differentiated must be the "
+        "loss of one sample.": of_the_batch,
+        "They are too small by the number of samples: shares of a mean over the batch, not "
+        "gradients of each sample's own loss.": shares,
+    },
+    container=tuple,
+    trials=(runs_once,),
+)

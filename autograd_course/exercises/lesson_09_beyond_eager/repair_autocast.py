@@ -1,0 +1,133 @@
+"""Repair: a loss under autocast
+
+1. Which operation of forward computes in bfloat16 under autocast, although its inputs are float32?
+   How large are the scores, and how far apart are neighboring numbers of that size in bfloat16?
+2. Both methods are to compute in float32, with autocast off. torch.amp has a decorator for each;
+   one of them takes the dtype in which forward wants its inputs.
+3. @custom_fwd(device_type="cpu", cast_inputs=torch.float32) on forward and
+   @custom_bwd(device_type="cpu") on backward, each below @staticmethod.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.calls import is_float
+from autograd_course.grader.checks.calling import applied, farthest, found
+from autograd_course.grader.exercise import Check, FunctionExercise
+from autograd_course.grader.raised import told
+from autograd_course.grader.sampling import normal
+
+
+def contrast(q: Tensor, k: Tensor, temperature: float) -> Tensor:
+    """Return the cross entropy of each query against all keys; its own key is the target."""
+    scores = q @ k.t() / temperature
+    return torch.logsumexp(scores, 1) - scores.diagonal()
+
+
+def pairs(rng: torch.Generator, n: int, d: int, temperature: float) -> tuple[Tensor, Tensor, float]:
+    """Return queries, keys that resemble them, and a temperature."""
+    q = normal(rng, n, d)
+    return q, q + 0.5 * normal(rng, n, d), temperature
+
+
+def sharp(n: int = 12, d: int = 8) -> tuple[Tensor, Tensor, float]:
+    """Return queries and keys of length 1 and a low temperature, in float32."""
+    rng, normalize = torch.Generator().manual_seed(0), torch.nn.functional.normalize
+    q = normalize(normal(rng, n, d))
+    return q.float(), normalize(q + normal(rng, n, d)).float(), 0.02
+
+
+Tensors = tuple[Tensor, ...]
+Way = tuple[str, tuple[Any, ...], bool, float]
+
+
+def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
+    """Return a check that autocast to bfloat16 costs no digits.
+
+    ``values`` are inputs for it, in float32; the results, and the gradients of their sum, are
+    compared with those without autocast. Some loops run backward inside the block, too, and some
+    hand in bfloat16, the output of a layer before: each is tried.
+    """
+    inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
+
+    def check(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
+        right = _run(function, inputs, block=False)
+        for how, given, inside, share in _ways(inputs, close):
+            try:
+                came = _run(function, given, block=True, inside=inside)
+            except Exception as error:
+                return _clash(f"Under autocast, {how}, {told('it', error, function)}")
+            for name, one, other in zip(_names(right), came, right, strict=True):
+                if float((one - other).abs().max()) > share * float(other.abs().max()):
+                    return _imprecise(how, name, one, other)
+        return None
+
+    return check
+
+
+def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
+    """Yield each way in words, its inputs, whether backward is inside, and how far off is close."""
+    low = tuple(v.bfloat16() if is_float(v) else v for v in inputs)
+    yield "with float32 inputs", inputs, False, close
+    yield "with backward inside the block", inputs, True, close
+    yield "with bfloat16 inputs", low, False, 4 * close  # their gradients are rounded to bfloat16
+
+
+def _run(
+    function: type[Function], inputs: tuple[Any, ...], block: bool, inside: bool = False
+) -> Tensors:
+    """Return outputs and gradients, in float32."""
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=block):
+        given, outputs = applied(function, inputs)
+        total = torch.stack([output.float().sum() for output in outputs]).sum()
+        leaves = [tensor for tensor in given if tensor.requires_grad]
+        grads = torch.autograd.grad(total, leaves) if inside else ()
+    grads = grads or torch.autograd.grad(total, leaves)
+    return tuple(tensor.detach().float() for tensor in (*outputs, *grads))
+
+
+def _names(results: Tensors) -> list[str]:
+    return ["the output", *(f"gradient {i}" for i in range(len(results) - 1))]
+
+
+def _clash(message: str) -> Finding:
+    return found(
+        "autocast",
+        message,
+        {},
+        "The saved tensors and `grad_output` have different dtypes. Which dtype does each tensor "
+        "have in `backward`, and what casts it?",
+    )
+
+
+def _imprecise(how: str, name: str, came: Tensor, right: Tensor) -> Finding:
+    one, other = farthest(came, right)
+    return found(
+        "autocast",
+        f"Under autocast to bfloat16, {how}, {name} loses precision: it is {one:.4g}, and "
+        f"{other:.4g} without autocast.",
+        {"actual": one, "expected": other},
+        "Inside the block, every matrix product runs in bfloat16, whatever the dtype of its "
+        "factors. Both methods must fix the dtype that they run in.",
+    )
+
+
+EXERCISE = FunctionExercise(
+    answer="Contrast",
+    points=2,
+    section="Autocast",
+    bounds="autocast costs it no digits",
+    reference=contrast,
+    samplers={
+        "5 pairs of 3 numbers": lambda rng: pairs(rng, 5, 3, 0.5),
+        "a single pair": lambda rng: pairs(rng, 1, 4, 1.0),
+        "3 pairs, a low temperature": lambda rng: pairs(rng, 3, 4, 0.2),
+    },
+    accepted=("gradient-dtype", "precision"),  # float32 for bfloat16 is what it asks for
+    checks=(same_under_autocast(*sharp()),),
+)

@@ -1,0 +1,77 @@
+"""Repair: graph breaks
+
+1. Go through both methods line by line and ask: does this need a value, or does it do something
+   besides computing?
+2. The branch becomes torch.where, which computes both sides and chooses element by element. The
+   counter goes. And backward, which lets autograd work out a derivative, gets the formula: what is
+   the slope on each of the three pieces?
+3. forward: torch.where(x.abs() <= delta, x**2 / 2, delta * (x.abs() - delta / 2)). backward:
+   x.clamp(-delta, delta) * grad_output, and None for delta.
+"""
+
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from autograd_doctor.extension import describe_error
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn.functional import huber_loss
+
+from autograd_course.grader.calls import as_tuple
+from autograd_course.grader.checks.calling import backward, found
+from autograd_course.grader.compiling import compile_unbroken, silence
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.sampling import around
+
+
+def huber(x: Tensor, delta: float) -> Tensor:
+    """Return ``x²/2`` where ``|x| ≤ delta``, and the tangent line beyond."""
+    return huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
+
+
+def errors(rng: torch.Generator, delta: float, *shape: int) -> tuple[Tensor, float]:
+    """Return numbers on each side of both kinks, and the kinks' place."""
+    return around(rng, (-delta, delta), *shape), delta
+
+
+SECONDS = 120.0  # the first torch.compile of a session imports for half a minute on a busy machine
+
+
+def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that forward and backward can be traced into one graph each."""
+    try:
+        with silence():
+            backward(list(as_tuple(compile_unbroken(function.apply)(*differentiable(inputs)))))
+    except Exception as error:
+        failure = describe_error(error)
+        return found(
+            "compile-mismatch",
+            "The results are right, but `torch.compile` cannot trace the call into a single "
+            f"graph: {failure.text}",
+            {}
+            if failure.line.startswith("compiles_whole")
+            else {"exception": failure.kind, "text": failure.text, "line": failure.line},
+            "While tracing, tensors have no values, and side effects are lost. Select values with "
+            "`torch.where` instead of `if`. Avoid shapes that depend on values, such as the number "
+            "of elements that a mask selects. Write `backward` as a formula.",
+        )
+    return None
+
+
+EXERCISE = FunctionExercise(
+    answer="Huber",
+    points=2,
+    section="Graph breaks",
+    bounds="torch.compile makes one graph of it",
+    reference=huber,
+    samplers={
+        "a 3×5 matrix": lambda rng: errors(rng, 1.0, 3, 5),
+        "a vector, a small delta": lambda rng: errors(rng, 0.25, 6),
+        "three axes, one of length 1": lambda rng: errors(rng, 2.0, 2, 1, 3),
+    },
+    methods=("setup_context",),
+    checks=(compiles_whole,),
+    seconds=SECONDS,
+)

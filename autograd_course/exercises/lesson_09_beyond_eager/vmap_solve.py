@@ -1,0 +1,87 @@
+"""A vmap rule for NumPy
+
+1. The rule gets the whole tensors, and in_dims says for each where its batch lies. Where does the
+   kernel expect it? What if there is none?
+2. Bring the batch of each argument to the front: movedim(dim, 0) where it has one. Where in_dims is
+   None all samples share the argument: expand it to info.batch_size. Then call Solve.apply on the
+   result; the batch of what it returns is in front.
+3. a = a.expand(info.batch_size, *a.shape) if in_dims[0] is None else a.movedim(in_dims[0], 0),
+   likewise b; return Solve.apply(a, b), 0.
+"""
+
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.grader.calls import is_float
+from autograd_course.grader.checks.calling import found
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def solve(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a⁻¹ b`` for a vector ``b``, or for a batch of both."""
+    y: Tensor = torch.linalg.solve(a, b[..., None])[..., 0]
+    return y
+
+
+def system(rng: torch.Generator, n: int, *batch: int) -> tuple[Tensor, Tensor]:
+    """Return well-conditioned systems and a right-hand side for each."""
+    return normal(rng, *batch, n, n) + 3 * n * torch.eye(n), normal(rng, *batch, n)
+
+
+SAMPLES = 40
+
+
+def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that ``vmap`` runs forward once, however many samples there are."""
+    calls = 0
+    forward = function.forward
+
+    def counted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return forward(*args)
+
+    stacked = [v.expand(SAMPLES, *v.shape).clone() if is_float(v) else v for v in inputs]
+    dims = tuple(0 if is_float(v) else None for v in inputs)
+    with patch.object(function, "forward", staticmethod(counted)):
+        torch.func.vmap(function.apply, dims)(*stacked)
+    if calls == 1:
+        return None
+    if calls == 0:
+        return found(
+            "wrong-vmap",
+            "The results are right, but `forward` never runs under `vmap`. Your rule computes them "
+            "itself, without the kernel.",
+            {"samples": SAMPLES, "calls": 0},
+            "The rule should only rearrange the batch and call `apply` once. The kernel computes.",
+        )
+    return found(
+        "wrong-vmap",
+        f"The results are right, but for {SAMPLES} samples `forward` runs {calls} times. `vmap` "
+        "should avoid this loop.",
+        {"samples": SAMPLES, "calls": calls},
+        "The kernel accepts leading dims. Move the batch dim of every argument to the front and "
+        "call `apply` once.",
+    )
+
+
+EXERCISE = FunctionExercise(
+    answer="Solve",
+    points=3,
+    section="vmap, by hand",
+    bounds="one call of the kernel solves the whole batch",
+    reference=solve,
+    samplers={
+        "one system of 3": lambda rng: system(rng, 3),
+        "one system of 1": lambda rng: system(rng, 1),
+        "a batch of 2 systems": lambda rng: system(rng, 3, 2),
+    },
+    methods=("setup_context", "vmap"),
+    checks=(one_call_for_the_batch,),
+)

@@ -1,0 +1,10 @@
+"""The soft threshold, first as an operator in C++, then as a Function."""
+
+from torch import Tensor
+
+SECONDS = 120.0  # a compiler may have to be waited for
+
+
+def soft_threshold(x: Tensor, threshold: float) -> Tensor:
+    """Return ``sign(x) · max(|x| - threshold, 0)``."""
+    return x.sign() * (x.abs() - threshold).clamp(min=0)

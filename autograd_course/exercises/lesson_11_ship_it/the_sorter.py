@@ -1,0 +1,129 @@
+"""A sorter that learns on
+
+1. The lesson's sorter had all of this but one: its first layers got only zeros once it was
+   exported. Which spelling of the levels travels with its gradient?
+2. An nn.Module with two or three linear layers and levels in between; a training loop with Adam and
+   cross entropy; then exercise 1. Behind the first layer, values between 0 and 1 should be common:
+   a larger learning rate finds that by itself.
+3. levels(x): h = x.clamp(0, 1); q = (h * 3).round() / 3; return (q - h).detach() + h.
+   Linear(64, 32), levels, Linear(32, 32), levels, Linear(32, 10); Adam with a learning rate
+   of 0.005, 100 steps on all images at once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.trials.digits import HELD_OUT, Digits, digits
+from autograd_course.grader.trials.exporting import delivered, refused
+from autograd_course.grader.trials.products import data_used
+from autograd_course.grader.verdict import Verdict, failed, wrong
+
+ASKED = 0.90
+LEVELS = 4
+
+
+def deliver(images: Tensor, labels: Tensor) -> None:
+    """Say what the arguments are; the trial alone judges, so no training is given away."""
+
+
+LAST_DIGITS = 1e-4  # x + (q - x) is q but for these
+
+
+def delivers_a_sorter(deliver: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
+    """Have a sorter made, load it, and look at all that was asked for."""
+    try:
+        shown, held_out = digits()
+    except ImportError:
+        return failed("the digits come with scikit-learn: pip install scikit-learn.")
+    shipped = delivered(deliver(*shown))
+    if isinstance(shipped, Verdict):
+        return shipped
+    return (
+        refused(shipped, held_out.images)
+        or _not_on_levels(shipped, held_out.images)
+        or _not_right(shipped, held_out)
+        or _not_learning(shipped, held_out)
+    )
+
+
+def _not_on_levels(shipped: nn.Module, images: Tensor) -> Verdict | None:
+    half = len(images) // 2
+    arriving = list(data_used(shipped, images[:half], images[half : 2 * half]))
+    if len(arriving) < 2:
+        return wrong(
+            "the program has no hidden layer: between two products with weights, the values are to "
+            f"be brought to {LEVELS} levels."
+        )
+    for number, values in enumerate(arriving[1:], 2):
+        found = (values / LAST_DIGITS).round().unique() * LAST_DIGITS
+        if len(found) > LEVELS:
+            return wrong(
+                f"the values that come to product {number} of the net take {len(found)} different "
+                f"values, from {found[0]:.2g} to {found[-1]:.2g}; this exercise asks for {LEVELS}."
+            )
+    return None
+
+
+def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
+    with torch.no_grad():
+        scores = shipped(held_out.images)
+    if scores.shape != (HELD_OUT, 10):
+        return wrong(
+            f"for {HELD_OUT} images the program returns the shape {tuple(scores.shape)}; this "
+            f"exercise asks for scores of shape {(HELD_OUT, 10)}, one for each digit."
+        )
+    share = float((scores.argmax(-1) == held_out.labels).double().mean())
+    if share < ASKED:
+        return wrong(
+            f"the loaded program gets {share:.0%} of {HELD_OUT} held-out digits right; this "
+            f"exercise asks for {ASKED:.0%}. {_advice(shipped, held_out)}"
+        )
+    return None
+
+
+def _advice(shipped: nn.Module, held_out: Digits) -> str:
+    if asleep := _asleep(shipped, held_out):
+        return (
+            f"In the program no gradient other than zeros arrives at {' and '.join(asleep)}: did "
+            "one arrive while the net was trained?"
+        )
+    return "Is it the trained net that was exported? Do more steps help, or a larger learning rate?"
+
+
+def _asleep(shipped: nn.Module, held_out: Digits) -> list[str]:
+    """Ask every weight matrix of the loaded program for a gradient; name those without."""
+    weights = {n: p for n, p in shipped.named_parameters() if p.dim() > 1}
+    asking = {name: weight for name, weight in weights.items() if weight.requires_grad}
+    loss = nn.functional.cross_entropy(shipped(held_out.images), held_out.labels)
+    gradients: tuple[Any, ...] = ()
+    if loss.requires_grad:
+        gradients = torch.autograd.grad(loss, list(asking.values()), allow_unused=True)
+    taught = {n for n, g in zip(asking, gradients, strict=False) if g is not None and g.any()}
+    return [name for name in weights if name not in taught] if weights else ["any weight"]
+
+
+def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
+    asleep = _asleep(shipped, held_out)
+    if not asleep:
+        return None
+    return wrong(
+        "the loaded program predicts well and cannot learn on: no gradient other than zeros "
+        f"arrives at {' and '.join(asleep)}. Which part of your "
+        "levels is an operation of the graph, and which was Python around it?"
+    )
+
+
+EXERCISE = RoutineExercise(
+    answer="deliver",
+    points=4,
+    section="The whole thing, working",
+    bounds=f"the loaded program gets at least {ASKED:.0%} of {HELD_OUT} held-out digits right on "
+    f"{LEVELS} levels, takes any batch, and a gradient arrives at each of its weights",
+    reference=deliver,
+    trials=(delivers_a_sorter,),
+    seconds=60.0,
+)

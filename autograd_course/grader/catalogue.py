@@ -1,0 +1,45 @@
+"""Every exercise of the course by its id, each imported when somebody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from autograd_course.grader.exercise import Exercise, declared
+from autograd_course.index import INDEX, known
+
+
+class Catalogue(Mapping[str, Exercise]):
+    """The exercises by their ids, in the order of the course."""
+
+    def __getitem__(self, exercise_id: str) -> Exercise:
+        return _loaded(exercise_id)
+
+    def __contains__(self, exercise_id: object) -> bool:
+        return exercise_id in INDEX
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(INDEX)
+
+    def __len__(self) -> int:
+        return len(INDEX)
+
+
+@cache
+def _loaded(exercise_id: str) -> Exercise:
+    folder, name = f"lesson_{INDEX[exercise_id].lesson}", exercise_id.replace("-", "_")
+    return declared(import_module(f"autograd_course.exercises.{folder}.{name}"))
+
+
+CATALOGUE = Catalogue()
+
+
+def find(exercise_id: Any) -> Exercise:
+    """Return the exercise of an id, in any case and typed with ``_``, ``-`` or spaces.
+
+    Only the module of this exercise is imported. Raises
+    :class:`~autograd_course.index.UnknownExerciseError`.
+    """
+    return CATALOGUE[known(exercise_id).id]

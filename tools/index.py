@@ -1,0 +1,154 @@
+"""The index of the exercises: what their modules declare, in the order in which they are asked for.
+
+A module is read and not imported, so an index can be built whatever the old one says.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_course.grader.exercise import parts
+from tools.errors import AuthoringError
+from tools.lessons import read_lesson
+from tools.nbgrader import EXERCISES, GRADER_SUFFIX, is_grader
+from tools.percent import Cell, Source
+
+INDEX = Path(EXERCISES, "index.json")
+_TOTAL = re.compile(r"^(\d+) points?\b", re.MULTILINE)
+_IN_HEADING = re.compile(r"^#+ .*\(([\d+ ]+) points?\)$", re.MULTILINE)
+_HOW_TO = '"Add an exercise" in CONTRIBUTING.md'
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the index says of an exercise, and where it is declared."""
+
+    path: Path
+    id: str
+    lesson: str
+    title: str
+    points: int
+    answer: str
+
+
+def declared(root: Path) -> dict[str, Declared]:
+    """Return what each module of an exercise declares, by its id.
+
+    A file whose name begins with an underscore holds what several exercises of a lesson share.
+    Raises AuthoringError where a declaration is not complete.
+    """
+    paths = sorted((root / EXERCISES).glob("lesson_*/[!_]*.py"))
+    found: dict[str, Declared] = {}
+    for exercise in map(_read, paths):
+        if other := found.get(exercise.id):
+            raise AuthoringError(
+                exercise.path, 1, f"{other.path.parent.name} has this exercise too", "rename one"
+            )
+        found[exercise.id] = exercise
+    return found
+
+
+def _read(path: Path) -> Declared:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        line = error.lineno or 1
+        raise AuthoringError(path, line, "this is no Python", "correct the line") from None
+    title, *hints = parts(ast.get_docstring(tree) or "")
+    if not title or len(set(filter(None, hints))) != 3:
+        raise AuthoringError(
+            path,
+            1,
+            "the docstring is not a title and three hints",
+            "write the title into its first line, and below it the hints as 1. 2. 3.",
+        )
+    line, said = _declaration(tree)
+    points, answer = said.get("points"), said.get("answer")
+    if not isinstance(points, int) or points < 1 or not isinstance(answer, str):
+        raise AuthoringError(
+            path,
+            line,
+            "there is no EXERCISE with points and an answer that are written out",
+            'let it say EXERCISE = FunctionExercise(answer="Square", points=1, …)',
+        )
+    lesson, name = path.parent.name.removeprefix("lesson_"), path.stem.replace("_", "-")
+    return Declared(path, name, lesson, title, points, answer)
+
+
+def _declaration(tree: ast.Module) -> tuple[int, Mapping[str, object]]:
+    """Return the line of ``EXERCISE = …(…)``, and those of its arguments that are constants."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Call(keywords=keywords)):
+                values = {str(k.arg): k.value for k in keywords}
+                constants = {k: v.value for k, v in values.items() if isinstance(v, ast.Constant)}
+                return node.lineno, constants
+    return 1, {}
+
+
+def index(
+    exercises: Mapping[str, Declared], lessons: Sequence[Source], solved: Iterable[Source]
+) -> str:
+    """Return the index of the exercises, in the order of the cells that grade them.
+
+    Raises AuthoringError where an exercise and its cells do not agree.
+    """
+    titles = {lesson.path.stem: read_lesson(lesson).title for lesson in lessons}
+    blocks, missing = [], dict(exercises)
+    for source in solved:
+        if source.path.stem not in titles:
+            raise AuthoringError(source.path, 1, "there is no lesson of this name", "rename it")
+        asked = [_asked(cell, source, exercises) for cell in source.cells if is_grader(cell)]
+        _check_stated_points(source, sum(exercise.points for exercise in asked))
+        rows = ",\n".join(f"    {_row(exercise)}" for exercise in asked)
+        stem = source.path.stem
+        head = f'"lesson": {_json(stem)}, "title": {_json(titles[stem])}, "exercises": [\n'
+        blocks.append(f"  {{{head}{rows}\n  ]}}")
+        missing = {name: each for name, each in missing.items() if each not in asked}
+    for exercise in missing.values():
+        raise AuthoringError(
+            exercise.path,
+            1,
+            f"solutions/{exercise.lesson}.py has no cell that grades {exercise.id!r}",
+            f"add an answer cell and a grader cell ({_HOW_TO})",
+        )
+    return "[\n" + ",\n".join(blocks) + "\n]\n"
+
+
+def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Declared:
+    """Return the exercise of a cell that grades, which must be one of its lesson."""
+    name = str((cell.nbgrader or {})["grade_id"]).removesuffix(GRADER_SUFFIX)
+    exercise = exercises[name]
+    if exercise.lesson != source.path.stem:
+        problem, repair = f"{name!r} is declared in {exercise.path.parent.name}", "move one of them"
+    elif not re.search(rf"\b{exercise.answer}\b", cell.source):
+        problem = f"the cell does not grade {exercise.answer}, the answer to {name!r}"
+        repair = f"correct it, or the answer in {exercise.path}"
+    else:
+        return exercise
+    raise AuthoringError(source.path, cell.line, problem, repair)
+
+
+def _check_stated_points(source: Source, points: int) -> None:
+    """Raise AuthoringError where the text or the headings state other points than there are."""
+    prose = "\n".join(cell.source for cell in source.cells if not cell.is_code)
+    totals = [int(total) for total in _TOTAL.findall(prose)[:1]]
+    headings = [int(n) for sums in _IN_HEADING.findall(prose) for n in sums.split("+")]
+    for stated, where in ((totals, "the text says"), (headings, "the headings add up to")):
+        if stated and sum(stated) != points:
+            problem = f"{where} {sum(stated)} points, and the exercises have {points}"
+            raise AuthoringError(source.path, 1, problem, "correct the text")
+
+
+def _row(exercise: Declared) -> str:
+    fields = ("id", "title", "points", "answer")
+    return _json({field: getattr(exercise, field) for field in fields})
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
