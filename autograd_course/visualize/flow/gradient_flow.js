@@ -93,6 +93,8 @@ class Flow {
     this.root.setAttribute("aria-label", this.story.title);
     if (!this.scenes.length) this.furnish();
     this.scenes.forEach((scene, i) => scene.tell(this.flows[i]));
+    const steps = (phase) => this.flows.map((flow) => flow.steps.filter((step) => step.phase === phase).length);
+    this.player.phases(Math.max(...steps("forward")), Math.max(...steps("backward")));
   }
 
   furnish() {
