@@ -85,6 +85,14 @@ def tripled(w: Tensor, t: Tensor) -> Tensor:
     return (3 * w).sin() * t
 
 
+def by_number(w: Tensor, t: Tensor) -> Tensor:
+    return w * w.detach().sin() * t
+
+
+def by_path(w: Tensor, t: Tensor) -> Tensor:
+    return w * w.sin() * t
+
+
 @pytest.mark.parametrize(
     ("one", "other", "at", "marked"),
     [
@@ -94,8 +102,17 @@ def tripled(w: Tensor, t: Tensor) -> Tensor:
         (torch.relu, torch.nn.functional.leaky_relu, -1.0, ["1/0", "1/0"]),
         (without, twice, 1.3, ["/", "2/"]),
         (doubled, tripled, 1.0, ["/0", "/0"]),
+        (by_number, by_path, 1.0, ["/", "2/0 2"]),
     ],
-    ids=["nothing", "an operation", "the same factor", "a factor", "one more", "no consequence"],
+    ids=[
+        "nothing",
+        "an operation",
+        "the same factor",
+        "a factor",
+        "one more",
+        "no consequence",
+        "a path",
+    ],
 )
 def test_what_differs_is_marked(one: Any, other: Any, at: float, marked: list[str]) -> None:
     given = (torch.tensor(at), torch.tensor(3.0))[: 1 if one is torch.relu else 2]

@@ -110,7 +110,7 @@ def compare_flows(
 ) -> FlowComparison:
     """Show how gradients flow through several functions of the same inputs, side by side.
 
-    A slider moves its input in all flows.
+    A slider moves its input in all flows. A sign ≠ marks operations and local factors that differ.
 
     Args:
         flows: Two or more functions by name, as in ``{"without STE": f, "with STE": g}``.

@@ -32,8 +32,8 @@ def differences(flows: Sequence[Told]) -> list[Different]:
     """Return what differs in each flow from the first, and in the first from any other.
 
     A node differs if its counterpart is another operation, or if it has none. An edge differs if
-    its local factor does, unless the same operation got other values: this only follows from a
-    difference farther up.
+    it has no counterpart, or another local factor; but not where the same operation only got other
+    values, which follows from a difference farther up.
     """
     first, found = Different(), []
     for other in flows[1:]:
@@ -46,18 +46,36 @@ def differences(flows: Sequence[Told]) -> list[Different]:
 def _between(one: Told, other: Told) -> list[Different]:
     found: list[tuple[set[int], set[int]]] = [(set(), set()), (set(), set())]
     for pair in _counterparts(one.trace, other.trace):
-        sides = list(zip((one, other), pair, found, strict=True))
-        same = len({_operation(flow.trace, node) for flow, node, _ in sides}) == 1
-        if same and len({_received(flow, node) for flow, node, _ in sides}) > 1:
-            continue
-        for _, node, (nodes, _) in sides:
+        ways = [_ways(flow, node) for flow, node in zip((one, other), pair, strict=True)]
+        same = _operation(one.trace, pair[0]) == _operation(other.trace, pair[1])
+        both = ways[0].keys() & ways[1].keys()
+        follows = same and any(ways[0][at].value != ways[1][at].value for at in both)
+        alike = {at for at in both if follows or ways[0][at].factor == ways[1][at].factor}
+        for node, own, (nodes, edges) in zip(pair, ways, found, strict=True):
             if node is not None and not same:
                 nodes.add(node)
-        for factors in zip_longest(*(_factors(flow, node) for flow, node, _ in sides)):
-            if len({factor and factor[1] for factor in factors}) > 1:
-                for (_, _, (_, edges)), factor in zip(sides, factors, strict=True):
-                    edges.update([factor[0]] if factor and factor[1] else [])
+            edges.update(way.edge for at, way in own.items() if way.factor and at not in alike)
     return [Different(frozenset(nodes), frozenset(edges)) for nodes, edges in found]
+
+
+class _Way(NamedTuple):
+    """An edge into a node, the value that it brings, and its local factor, which may be empty."""
+
+    edge: int
+    value: str
+    factor: str
+
+
+def _ways(flow: Told, node: int | None) -> dict[int, _Way]:
+    """Return the edges into a node by the argument that they bring."""
+    words = flow.words
+    return {
+        edge.argument: _Way(
+            k, words.fill(words.cards[edge.source].value), words.fill(words.factors[k])
+        )
+        for k, edge in enumerate(flow.trace.edges)
+        if edge.target == node
+    }
 
 
 def _counterparts(one: Trace, other: Trace) -> Iterator[tuple[int | None, int | None]]:
@@ -72,15 +90,3 @@ def _operation(flow: Trace, node: int | None) -> str:
         return ""
     told = flow.nodes[node]
     return f"{told.kind} {told.name if told.kind == 'input' else told.op}"
-
-
-def _received(flow: Told, node: int | None) -> tuple[str, ...]:
-    """Return the values that a node got, as its sources' cards show them."""
-    into = flow.trace.into(node) if node is not None else ()
-    return tuple(flow.words.fill(flow.words.cards[edge.source].value) for edge in into)
-
-
-def _factors(flow: Told, node: int | None) -> list[tuple[int, str]]:
-    """Return the edges into a node, each with its factor, which may be empty."""
-    into = [number for number, edge in enumerate(flow.trace.edges) if edge.target == node]
-    return [(number, flow.words.fill(flow.words.factors[number])) for number in into]
