@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from base64 import b64encode
+from io import BytesIO
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from PIL import Image
+from playwright.sync_api import Browser
 from shown_widgets import SHOWN
 
 from autograd_course.quizzes import QUIZZES, load
@@ -237,6 +241,41 @@ def test_a_page_has_the_picture_and_no_live_view(
 
     assert VIEW not in made
     assert ("iVBORw0KGgo=" in made) == any("image/png" in data for data in outputs)
+
+
+# What the theme does to every output: a light card, and a padding.
+THEME = """html[data-theme=dark] body {background: #121212}
+html[data-theme=dark] .bd-content div.cell_output img {background: #ced6dd; padding: 8px}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("color", "seen"),
+    [("#ffffff", "page"), ("#22262b", "light"), ("#00609a", "blue"), ("#ad4300", "red")],
+)
+def test_in_the_dark_a_picture_s_paper_is_the_page(browser: Browser, color: str, seen: str) -> None:
+    file = BytesIO()
+    Image.new("RGB", (40, 40), color).save(file, "PNG")
+    source = "data:image/png;base64," + b64encode(file.getvalue()).decode()
+    style = THEME + (SETTINGS / "_static" / "book.css").read_text("utf-8")
+    page = browser.new_page()
+    page.set_content(
+        f"<html data-theme=dark><style>{style}</style><body><div class=bd-content>"
+        f"<div class=bd-article><div class=cell_output><img src='{source}'></div></div></div>"
+    )
+    box = page.locator("img").bounding_box()
+    shown = Image.open(BytesIO(page.screenshot())).convert("RGB")
+    page.close()
+
+    assert box
+    assert (box["width"], box["height"]) == (40, 40)
+    red, green, blue = shown.getpixel((round(box["x"]) + 20, round(box["y"]) + 20))
+    assert {
+        "page": (red, green, blue) == (0x12, 0x12, 0x12),
+        "light": min(red, green, blue) > 180,
+        "blue": blue > 130 and blue > red + 40,
+        "red": red > 200 and red > blue + 60,
+    }[seen], (red, green, blue)
 
 
 def test_every_widget_of_the_package_is_looked_for() -> None:

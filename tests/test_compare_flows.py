@@ -36,7 +36,8 @@ def pair() -> FlowComparison:
 
 def test_the_gradients_of_the_inputs_are_set_against_each_other(pair: FlowComparison) -> None:
     assert repr(pair).endswith(
-        "Side by side\n  ∂ of w: 0 without STE; -4 with STE\n  ∂ of t: 4 without STE; 4 with STE"
+        "Side by side\n  ∂ of w: 0 without STE; -4 with STE\n  ∂ of t: 4 without STE; 4 with STE\n"
+        "  ≠ without STE: Round, Round to w ×0; with STE: RoundSTE, RoundSTE to w ×1"
     )
 
 
@@ -70,6 +71,54 @@ def test_a_slider_moves_its_input_in_all_flows(pair: FlowComparison) -> None:
 
     assert slider["name"] == "w"
     assert frame == pair.numbers["texts"]
+
+
+def twice(w: Tensor, t: Tensor) -> Tensor:
+    return (w.round().round() - t) ** 2
+
+
+def doubled(w: Tensor, t: Tensor) -> Tensor:
+    return (2 * w).sin() * t
+
+
+def tripled(w: Tensor, t: Tensor) -> Tensor:
+    return (3 * w).sin() * t
+
+
+def by_number(w: Tensor, t: Tensor) -> Tensor:
+    return w * w.detach().sin() * t
+
+
+def by_path(w: Tensor, t: Tensor) -> Tensor:
+    return w * w.sin() * t
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "at", "marked"),
+    [
+        (without, without, 1.3, ["/", "/"]),
+        (without, with_ste, 1.3, ["2/0", "2/0"]),
+        (torch.relu, torch.nn.functional.leaky_relu, 1.0, ["1/", "1/"]),
+        (torch.relu, torch.nn.functional.leaky_relu, -1.0, ["1/0", "1/0"]),
+        (without, twice, 1.3, ["/", "2/"]),
+        (doubled, tripled, 1.0, ["/0", "/0"]),
+        (by_number, by_path, 1.0, ["/", "2/0 2"]),
+    ],
+    ids=[
+        "nothing",
+        "an operation",
+        "the same factor",
+        "a factor",
+        "one more",
+        "no consequence",
+        "a path",
+    ],
+)
+def test_what_differs_is_marked(one: Any, other: Any, at: float, marked: list[str]) -> None:
+    given = (torch.tensor(at), torch.tensor(3.0))[: 1 if one is torch.relu else 2]
+    flows = compare_flows({"one": one, "other": other}, *given, names=["w", "t"][: len(given)])
+
+    assert [texts[-1] for texts in flows.numbers["texts"]] == marked
 
 
 @pytest.mark.colab

@@ -24,6 +24,12 @@ class CalmSquare(Square):
         return 2 * x * grad_output.clamp(-1, 1)
 
 
+class Identity(Square):
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output
+
+
 def bent(x: Tensor, at: Tensor) -> Tensor:
     if x > at:
         return Square.apply(x)
@@ -54,6 +60,21 @@ def slide(slider: Locator, index: int, event: str = "input") -> None:
         "(range, [index, event]) => { range.value = index; range.dispatchEvent(new Event(event)) }",
         [index, event],
     )
+
+
+@pytest.mark.parametrize("plot", [0, 1])
+def test_each_axis_has_three_numbers_or_more(page: Page, plot: int) -> None:
+    up = page.locator(".ac-plot").nth(plot).locator("text[text-anchor=end]")
+
+    assert up.count() >= 3
+
+
+def test_where_slopes_differ_the_wash_is_quiet_and_has_a_sign(browser: Browser) -> None:
+    with showing(browser, function_lab(Identity)) as page:
+        lower = page.locator(".ac-plot").nth(1).locator(".ac-lab-differ")
+        expect(lower.locator("text").first).to_have_text("✗")
+        for wash in page.locator(".ac-lab-differ rect").all():
+            expect(wash).to_have_css("fill-opacity", "0.06")
 
 
 # Moving x

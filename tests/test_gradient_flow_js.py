@@ -41,6 +41,10 @@ def card(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=re.compile(f"^{name}, "))
 
 
+def unfold_tools(page: Page) -> None:
+    page.get_by_role("button", name="More").click()
+
+
 def step(page: Page) -> int:
     return page.evaluate("state.step")
 
@@ -144,6 +148,56 @@ def test_the_kernel_can_set_the_step(page: Page) -> None:
     expect(card(page, "y")).to_have_accessible_name("y, input: value 3, gradient 1")
 
 
+def top(element: Locator) -> float:
+    box = element.bounding_box()
+    assert box
+    return box["y"]
+
+
+@pytest.mark.parametrize("width", [1280, 600])
+def test_the_sentence_is_under_the_picture_and_moves_nothing(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    scrubber, view = page.get_by_label("step", exact=True), page.locator(".agf-view")
+    places = set()
+    for at in range(11):
+        scrubber.fill(str(at))
+        places.add((top(status(page)), top(scrubber)))
+
+    ((sentence, bar),) = places
+    assert sentence - top(view) - view.evaluate("view => view.offsetHeight") < 10
+    assert bar > sentence
+    assert status(page).evaluate("e => getComputedStyle(e).fontSize") == "16px"
+
+
+@pytest.mark.parametrize("width", [1280, 600])
+def test_the_controls_are_one_row(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    bar = page.get_by_role("group", name="Playback")
+
+    assert bar.get_by_role("button").count() == 6
+    assert bar.evaluate("bar => bar.offsetHeight") < 40
+    for hidden in ("Go to a node", "Zoom", "Key"):
+        expect(page.get_by_label(hidden, exact=True)).to_be_hidden()
+
+
+@pytest.mark.parametrize("by", ["click", "Escape"])
+def test_what_is_seldom_needed_unfolds_and_folds(page: Page, by: str) -> None:
+    more, key = page.get_by_role("button", name="More"), page.get_by_role("group", name="Key")
+    expect(more).to_have_attribute("aria-expanded", "false")
+    more.click()
+    expect(more).to_have_attribute("aria-expanded", "true")
+    expect(key).to_contain_text("negative ∂ (dashed, blue)")
+    page.get_by_role("button", name="Zoom in").focus()
+    if by == "click":
+        more.click()
+    else:
+        page.keyboard.press("Escape")
+
+    expect(key).to_be_hidden()
+    expect(more).to_be_focused()
+    expect(more).to_have_attribute("aria-expanded", "false")
+
+
 # Moving between nodes, and looking into them
 
 
@@ -189,6 +243,30 @@ def test_a_slider_rewrites_the_numbers_without_the_kernel(page: Page) -> None:
     expect(card(page, "x")).to_have_accessible_name("x, input: value 5, gradient 10")
     expect(card(page, "loss")).to_have_accessible_name(re.compile("value 28,"))
     assert page.evaluate("state.inputs") == {"x": 2, "y": 3}
+
+
+PLACES = """() => [...document.querySelectorAll('.agf-face, .agf input')].map(element => {
+  const {x, y, width, height} = element.getBoundingClientRect();
+  return [x, y, width, height];
+})"""
+
+
+@pytest.mark.parametrize("at", [0, 10])
+def test_nothing_jumps_as_an_input_is_dragged(page: Page, flow: GradientFlow, at: int) -> None:
+    page.get_by_label("step", exact=True).fill(str(at))
+    slider = page.get_by_label("input x")
+    box, before = slider.bounding_box(), page.evaluate(PLACES)
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    for part in (0.5, 0.4, 0.1, 0.9):
+        page.mouse.move(box["x"] + box["width"] * part, box["y"] + box["height"] / 2)
+        assert page.evaluate(PLACES) == before
+    page.mouse.up()
+    page.wait_for_function("saved.some(({ inputs }) => inputs.x !== 2)")
+    reply(page, flow)
+
+    assert page.evaluate(PLACES) == before
 
 
 def test_at_rest_the_kernel_is_told_and_its_answer_shown(page: Page, flow: GradientFlow) -> None:
@@ -323,6 +401,7 @@ def modules(browser: Browser, folded: GradientFlow) -> Iterator[Page]:
 
 
 def test_a_menu_goes_to_a_node_and_opens_it(page: Page) -> None:
+    unfold_tools(page)
     menu = page.get_by_label("Go to a node")
 
     assert menu.locator("option").all_text_contents() == [
@@ -336,6 +415,7 @@ def test_a_menu_goes_to_a_node_and_opens_it(page: Page) -> None:
 
 
 def test_arrows_walk_through_a_closed_menu_and_enter_goes(page: Page) -> None:
+    unfold_tools(page)
     menu, details = page.get_by_label("Go to a node"), page.get_by_role("region", name="Details")
     menu.focus()
     for _ in range(3):
@@ -358,6 +438,7 @@ def test_who_closes_the_details_is_back_at_the_node(page: Page, key: str) -> Non
 
 def test_a_menu_goes_to_a_node_that_is_out_of_sight(deep: Page) -> None:
     expect(card(deep, "Gelu")).not_to_be_in_viewport()
+    unfold_tools(deep)
     deep.get_by_label("Go to a node").select_option(label="Gelu, operation")
     expect(card(deep, "Gelu")).to_be_in_viewport(ratio=1)
 
@@ -401,7 +482,10 @@ def test_an_unfolded_module_folds_again(modules: Page, folded: GradientFlow, by:
     card(modules, "1").click()
     unfolded(modules, folded)
     if by == "menu":
-        modules.get_by_label("Fold a module").select_option(label="1")
+        unfold_tools(modules)
+        menu = modules.get_by_label("Fold a module")
+        menu.focus()
+        menu.select_option(label="1")
     elif by == "details":
         card(modules, "Tanh 2").click()
         modules.get_by_role("button", name="Fold 1").click()
@@ -515,7 +599,75 @@ def test_one_slider_moves_both_flows(browser: Browser) -> None:
             expect(loss).to_have_accessible_name("loss, output: value 0, gradient 1")
 
 
+@pytest.mark.parametrize("width", [1280, 600])
+def test_each_sentence_stands_under_its_own_picture(browser: Browser, width: int) -> None:
+    pair = compare_flows({"plain": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))
+    with showing(browser, pair) as page:
+        page.set_viewport_size({"width": width, "height": 800})
+        for scene in page.locator(".agf-scene:has(.agf-view)").all():
+            below, told = scene.locator(".agf-view").bounding_box(), scene.get_by_role("status")
+            assert below
+            assert 0 <= top(told) - below["y"] - below["height"] < 10
+
+
+def test_what_differs_bears_a_sign_and_is_said(browser: Browser) -> None:
+    pair = compare_flows({"plain": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))
+    with showing(browser, pair) as page:
+        once, twice = page.locator(".agf-scene:has(.agf-view)").all()
+        expect(once.locator(".agf-unlike")).to_have_count(0)
+        expect(twice.locator(".agf-unlike")).to_have_text(["≠", "≠"])
+        expect(twice.locator(".agf-factor.agf-differs")).to_have_text("×0.6664≠")
+        expect(twice.get_by_role("button", name=re.compile("^Sin 2, .*≠ differs"))).to_have_count(1)
+        unfold_tools(page)
+        expect(page.get_by_role("group", name="Key")).to_contain_text("≠ differs between the flows")
+
+
+def test_a_slider_moves_what_differs_too(browser: Browser) -> None:
+    flows = {"relu": torch.relu, "leaky": torch.nn.functional.leaky_relu}
+    with showing(browser, compare_flows(flows, torch.tensor(1.0), names=["x"])) as page:
+        factors = page.locator(".agf-factor.agf-differs")
+        expect(factors).to_have_count(0)
+        move(page.get_by_label("input x"), 0)
+        expect(factors).to_have_text(["×0≠", "×0.01≠"])
+
+
 # Look
+
+SMALLEST = """() => Math.min(...[...document.querySelectorAll('svg.agf-picture text')].map(text =>
+  parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+
+
+@pytest.mark.parametrize("shown", ["one", "two", "deep"])
+def test_no_label_is_smaller_than_11_pixels(browser: Browser, shown: str) -> None:
+    block, x = transformer_block()
+    widget = {
+        "one": lambda: gradient_flow(loss, *two_and_three()),
+        "two": lambda: compare_flows({"plain": loss, "same": loss}, *two_and_three()),
+        "deep": lambda: gradient_flow(block, x),
+    }[shown]()
+    with showing(browser, widget) as page:
+        for width in (1280, 600):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.evaluate("() => new Promise(requestAnimationFrame)")
+            assert page.evaluate(SMALLEST) >= 11 - 1e-3
+
+
+def test_two_flows_scroll_to_where_the_story_is(browser: Browser) -> None:
+    pair = compare_flows({"plain": loss, "same": loss}, *two_and_three(), step=0)
+    with showing(browser, pair) as page:
+        page.set_viewport_size({"width": 400, "height": 1200})
+        for at, there in [(4, "loss"), (10, "x"), (5, "loss"), (0, "x")]:
+            page.get_by_label("step", exact=True).fill(str(at))
+            for here in page.get_by_role("button", name=re.compile(f"^{there}, ")).all():
+                expect(here).to_be_in_viewport(ratio=0.99)
+
+
+def test_a_flow_opens_where_its_story_is(browser: Browser) -> None:
+    block, x = transformer_block()
+    flow = gradient_flow(block, x)
+    flow.step = flow.phases[0]
+    with showing(browser, flow) as page:
+        expect(card(page, "output")).to_be_in_viewport(ratio=1)
 
 
 def test_a_pulse_travels_only_where_motion_is_wanted(browser: Browser, flow: GradientFlow) -> None:
@@ -596,6 +748,7 @@ def test_arrows_go_down_a_deep_graph_and_it_scrolls_along(deep: Page) -> None:
 
 
 def test_a_zoomed_picture_fits_on_demand(deep: Page) -> None:
+    unfold_tools(deep)
     wide = "view => view.scrollWidth > view.clientWidth"
     for _ in range(4):
         deep.get_by_role("button", name="Zoom in").click()

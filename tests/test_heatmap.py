@@ -13,7 +13,7 @@ import torch
 from autograd_doctor.jacobians import SHADES, png
 from barepage import running_browser
 from cases.making import CPLX, X, draw, saving
-from PIL import Image
+from PIL import Image, ImageColor
 
 from autograd_course import diagnose
 from autograd_course.functions import Square
@@ -44,7 +44,7 @@ def test_the_bytes_are_the_same_everywhere() -> None:
     data = png(((1.0, 0.5), (nan, -1.0)), 1.0)
 
     assert sha256(data).hexdigest() == (
-        "8dc618968e1931fc2020721e15da9e105626631d4155a8de3c3203edeb6c338f"
+        "dba9f463084782250a4ab01de12c0c2db58fddf4146f88f47cbc5df5c8de6931"
     )
 
 
@@ -55,14 +55,22 @@ def test_rounding_does_not_show(noise: float) -> None:
     assert png((halves,), 1.0) == png((tuple(v + noise for v in halves),), 1.0 + noise)
 
 
-def test_every_entry_has_its_place_and_color() -> None:
-    picture = image(png(((0.0, 1.0, -1.0), (nan, inf, 1e-3)), 1.0)).convert("RGB")
+def on(ground: str, data: bytes) -> Image.Image:
+    """Lay a map on a page."""
+    drawn = image(data).convert("RGBA")
+    page = Image.new("RGBA", drawn.size, ground)
+    return Image.alpha_composite(page, drawn).convert("RGB")
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#111111"])
+def test_every_entry_has_its_place_and_color(ground: str) -> None:
+    picture = on(ground, png(((0.0, 1.0, -1.0), (nan, inf, 1e-3)), 1.0))
     colors = [[picture.getpixel((16 * j + 8, 16 * i + 8)) for j in range(3)] for i in range(2)]
 
     zero, most, least = colors[0]
     unknown, infinite, little = colors[1]
     assert picture.size == (48, 32)
-    assert min(zero) > 240
+    assert zero == ImageColor.getrgb(ground), "zero lets the page through"
     assert most == infinite
     assert most[0] > most[2], "positive is orange"
     assert least[2] > least[0], "negative is blue"
@@ -73,7 +81,7 @@ def test_every_entry_has_its_place_and_color() -> None:
 def test_there_are_shades_of_each_sign() -> None:
     steps = tuple(k / SHADES for k in range(-SHADES, SHADES + 1))
 
-    assert len(image(png((steps,), 1.0)).convert("RGB").getcolors()) == 2 * SHADES + 1
+    assert len(image(png((steps,), 1.0)).convert("RGBA").getcolors()) == 2 * SHADES + 1
 
 
 # In the report

@@ -1,11 +1,13 @@
 """The Jacobian view in a real browser, in a bare page: what a learner sees, hears and presses."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
 import pytest
 import torch
 from barepage import contrast, showing
+from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect
 from torch import Tensor
 from torch.autograd import Function
@@ -203,6 +205,20 @@ def test_words_are_legible(browser: Browser, product: JacobianView, dark: bool) 
         )
     ground = "rgb(17, 17, 17)" if dark else "rgb(255, 255, 255)"
     assert min(contrast(color, ground) for color in colors) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_maps_stand_on_the_pages_ground(browser: Browser, dark: bool) -> None:
+    """Zero is the page's own color, and what is drawn on a map stands out from it."""
+    view = jacobian_view(torch.tanh, torch.linspace(-1, 1, 3))
+    with showing(browser, view, dark=dark) as page:
+        at = over(page, 0, 1, 2)
+        shown = Image.open(BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
+        stroke = "element => getComputedStyle(element).stroke"
+        ring = page.locator(".ac-jac-ring").first.evaluate(stroke)
+    ground = (17, 17, 17) if dark else (255, 255, 255)
+    assert shown.getpixel((round(at["x"]), round(at["y"]))) == ground
+    assert contrast(ring, f"rgb{ground}") >= 7
 
 
 def test_nothing_is_cut_off_where_it_is_narrow(browser: Browser, product: JacobianView) -> None:

@@ -142,8 +142,8 @@ def test_a_rise_of_the_maximum_is_told_with_its_factor() -> None:
     told = story(traced(small(), (1, 2)))
 
     assert told["frames"][2]["text"] == (
-        "Query 0 meets keys 2–3. Row 0: m rises from 1 to 3, so l and O so far are multiplied by "
-        "exp(1 − 3) = 0.135; nothing is computed again. The tile adds 2: l = 2.19."
+        "Query 0 meets keys 2–3. Row 0: m rises from 1 to 3, so ℓ and O so far are multiplied by "
+        "exp(1 − 3) = 0.135; nothing is computed again. The tile adds 2: ℓ = 2.19."
     )
 
 
@@ -151,8 +151,8 @@ def test_a_maximum_that_stays_is_told() -> None:
     q, k, v = small()
     told = story(traced([q, k.flip(0), v], (1, 2)))
 
-    assert told["frames"][1]["text"].endswith("Row 0 begins with m = 3 and l = 2.")
-    assert told["frames"][2]["text"].endswith("Row 0: m stays 3, and l grows by 0.185 to 2.19.")
+    assert told["frames"][1]["text"].endswith("Row 0 begins with m = 3 and ℓ = 2.")
+    assert told["frames"][2]["text"].endswith("Row 0: m stays 3, and ℓ grows by 0.185 to 2.19.")
     assert told["frames"][2]["figures"]["0"]["factor"] == ""
 
 
@@ -203,7 +203,7 @@ def test_a_query_that_sees_no_key_is_told() -> None:
     told = story(traced(head(), (1, 3), mask=mask))
 
     assert told["frames"][1]["text"] == "Query 0 meets keys 0–2. Row 0 may see no key here."
-    assert told["frames"][3]["text"].endswith("L = m + log l stays: −∞.")
+    assert told["frames"][3]["text"].endswith("L = m + log ℓ stays: −∞.")
     assert "agree with full attention" in told["frames"][-1]["text"]
 
 
@@ -227,9 +227,9 @@ def test_the_account_tells_what_the_picture_shows(fresh: AttentionTiles) -> None
         f"Step 2 of 14, forward: {story(fresh.trace)['frames'][2]['text']}",
         "Order of the tiles in forward: (0, 0) (0, 1) (1, 0) (1, 1).",
         "Order of the tiles in backward: (0, 0) (1, 0) (0, 1) (1, 1).",
-        "  row 0: m = 3.00, l = 2.19, rescaled ×0.14 (by tiles: 8% + 92%)",
+        "  row 0: m = 3.00, ℓ = 2.19, rescaled ×0.14 (by tiles: 8% + 92%)",
         "  row 1: not begun",
-        "Alive at once: 52 bytes (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, l 1×1, O 1×1); "
+        "Alive at once: 52 bytes (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, ℓ 1×1, O 1×1); "
         "as one tile 136 bytes.",
         "With 8192 queries and keys, a turn would still hold at most 76 bytes; whole, S and its "
         "weights would take 512 MiB a head.",

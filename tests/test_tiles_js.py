@@ -235,6 +235,46 @@ def test_a_turn_holds_less_than_the_matrix_as_one_tile(page: Page, widget: Atten
 # Look
 
 
+@pytest.mark.parametrize(
+    ("at", "heads", "first", "last"),
+    [
+        (0, ["m", "ℓ", "×r", "L", "ℓ, to 2.2"], ["−∞", "0.00", "", ""], ["−∞", "0.00", "", ""]),
+        (2, ["m", "ℓ", "×r", "L", "ℓ, to 2.2"], ["3.00", "1.55", "", ""], ["−∞", "0.00", "", ""]),
+        (3, ["m", "ℓ", "×r", "L", "ℓ, to 2.2"], ["", "", "", "3.44"], ["−∞", "0.00", "", ""]),
+        (9, ["", "D", "", "L", "Σ P, to 1"], ["", "1.15", "", "3.44"], ["", "1.15", "", "3.44"]),
+    ],
+)
+def test_the_columns_beside_the_scores_have_heads_and_are_filled(
+    page: Page, at: int, heads: list[str], first: list[str], last: list[str]
+) -> None:
+    go(page, at)
+    svg = page.locator(".ac-tiles-stage svg")
+
+    expect(svg.locator(":scope > text")).to_have_text(heads)
+    rows = svg.locator("g:has(> .ac-tiles-ghost)")
+    texts = "g => [...g.querySelectorAll('text:not(.ac-tiles-factor)')].map(t => t.textContent)"
+    assert [rows.first.evaluate(texts), rows.last.evaluate(texts)] == [first, last]
+
+
+@pytest.mark.parametrize("at", [0, 6])
+def test_forward_and_backward_are_marked_under_the_slider(page: Page, at: int) -> None:
+    """The marks part where forward's last step is."""
+    go(page, at)
+    forward, backward = page.locator(".ac-phases > *").all()
+    expect(forward).to_have_text("forward")
+    expect(backward).to_have_text("backward")
+    expect(forward).to_have_css("border-top-style", "solid")
+    expect(backward).to_have_css("border-top-style", "dashed")
+    one, other = forward.bounding_box(), backward.bounding_box()
+    slider = page.get_by_label("step", exact=True).bounding_box()
+    assert one
+    assert other
+    assert slider
+    part = (one["x"] + one["width"] - slider["x"] - 8) / (slider["width"] - 16)
+    assert part == pytest.approx(6 / 14, abs=0.01)
+    assert other["x"] + other["width"] == pytest.approx(slider["x"] + slider["width"] - 8, abs=1)
+
+
 @pytest.mark.parametrize("width", [480, 900])
 def test_the_stage_fits_the_page(browser: Browser, widget: AttentionTiles, width: int) -> None:
     with showing(browser, widget) as page:

@@ -195,13 +195,22 @@ def test_a_move_in_the_same_graph_sends_numbers_only() -> None:
 
 
 def test_what_needs_more_room_is_laid_out_anew_and_keeps_the_room() -> None:
-    flow = gradient_flow(torch.exp, torch.tensor(1.0), names=["x"], sweep={"x": (-30, 30)})
+    flow = gradient_flow(torch.exp, torch.tensor(1.0), names=["x"], sweep={"x": (-3, 3)})
     widths = []
     for x in (1.0, 29.123456, 1.0):
         flow.inputs = {"x": x}
         widths.append(flow.picture.layout.width)
 
     assert widths[0] < widths[1] == widths[2]
+
+
+def test_where_a_slider_leads_nothing_moves() -> None:
+    flow = gradient_flow(torch.exp, torch.tensor(1.0), names=["x"], sweep={"x": (-30, 30)})
+    before = flow.picture.layout
+    for x in (-30.0, 29.0, 1.0):
+        flow.inputs = {"x": x}
+
+        assert flow.picture.layout is before
 
 
 def test_the_place_of_a_value_that_no_float_holds_stays(flow: GradientFlow) -> None:

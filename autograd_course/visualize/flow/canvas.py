@@ -1,7 +1,7 @@
 """The parts of the picture as artists of matplotlib."""
 
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
+from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path
 
 from autograd_course.visualize.flow.columns import Column
@@ -10,10 +10,15 @@ from autograd_course.visualize.flow.face import (
     BASELINES,
     GAUGE_RISE,
     PARTIAL,
+    UNLIKE,
+    UNLIKE_SIZE,
     behind,
     gauge_ends,
+    label_box,
     map_corners,
     radius,
+    unlike_card,
+    unlike_label,
 )
 from autograd_course.visualize.flow.layout import BADGE_TEXT, LINE, TITLE, Box
 from autograd_course.visualize.flow.marks import length, look, thickness
@@ -106,6 +111,20 @@ class Canvas:
         ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
         self._text(x, y + 4, text, GRADIENT, weight="bold", bbox=ground)
 
+    def unlike_card(self, box: Box) -> None:
+        """Mark a card that differs from its counterpart in another flow."""
+        self._unlike(*unlike_card(box))
+
+    def unlike_factor(self, curve: Curve, text: str) -> None:
+        """Mark a local factor that differs from its counterpart's."""
+        box = label_box(curve, text)
+        self._rectangle(box, 4, fill=False, edgecolor=INK, linewidth=1.4, zorder=6)
+        self._unlike(*unlike_label(box))
+
+    def _unlike(self, x: float, y: float) -> None:
+        self.axes.add_artist(Circle((x, y), UNLIKE, facecolor=INK, edgecolor=PAPER, zorder=7))
+        self._text(x, y + 4.5, "≠", PAPER, UNLIKE_SIZE, "bold", zorder=8)
+
     def _rectangle(self, box: Box, radius: float, **look: object) -> None:
         style = f"round,pad=0,rounding_size={radius}"
         corner = (box.x, box.y)
@@ -121,7 +140,7 @@ class Canvas:
         color: str,
         size: float = LINE,
         weight: str = "normal",
-        bbox: dict[str, object] | None = None,
+        **look: object,
     ) -> None:
         self.axes.text(
             x,
@@ -133,6 +152,6 @@ class Canvas:
             fontfamily=FONT,
             ha="center",
             va="baseline",
-            bbox=bbox,
             parse_math=False,
+            **look,  # type: ignore[arg-type]
         )

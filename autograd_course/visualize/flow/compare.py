@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from autograd_course.visualize.flow.differences import Different, Told, differences
 from autograd_course.visualize.flow.phrases import each
 from autograd_course.visualize.flow.png import png_of_several
 from autograd_course.visualize.flow.scene import Scene, Sweep, scene
@@ -17,7 +18,7 @@ class FlowComparison(FlowView):
     """Several traces on stage. Made by :func:`compare_flows`.
 
     All go forward together, then all go back together; a shorter one waits for the others.
-    ``scenes`` holds the flows.
+    ``scenes`` holds the flows. What differs between them is marked by ≠.
     """
 
     def _content(self) -> dict[str, Any]:
@@ -30,22 +31,36 @@ class FlowComparison(FlowView):
         }
 
     def _texts(self) -> Sequence[Any]:
-        return [scene.texts for scene in self.scenes]
+        return self._marked([scene.texts for scene in self.scenes])
+
+    def _marked(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Return the texts of each flow, and last what differs in it."""
+        told = zip(texts, self._different(texts), strict=True)
+        return [[*texts, different.code] for texts, different in told]
+
+    def _different(self, texts: Sequence[Sequence[str]]) -> list[Different]:
+        pictures = [scene.picture for scene in self.scenes]
+        pairs = zip(pictures, texts, strict=True)
+        return differences([Told(p.trace, replace(p.words, texts=tuple(t))) for p, t in pairs])
+
+    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
+        return [of[:-1] for of in texts]
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         flows = (flow.frames(name, values, at) for flow in self.scenes)
         for texts in zip(*flows, strict=True):
-            yield None if None in texts else list(texts)  # only where all flows have some
+            yield None if None in texts else self._marked(texts)  # only where all flows have some
 
     @property
     def png(self) -> bytes:
         """The flows in one picture, each under its name."""
         named = [(s.name, s.picture.words, s.picture.layout) for s in self.scenes]
-        return png_of_several(named)
+        return png_of_several(named, self._different([s.texts for s in self.scenes]))
 
     def __repr__(self) -> str:
         accounts = [f"{s.name}\n{describe(s.picture.trace)}" for s in self.scenes]
-        return "\n\n".join([*accounts, _verdict(self.scenes)])
+        different = self._different([scene.texts for scene in self.scenes])
+        return "\n\n".join([*accounts, _verdict(self.scenes, different)])
 
 
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -61,8 +76,8 @@ def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
     ]
 
 
-def _verdict(scenes: Sequence[Scene]) -> str:
-    """Set the gradients of the inputs that all flows share against each other."""
+def _verdict(scenes: Sequence[Scene], different: Sequence[Different]) -> str:
+    """Say what differs, and set the gradients of the inputs that all flows share side by side."""
     found = [
         {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
         for s in scenes
@@ -73,7 +88,16 @@ def _verdict(scenes: Sequence[Scene]) -> str:
         + "; ".join(f"{of[name]} {scene.name}" for of, scene in zip(found, scenes, strict=True))
         for name in shared
     ]
-    return "\n".join(["Side by side", *lines])
+    marked = [_told(scene, d) for scene, d in zip(scenes, different, strict=True) if any(d)]
+    return "\n".join(["Side by side", *lines, *([f"  ≠ {'; '.join(marked)}"] * bool(marked))])
+
+
+def _told(scene: Scene, different: Different) -> str:
+    trace, words = scene.picture.trace, scene.picture.words
+    nodes = [trace.nodes[node].name for node in sorted(different.nodes)]
+    edges = [(trace.edges[edge], words.fill(words.factors[edge])) for edge in different.edges]
+    ways = [f"{trace.nodes[e.target].name} to {trace.nodes[e.source].name} {f}" for e, f in edges]
+    return f"{scene.name}: {', '.join([*nodes, *sorted(ways)])}"
 
 
 def compare_flows(
@@ -86,7 +110,7 @@ def compare_flows(
 ) -> FlowComparison:
     """Show how gradients flow through several functions of the same inputs, side by side.
 
-    A slider moves its input in all flows.
+    A slider moves its input in all flows. A sign ≠ marks operations and local factors that differ.
 
     Args:
         flows: Two or more functions by name, as in ``{"without STE": f, "with STE": g}``.

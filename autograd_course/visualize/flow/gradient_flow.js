@@ -24,20 +24,37 @@ class Flow {
     this.below = make("div", { className: "agf-scenes" });
     // What changes its height stands below what is pressed and dragged.
     this.root = make("div", { className: "ac agf", role: "group" },
-      this.above, this.controls(), this.sliders.element, this.notice, this.below, signsKey());
+      this.above, this.controls(), this.tools(), this.sliders.element, this.notice, this.below);
     keepKeys(this.root, (event) => this.pressed(event));
     element.append(this.root);
   }
 
   controls() {
-    const each = (call) => () => this.scenes.forEach(({ stage }) => call(stage));
-    this.player.element.append(
-      make("span", { className: "ac-gap" }),
-      make("span", { className: "ac-together", role: "group", "aria-label": "Zoom" },
-        button("Zoom out", "−", each((stage) => stage.zoom(1 / SCALE.factor))),
-        button("Fit to width", "fit", each((stage) => stage.whole())),
-        button("Zoom in", "+", each((stage) => stage.zoom(SCALE.factor)))));
+    this.more = button("More: find, zoom, key", "⋯", () => this.unfoldTools(this.panel.hidden));
+    this.more.className = "agf-more";
+    this.player.element.append(this.more);
     return this.player.element;
+  }
+
+  /** What is seldom needed: it is shown when it is asked for. */
+  tools() {
+    const each = (call) => () => this.scenes.forEach(({ stage }) => call(stage));
+    this.finders = make("span", { className: "ac-controls" });
+    this.panel = make("div", { className: "agf-tools" },
+      make("div", { className: "ac-controls" }, this.finders,
+        make("span", { className: "ac-together", role: "group", "aria-label": "Zoom" },
+          button("Zoom out", "−", each((stage) => stage.zoom(1 / SCALE.factor))),
+          button("Fit to width", "fit", each((stage) => stage.whole())),
+          button("Zoom in", "+", each((stage) => stage.zoom(SCALE.factor))))),
+      signsKey(Boolean(this.model.get("story").flows)));
+    this.unfoldTools(false);
+    return this.panel;
+  }
+
+  unfoldTools(open) {
+    if (!open && this.panel.contains(document.activeElement)) this.more.focus();
+    this.panel.hidden = !open;
+    this.more.ariaExpanded = open;
   }
 
   get flows() { return this.story.flows ?? [this.story]; }
@@ -76,11 +93,14 @@ class Flow {
     this.root.setAttribute("aria-label", this.story.title);
     if (!this.scenes.length) this.furnish();
     this.scenes.forEach((scene, i) => scene.tell(this.flows[i]));
+    const steps = (phase) => this.flows.map((flow) => flow.steps.filter((step) => step.phase === phase).length);
+    this.player.phases(Math.max(...steps("forward")), Math.max(...steps("backward")));
   }
 
   furnish() {
     this.scenes = this.flows.map((_, i) => new Scene((group) => this.fold(i, group)));
     this.above.append(...this.scenes.map(({ element }) => element));
+    this.finders.append(...this.scenes.map(({ find }) => find));
     this.below.append(...this.scenes.map(({ below }) => below));
   }
 
@@ -163,7 +183,10 @@ class Flow {
     const actions = {
       ...(!native && this.player.keys()),
       ...scene?.keys(onCard),
-      Escape: () => this.scenes.forEach((each) => each.open(null)),
+      Escape: () => {
+        this.unfoldTools(false);
+        this.scenes.forEach((each) => each.open(null));
+      },
     };
     if (!(event.key in actions)) return;
     event.preventDefault();

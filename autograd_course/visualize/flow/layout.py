@@ -15,7 +15,7 @@ from autograd_course.visualize.flow.trace import Trace
 # Pixels. A character of the widest font that may stand in for ours is 0.61 of its size wide.
 TITLE, LINE = 13.0, 12.0
 NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 67.0
-BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 9.5, 14.0, 10.0
+BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 12.0, 16.0, 12.0
 MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps stand below the texts, beside each other
 MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
@@ -146,7 +146,7 @@ def _boxes(layers: Layers, placed: Placement) -> list[Box]:
 
 
 def _badge(box: Box, text: str, flow: Flow) -> Box:
-    width = text_width(text, BADGE_TEXT) + 10
+    width = text_width(text, BADGE_TEXT) + 8
     x = box.x + flow.badge * box.width - width / 2
     return Box(round(x, 1), round(box.y - BADGE_RISE, 1), round(width, 1), BADGE_HEIGHT)
 

@@ -29,6 +29,19 @@ function measure(gauge, mark) {
   gauge.setAttribute("d", `M${begin} ${y}H${begin + lengthOf(mark) * (end - begin)}`);
 }
 
+/** Let a card or a factor bear the sign that it differs from its counterpart in another flow. */
+function mark(element, differs) {
+  const there = element.querySelector(".agf-unlike");
+  element.classList.toggle("agf-differs", differs);
+  if (differs === Boolean(there)) return;
+  if (there) return there.remove();
+  const box = element.querySelector("rect:not(.agf-behind)"), onCard = element.matches(".agf-card");
+  const [left, top, width] = ["x", "y", "width"].map((name) => Number(box.getAttribute(name)));
+  const [x, y] = onCard ? [left + 4, top + 4] : [left + width / 2, top - 7];
+  element.append(draw("g", { className: "agf-unlike" }, draw("circle", { cx: x, cy: y, r: 8 }),
+    draw("text", { x, y: y + 4.5, text: "≠" })));
+}
+
 /** Draw a heat map, one path for each level; negative cells bear a dash. */
 function heatMap(code, columns, side) {
   const paths = new Map(), dashes = [];
@@ -51,7 +64,7 @@ function shade(letter) {
 }
 
 /** A key to the signs, for those who ask. */
-function signsKey() {
+function signsKey(compared) {
   const samples = [
     ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner, shorter: smaller |∂|, logarithmically"],
     ["0", "∂ is zero"],
@@ -66,6 +79,6 @@ function signsKey() {
   rows.push(make("span", { className: "agf-sample" },
     draw("svg", { className: "agf-swatch", width: 62, height: 13, "aria-hidden": "true" }, map),
     "heat map: its largest positive value to its most negative one (dash)"));
-  return make("details", { className: "agf-key" }, make("summary", { text: "Key" }), ...rows,
-    make("p", { text: KEYS }));
+  if (compared) rows.push(make("span", { className: "agf-sample", text: "≠ differs between the flows: an operation, a local factor" }));
+  return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
 }

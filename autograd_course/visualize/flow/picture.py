@@ -1,6 +1,7 @@
 """A trace as a static picture with a text alternative."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from autograd_course.visualize.flow.layout import Layout, Sizes, layout, needed
@@ -51,6 +52,15 @@ class Picture:
         if enough == before.sizes:
             return before
         return Drawn(self.words, enough, layout(self.trace, self.words, enough))
+
+    def roomy(self, frames: Iterable[Sequence[str]]) -> Drawn:
+        """Return the drawing with room for the texts of several frames."""
+        sizes = self.drawing.sizes
+        for texts in frames:
+            sizes = sizes.with_(needed(replace(self.words, texts=tuple(texts))))
+        if sizes == self.drawing.sizes:
+            return self.drawing
+        return Drawn(self.words, sizes, layout(self.trace, self.words, sizes))
 
     @cached_property
     def png(self) -> bytes:

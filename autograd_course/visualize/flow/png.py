@@ -19,11 +19,13 @@ from autograd_course.visualize.flow.columns import (
     Column,
     Sheet,
 )
+from autograd_course.visualize.flow.differences import Different
 from autograd_course.visualize.flow.layout import TITLE, Layout
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.kit.raster import small_png
 
 _PIXELS = 72  # a pixel of the layout is a point
+_ALIKE = Different()
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
 HEADING, _INDENT = 24.0, 20.0  # of a picture's name
 KEY_WIDTH = 420.0  # from which on there is room for the key
@@ -39,18 +41,27 @@ class Page:
         self.figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=dpi)
         self.figure.set_facecolor(PAPER)
 
-    def paint(self, sheet: Sheet, words: Script, left: float = 0.0, top: float = 0.0) -> None:
-        """Draw a picture, its upper left corner at a place."""
+    def paint(
+        self,
+        sheet: Sheet,
+        words: Script,
+        left: float = 0.0,
+        top: float = 0.0,
+        different: Different = _ALIKE,
+    ) -> None:
+        """Draw a picture, its upper left corner at a place, with a sign at what is different."""
         for x, column in sheet.placed:
             lower = self.height - top - column.height
             corner = ((left + x) / self.width, lower / self.height)
             extent = (column.width / self.width, column.height / self.height)
-            _column(Canvas(self.figure, (*corner, *extent), column), words, sheet.drawn, column)
+            canvas = Canvas(self.figure, (*corner, *extent), column)
+            _column(canvas, words, sheet.drawn, column, different)
         for x in sheet.turns:
             self._turn(left + x, top, sheet.height)
         if sheet.width >= KEY_WIDTH:
             size = max(TURN_SIZE if sheet.turns else _SMALL, _READ * sheet.width / _PAGE)
-            self.text(left + sheet.width - 8, top + sheet.height - 6, KEY, SOFT, size, ha="right")
+            key = f"≠ differs between the flows; {KEY}" if any(different) else KEY
+            self.text(left + sheet.width - 8, top + sheet.height - 6, key, SOFT, size, ha="right")
 
     def _turn(self, x: float, top: float, height: float) -> None:
         """Lead from the foot of one column to the head of the next."""
@@ -74,22 +85,29 @@ def png(words: Script, drawn: Layout) -> bytes:
     return small_png(page.figure)
 
 
-def png_of_several(named: Sequence[tuple[str, Script, Layout]]) -> bytes:
-    """Draw pictures under their names: tall ones side by side, if a page has room for them."""
+def png_of_several(
+    named: Sequence[tuple[str, Script, Layout]], different: Sequence[Different]
+) -> bytes:
+    """Draw pictures under their names: tall ones side by side, if a page has room for them.
+
+    ``different`` is what differs in each of them.
+    """
     sheets = [Sheet(drawn) for _, _, drawn in named]
     sizes = [(sheet.width, sheet.height + HEADING) for sheet in sheets]
     widths, heights = zip(*sizes, strict=True)
     wide = max(widths) > max(heights) - HEADING or sum(widths) > WIDEST
     page = Page(max(widths) if wide else sum(widths), sum(heights) if wide else max(heights))
     left = top = 0.0
-    for (name, words, _), sheet, (w, h) in zip(named, sheets, sizes, strict=True):
-        page.paint(sheet, words, left, top + HEADING)
+    for (name, words, _), sheet, (w, h), own in zip(named, sheets, sizes, different, strict=True):
+        page.paint(sheet, words, left, top + HEADING, own)
         page.text(left + _INDENT, top + HEADING, name, INK, TITLE, fontweight="bold")
         left, top = (left, top + h) if wide else (left + w, top)
     return small_png(page.figure)
 
 
-def _column(canvas: Canvas, words: Script, drawn: Layout, column: Column) -> None:
+def _column(
+    canvas: Canvas, words: Script, drawn: Layout, column: Column, different: Different
+) -> None:
     """Draw what a column shows of the picture."""
     for curve, mark in zip(drawn.curves, words.marks, strict=True):
         if column.meets(curve):
@@ -102,4 +120,10 @@ def _column(canvas: Canvas, words: Script, drawn: Layout, column: Column) -> Non
     for curve, factor in zip(drawn.curves, words.factors, strict=True):
         if column.labels(curve) and (text := words.fill(factor)):
             canvas.factor(curve, text)
+    for node in different.nodes:
+        if column.holds(drawn.boxes[node]):
+            canvas.unlike_card(drawn.boxes[node])
+    for edge in different.edges:
+        if column.labels(drawn.curves[edge]):
+            canvas.unlike_factor(drawn.curves[edge], words.fill(words.factors[edge]))
     canvas.cells()

@@ -14,13 +14,18 @@ class Scene {
     this.heading = make("h4", { className: "agf-name" });
     this.phase = make("span", { className: "agf-phase" });
     this.sentence = make("span", { className: "agf-sentence" });
-    this.of = make("span", { className: "agf-of" });
+    this.of = make("span", { className: "ac-heard" }); // for the eye, the sentence stands under its picture
     this.status = make("div", { className: "agf-status", role: "status" }, this.of, this.phase, this.sentence);
+    // Never seen: it makes room for the longest sentence, so that no other one moves what is below.
+    this.longest = make("span", { className: "agf-sentence" });
+    const room = make("div", { className: "agf-room", "aria-hidden": "true" },
+      make("span", { className: "agf-phase", text: "Backward" }), this.longest);
     this.jump = chooser((node) => this.goTo(node));
     this.folder = chooser((group) => this.onFold(group));
-    this.find = make("div", { className: "ac-controls agf-find" }, this.jump, this.folder);
-    this.element = make("div", { className: "agf-scene" }, this.heading, this.stage.view);
-    this.below = make("div", { className: "agf-scene" }, this.status, this.find, this.details.element);
+    this.find = make("span", { className: "ac-together agf-find" }, this.jump, this.folder);
+    this.element = make("div", { className: "agf-scene" }, this.heading, this.stage.view,
+      make("div", { className: "agf-told" }, room, this.status));
+    this.below = make("div", { className: "agf-scene" }, this.details.element);
   }
 
   /** Take over a story; rebuild only what has changed. */
@@ -43,14 +48,15 @@ class Scene {
 
   restage(reshaped) {
     const { activeElement } = document, focused = this.stage.cards?.indexOf(activeElement) ?? -1;
-    const closing = reshaped && activeElement !== this.jump && this.below.contains(activeElement);
+    const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
     if (reshaped) this.details.node = null;
     this.stage.show(this.story);
     // Beside each other where both are legible, else below each other.
     for (const part of [this.element, this.below]) {
-      part.style.setProperty("--agf-wanted", `${this.stage.width * SCALE.wide}px`);
+      part.style.setProperty("--agf-wanted", `${this.stage.width * SCALE.legible}px`);
     }
     if (reshaped) this.list();
+    if (reshaped) this.longest.textContent = "";
     if (reshaped) this.land(focused >= 0 || closing);
     else if (focused >= 0) this.stage.focus(focused);
   }
@@ -69,16 +75,26 @@ class Scene {
 
   list() {
     const { cards, groups } = this.story;
-    offer(this.jump, "Go to …", this.stage.reading.map(({ dataset: { node } }) =>
+    const of = this.story.name ? ` (${this.story.name})` : "";
+    offer(this.jump, `Go to …${of}`, this.stage.reading.map(({ dataset: { node } }) =>
       [node, cards[node].label]));
     const opened = [...new Set(cards.flatMap(({ within }) => within))].sort((a, b) => a - b);
-    offer(this.folder, "Fold …", opened.map((group) => [group, groups[group]]));
+    offer(this.folder, `Fold …${of}`, opened.map((group) => [group, groups[group]]));
     this.folder.hidden = opened.length === 0;
   }
 
   write(texts) {
     this.texts = texts;
     this.stage.write(texts, this.fill);
+    if (this.story.name) this.stage.compare(texts.at(-1));
+    this.makeRoom();
+  }
+
+  /** Keep the longest sentence there has been. */
+  makeRoom() {
+    const longest = this.story.steps.map(({ text }) => this.fill(text))
+      .reduce((one, other) => (other.length > one.length ? other : one));
+    if (longest.length > this.longest.textContent.length) this.longest.textContent = longest;
   }
 
   paint(step) {

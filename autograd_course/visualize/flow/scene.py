@@ -1,6 +1,6 @@
 """One flow on stage: what is traced, at which inputs, and which of its modules are open."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -54,6 +54,10 @@ class Scene:
         """Return the scene with other groups opened; what is no group is ignored."""
         groups = sorted({group for group in opened if 0 <= group < len(self.trace.groups)})
         return replace(self, opened=tuple(groups))
+
+    def roomy(self, frames: Iterable[Sequence[str]]) -> "Scene":
+        """Return the scene with room for other texts, too: nothing will move when they come."""
+        return replace(self, drawn=self.picture.roomy(frames))
 
     @property
     def phases(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ const REST = 250; // milliseconds; keys that are held down or pressed in a row c
 /** `wanted` holds the inputs for which the kernel has no answer yet. */
 class Sliders {
   constructor(onTexts, onWanted) {
-    this.element = make("div", { className: "ac-sliders" });
+    this.element = make("div", { className: "agf-sliders" });
     this.onTexts = onTexts;
     this.onWanted = onWanted;
     this.wanted = {};

@@ -3,7 +3,8 @@
 
 const PULSE = 600; // milliseconds that a pulse travels along an edge
 const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
-const SCALE = { least: 0.25, most: 2, legible: 0.62, wide: 0.8, factor: 1.25 };
+const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (face.py)
+const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
 
 /** Which values and gradients are visible, pulses, zoom, and the roving focus. */
 class Stage {
@@ -42,8 +43,11 @@ class Stage {
   write(texts, fill) {
     for (const slot of this.slots) slot.textContent = fill(slot.dataset.text, texts);
     for (const factor of this.factors) {
-      const filled = factor.querySelector("text").textContent !== "";
-      factor.setAttribute("visibility", filled ? "visible" : "hidden");
+      const text = factor.querySelector("text"), { length } = text.textContent;
+      factor.setAttribute("visibility", length ? "visible" : "hidden");
+      const width = length * LETTER + ASIDE, ground = factor.querySelector("rect");
+      ground.setAttribute("x", text.getAttribute("x") - width / 2);
+      ground.setAttribute("width", width);
     }
     const { marks, cards } = this.story;
     this.links.forEach((link, edge) => weigh(link, fill(marks[edge], texts)));
@@ -54,9 +58,18 @@ class Stage {
     }
   }
 
+  /** Mark what differs from another flow, as Python writes it: "1 4/0" are two nodes and an edge. */
+  compare(code) {
+    const [nodes, edges] = code.split("/").map((part) => new Set(part ? part.split(" ").map(Number) : []));
+    this.unlike = nodes;
+    this.cards.forEach((card, node) => mark(card, nodes.has(node)));
+    this.factors.forEach((factor, edge) => mark(factor, edges.has(edge)));
+  }
+
   /** Show the state after `step`, and keep which values and gradients are known by then. */
   paint(step, fill) {
     const { steps } = this.story;
+    [this.active] = steps[step].nodes;
     const known = { value: new Set(), gradient: new Set(), went: new Set(), back: new Set() };
     for (const past of steps.slice(0, step + 1)) {
       const backward = past.phase === "backward";
@@ -86,7 +99,8 @@ class Stage {
       card.classList.toggle("agf-now-back", now && current.phase === "backward");
       const told = known.value.has(node) ? fill(value) : "not yet known";
       const sent = known.gradient.has(node) ? fill(gradient) : "not yet known";
-      card.setAttribute("aria-label", `${label}: value ${told}, gradient ${sent}`);
+      const unlike = this.unlike?.has(node) ? "; ≠ differs between the flows" : "";
+      card.setAttribute("aria-label", `${label}: value ${told}, gradient ${sent}${unlike}`);
     });
   }
 
@@ -114,20 +128,21 @@ class Stage {
   }
 
   /** Scroll the node into the middle, unless it is near it. */
-  follow(node) {
+  follow(node, behavior = still() ? "auto" : "smooth") {
     const box = this.cards[node].getBoundingClientRect(), view = this.view.getBoundingClientRect();
     const off = (begin, size) => {
       const distance = box[begin] + box[size] / 2 - view[begin] - view[size] / 2;
       return Math.abs(distance) > view[size] * CALM ? distance : 0;
     };
-    const behavior = still() ? "auto" : "smooth";
     this.view.scrollBy({ left: off("left", "width"), top: off("top", "height"), behavior });
   }
 
   fit() {
     if (!this.svg || !this.view.clientWidth) return;
-    const fitting = Math.min(1, this.view.clientWidth / this.width);
-    this.resize(this.scale ?? (fitting >= SCALE.legible ? fitting : SCALE.wide));
+    this.resize(this.scale ?? clamp(this.view.clientWidth / this.width, SCALE.legible, 1));
+    if (this.seen || this.active === undefined) return;
+    this.seen = true;
+    this.follow(this.active, "auto");
   }
 
   resize(scale) {

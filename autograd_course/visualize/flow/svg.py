@@ -14,9 +14,10 @@ from autograd_course.visualize.flow.columns import (
     Column,
     Sheet,
 )
-from autograd_course.visualize.flow.layout import Layout, text_width
+from autograd_course.visualize.flow.face import label_box
+from autograd_course.visualize.flow.layout import Layout
 from autograd_course.visualize.flow.marks import look, thickness
-from autograd_course.visualize.flow.routes import LABEL_HEIGHT, Curve
+from autograd_course.visualize.flow.routes import Curve
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.svg_card import svg_card
 
@@ -104,11 +105,10 @@ def _edge(number: int, curve: Curve, words: Script) -> str:
 def _factor(number: int, curve: Curve, words: Script) -> str:
     template = words.factors[number]
     text = words.fill(template)
-    (x, y), width = curve.label, text_width(text) + 6
+    (x, y), box = curve.label, label_box(curve, text)
     hidden = "" if text else ' visibility="hidden"'
     return (
         f'<g class="agf-factor" data-edge="{number}" aria-hidden="true"{hidden}>'
-        f'<rect x="{x - width / 2:g}" y="{y - LABEL_HEIGHT / 2:g}" width="{width:g}" '
-        f'height="{LABEL_HEIGHT:g}" rx="4"/>'
+        f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="4"/>'
         f'<text x="{x:g}" y="{y + 4:g}" data-text="{escape(template)}">{escape(text)}</text></g>'
     )

@@ -48,6 +48,7 @@ class FlowView(Live):
         self._leisure = Leisure()
         for _ in self._swept():
             pass
+        self._make_room()
         self.observe(self._follow, "inputs")
         self.observe(self._unfold, "opened")
 
@@ -72,6 +73,20 @@ class FlowView(Live):
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         """Yield what to show at each value of one input, ``None`` where the graph is another."""
+        raise NotImplementedError
+
+    def _make_room(self) -> None:
+        """Let the cards be as wide as any number that a slider brings, or they would move then."""
+        frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
+        if not frames:
+            return
+        each = zip(*map(self._by_scene, frames), strict=True)
+        pairs = zip(self.scenes, each, strict=True)
+        self.scenes = tuple(scene.roomy(texts) for scene, texts in pairs)
+        self.story = self._story()
+
+    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
+        """Return the texts of each scene."""
         raise NotImplementedError
 
     def _story(self) -> dict[str, Any]:

@@ -34,6 +34,9 @@ class GradientFlow(FlowView):
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         return self.scenes[0].frames(name, values, at)
 
+    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
+        return [texts]
+
     @property
     def png(self) -> bytes:
         """The static picture."""

@@ -129,7 +129,7 @@ def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign
     """Shade stretches of x, with a sign above each: color alone would not tell."""
     look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": _FONT}
     for low, high in regions:
-        axes.axvspan(low, high, facecolor=color, alpha=0.14, linewidth=0)
+        axes.axvspan(low, high, facecolor=color, alpha=0.07, linewidth=0)
         axes.text((low + high) / 2, 1.01, sign, transform=axes.get_xaxis_transform(), **look)
 
 

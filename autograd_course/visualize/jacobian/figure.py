@@ -56,7 +56,7 @@ def drawn(view: View, finding: str, cell: Cell) -> bytes:
         handlelength=1.2,
         handleheight=1.0,
     )
-    return small_png(page.figure, keep=list(heatmap.palette()))
+    return small_png(page.figure, keep=_shades())
 
 
 class _Page:
@@ -78,8 +78,16 @@ class _Page:
         return self.figure.add_axes((*corner, width / _WIDTH, height / self.height))
 
 
+def _shades() -> list[tuple[int, ...]]:
+    """Return the palette as it is on white paper."""
+    return [
+        tuple(round(255 + (part - 255) * opacity / 255) for part in color)
+        for color, opacity in heatmap.palette()
+    ]
+
+
 def _map(axes: Axes, matrix: Matrix, largest: float) -> None:
-    palette = np.array(list(heatmap.palette()), dtype=np.uint8)
+    palette = np.array(_shades(), dtype=np.uint8)
     shades = np.array([[heatmap.shade(entry, largest) for entry in line] for line in matrix])
     axes.imshow(palette[shades], interpolation="nearest", aspect="auto")
     axes.spines[:].set_color(RIM)
@@ -154,7 +162,7 @@ def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
 
 
 def _meanings(view: View) -> Iterator[Patch]:
-    shades = {"negative": heatmap.NEGATIVE, "zero": heatmap.ZERO, "positive": heatmap.POSITIVE}
+    shades = {"negative": heatmap.NEGATIVE, "zero": (255, 255, 255), "positive": heatmap.POSITIVE}
     if any(UNKNOWN in marks for marks in view.shown.marks):
         shades["not differentiable there"] = heatmap.GRAY
     for meaning, color in shades.items():

@@ -41,7 +41,7 @@ def _css(color: tuple[int, ...]) -> str:
 
 LEGEND = [
     {"meaning": "negative", "color": _css(heatmap.NEGATIVE), "mark": ""},
-    {"meaning": "zero", "color": _css(heatmap.ZERO), "mark": ""},
+    {"meaning": "zero", "color": "transparent", "mark": ""},
     {"meaning": "positive", "color": _css(heatmap.POSITIVE), "mark": ""},
     {"meaning": "not differentiable", "color": _css(heatmap.GRAY), "mark": UNKNOWN},
     {"meaning": "backward is wrong", "color": "", "mark": WRONG},

@@ -40,9 +40,17 @@ class Player {
       if (begins) this.forward();
       else this.toggle();
     });
+    this.parts = make("span", { className: "ac-phases", "aria-hidden": "true" });
     this.count = make("span", { className: "ac-count" });
     this.element = make("div", { className: "ac-controls", role: "group", "aria-label": "Playback" },
-      this.toStart, this.previous, this.player, this.next, this.toEnd, this.scrubber, this.count);
+      this.toStart, this.previous, this.player, this.next, this.toEnd,
+      make("span", { className: "ac-scrub" }, this.scrubber, this.parts), this.count);
+  }
+
+  /** Mark under the scrubber how many steps go forward, and how many back. */
+  phases(forward, backward) {
+    this.parts.replaceChildren(...Object.entries({ forward, backward }).map(([text, steps]) =>
+      make("span", { "data-phase": text, style: `flex-grow: ${steps}`, text })));
   }
 
   place(step, last) {

@@ -2,12 +2,16 @@
 
 const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
 
-/** Round values, about `count` of them, that divide a range. */
+/** Round values, about `count` of them and at least three, that divide a range. */
 function ticks([low, high], count = 5) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= rough);
-  const found = [];
-  for (let i = Math.ceil(low / step); i * step <= high + step * 1e-6; i++) found.push(i * step);
+  const multiples = (step) => {
+    const found = [];
+    for (let i = Math.ceil(low / step); i * step <= high + step * 1e-6; i++) found.push(i * step);
+    return found;
+  };
+  const steps = [10, 5, 2, 1, 0.5].map((digit) => digit * power), fine = steps.findLastIndex((step) => step >= rough);
+  const found = steps.slice(fine).map(multiples).find(({ length }) => length > 2);
   return found.map((value) => Number(value.toPrecision(6)));
 }
 

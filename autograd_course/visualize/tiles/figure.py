@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from autograd_course.visualize.kit.raster import small_png
 from autograd_course.visualize.tiles.canvas import BACK, GRID, INK, RIM, SOFT, VALUE, Canvas
-from autograd_course.visualize.tiles.stage import Stage
+from autograd_course.visualize.tiles.stage import COLUMNS, Stage
 from autograd_course.visualize.tiles.story import Story, at
 
 _MAP, _GAP, _ASIDE = 108, 38, 272  # an order map's side, the room beside it, the right column
@@ -75,14 +75,20 @@ def _tiles(canvas: Canvas, stage: Stage, now: dict[str, Any], back: bool) -> Non
 
 
 def _rows(canvas: Canvas, stage: Stage, now: dict[str, Any], back: bool) -> None:
-    heads = ("L", "D", "Σ P, up to 1") if back else ("m", "l", f"l, up to {stage.told['longest']}")
-    for head, (x, anchor) in zip(heads, stage.heads, strict=True):
-        if stage.figured or anchor == "left":
-            canvas.text(x, stage.top - 6, head, anchor=anchor)
+    bar = "Σ P, to 1" if back else f"ℓ, to {stage.told['longest']}"
+    canvas.text(stage.bar, stage.top - 6, bar, anchor="left")
+    for head, x in zip(
+        ("", "D", "", "L") if back else ("m", "ℓ", "×r", "L"), stage.ends, strict=True
+    ):
+        if stage.figured:
+            canvas.text(x, stage.top - 6, head, anchor="right")
+    for start, _ in stage.told["rows"]:
+        y = stage.top + start * stage.cell
+        canvas.line([(stage.right + 6, y), (max(stage.end, stage.after - 16), y)], GRID, 0.8)
     current = range(*stage.told["rows"][now["tile"][0]]) if now["tile"] else range(0)
     for query in range(stage.n):
-        if figures := now["figures"].get(str(query)):
-            _row(canvas, stage, query, figures, query in current)
+        figures = now["figures"].get(str(query), stage.told["begin"])
+        _row(canvas, stage, query, figures, query in current)
     canvas.line([(stage.end, stage.top), (stage.end, stage.height - 3)], RIM, 1, (0, (2, 3)))
 
 
@@ -90,11 +96,11 @@ def _row(canvas: Canvas, stage: Stage, query: int, row: dict[str, Any], now: boo
     weight = "bold" if now else "normal"
     y = stage.top + (query + 0.5) * stage.cell
     if stage.figured:
-        places = (stage.heads[1],) if len(row["texts"]) == 1 else stage.heads[:2]
-        for text, (x, _) in zip(row["texts"], places, strict=True):
+        for names, x in zip(COLUMNS, stage.ends, strict=True):
+            text = next((row["texts"][name] for name in names if name in row["texts"]), "")
             canvas.text(x, y + 4, text, weight=weight, anchor="right")
         if now and row["factor"]:
-            canvas.text(stage.bar - 5, y + 4, row["factor"], weight="bold", anchor="right")
+            canvas.text(stage.ends[2], y + 4, row["factor"], weight="bold", anchor="right")
     begin = stage.bar
     for place, part in enumerate(row["parts"]):
         newest = now and place == len(row["parts"]) - 1

@@ -1,5 +1,6 @@
 """The frames of a story: what each step of forward and of backward changes, and says."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from autograd_course.visualize.tiles.trace import TileTrace, Visit
 
 Frame = dict[str, Any]
 _FORWARD = {"q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "W", "out": "O", "max": "m"}
-_FORWARD |= {"sum": "l", "rescale": "r"}
+_FORWARD |= {"sum": "ℓ", "rescale": "r"}
 _BACKWARD = {"q": "Q", "k": "K", "v": "V", "grad_out": "∂O", "scores": "S", "weights": "P"}
 _BACKWARD |= {"grad_scores": "∂S", "grad_q": "∂Q", "grad_k": "∂K", "grad_v": "∂V"}
 _BACKWARD |= {"lse": "L", "delta": "D"}
@@ -98,7 +99,8 @@ def _running(
 ) -> dict[str, Any]:
     found, longest = {}, trace.longest_sum
     for place, query in enumerate(trace.rows[visit.row]):
-        texts = _texts(trace, visit.column_of("max")[place], visit.column_of("sum")[place])
+        running = {"m": visit.column_of("max")[place], "ℓ": visit.column_of("sum")[place]}
+        texts = _texts(trace, running)
         factor = visit.column_of("rescale")[place]
         if before is None or not 0 < factor < 1:
             found[str(query)] = _figures(texts, shares[place])
@@ -125,7 +127,7 @@ def _row_done(trace: TileTrace, row: int, shares: list[list[int]]) -> Frame:
         wording.finished_row(trace, row),
         line=["row", row],
         figures={
-            str(i): _figures([f"L = {text}" for text in _texts(trace, trace.lse[i])], share)
+            str(i): _figures(_texts(trace, {"L": trace.lse[i]}), share)
             for i, share in zip(places, shares, strict=True)
         },
         filled={f"out {row}": heat(done, largest(trace.tensors["out"]))},
@@ -142,18 +144,27 @@ def _prepared(trace: TileTrace) -> Frame:
 
 
 def _kept(trace: TileTrace, query: int, share: float) -> dict[str, Any]:
-    return _figures(_texts(trace, trace.lse[query], trace.delta[query]), [_share(share, 1.0)])
+    kept = {"L": trace.lse[query], "D": trace.delta[query]}
+    return _figures(_texts(trace, kept), [_share(share, 1.0)])
 
 
-def _texts(trace: TileTrace, *values: float) -> list[str]:
-    return [wording.short(value) for value in values] if _figured(trace) else []
+def begin(trace: TileTrace) -> Frame:
+    """Return what a row shows before its first tile."""
+    return _figures(_texts(trace, {"m": -math.inf, "ℓ": 0.0}), [])
+
+
+def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
+    """Write a row's numbers, each under its name."""
+    if not _figured(trace):
+        return {}
+    return {name: wording.short(value) for name, value in values.items()}
 
 
 def _figured(trace: TileTrace) -> bool:
     return max(trace.queries, trace.keys) <= _MOST_FIGURES
 
 
-def _figures(texts: list[str], parts: list[int], factor: str = "", ghost: int = 0) -> Frame:
+def _figures(texts: dict[str, str], parts: list[int], factor: str = "", ghost: int = 0) -> Frame:
     """Return what a row shows: numbers, the parts of its bar, a factor, and the bar before it."""
     return {"texts": texts, "parts": parts, "factor": factor, "ghost": ghost}
 

@@ -17,18 +17,19 @@ class Matrix {
   }
 
   measure({ rows, columns }) {
-    const { strip, gap, head, number, factor, bar } = TILES;
+    const { strip, gap, head, number, factor, bar, sum } = TILES;
     this.n = rows.at(-1)[1];
     this.m = columns.at(-1)[1];
     const fitting = (wide) => Math.min(wide / this.m, Math.max(TILES.tall, wide) / this.n, TILES.most);
-    const figured = fitting(TILES.wide) >= TILES.figured;
+    const figured = this.figured = fitting(TILES.wide) >= TILES.figured;
     this.cell = figured ? fitting(TILES.wide) : fitting(TILES.wider);
-    this.numbers = figured ? 2 * number + factor : 8;
     this.left = 2 * strip + gap + 9;
     this.top = 4 * (strip + gap) + head;
     this.right = this.left + this.m * this.cell + 4;
-    this.bar = this.right + this.numbers;
-    this.after = this.bar + bar + 10;
+    this.bar = this.right + (figured ? 2 * number + factor : 8);
+    this.ends = [number - 4, 2 * number - 4, 2 * number + factor - 11, this.bar - this.right + bar + sum - 6]
+      .map((at) => this.right + at);
+    this.after = this.bar + bar + (figured ? sum : 0) + 10;
     this.width = this.after + 2 * strip + gap + 2;
     this.height = this.top + this.n * this.cell + 3;
   }
@@ -76,14 +77,15 @@ class Matrix {
   }
 
   figures() {
-    const { right, top, cell, bar } = this, { number } = TILES, figured = this.numbers > number;
-    this.rows = Array.from({ length: this.n }, (_, i) => new Row(right, top + i * cell, cell, bar));
+    const { right, top, cell, bar, ends, figured, story: { rows, begin } } = this;
+    this.rows = Array.from({ length: this.n }, (_, i) => new Row(ends, top + i * cell, cell, bar, begin));
     const at = (x, anchor = "end") => draw("text", { x, y: top - 6, "text-anchor": anchor });
-    this.heads = [...(figured ? [at(right + number - 4), at(right + 2 * number - 4)] : [at(0), at(0)]),
-      at(bar, "start")];
-    this.heads.slice(0, 2).forEach((head) => head.toggleAttribute("hidden", !figured));
+    this.heads = [...ends.map((x) => at(x)), at(bar, "start")];
+    this.heads.slice(0, -1).forEach((head) => head.toggleAttribute("hidden", !figured));
     const end = bar + TILES.bar;
-    this.rule = draw("line", { class: "ac-tiles-rule", x1: end, x2: end, y1: top, y2: top + this.n * cell });
+    const lines = rows.map(([start]) => `M${right + 6} ${top + start * cell}H${figured ? ends[3] : end}`);
+    this.rule = draw("g", { class: "ac-tiles-rule" },
+      draw("path", { d: lines.join("") }), draw("path", { d: `M${end} ${top}V${top + this.n * cell}` }));
   }
 
   compose() {
@@ -105,16 +107,15 @@ class Matrix {
     this.paintStrips(now, back);
     const [start, stop] = now.tile ? this.story.rows[now.tile[0]] : [0, 0];
     this.rows.forEach((row, i) => row.show(now.figures[i], i >= start && i < stop));
-    const heads = back ? ["L", "D", "Σ P, up to 1"] : ["m", "l", `l, up to ${this.story.longest}`];
+    const heads = back ? ["", "D", "", "L", "Σ P, to 1"] : ["m", "ℓ", "×r", "L", `ℓ, to ${this.story.longest}`];
     this.heads.forEach((head, i) => write(head, heads[i]));
-    this.describe(now.figures, heads);
+    this.describe(now.figures);
   }
 
   /** Tell the rows' figures to those who hear the picture. */
-  describe(figures, names) {
-    const figured = this.numbers > TILES.number, rows = figured ? Object.entries(figures) : [];
-    const told = rows.map(([row, { texts }]) =>
-      `row ${row}: ${texts.map((text, i) => (texts.length > 1 ? `${names[i]} = ${text}` : text)).join(", ")}`);
+  describe(figures) {
+    const told = Object.entries(this.figured ? figures : {}).map(([row, { texts }]) =>
+      `row ${row}: ${Object.entries(texts).map(([name, text]) => `${name} = ${text}`).join(", ")}`);
     const heard = told.length ? ` ${told.join("; ")}.` : "";
     assign(this.element.firstChild, "aria-label", this.story.title + heard);
   }

@@ -1,12 +1,15 @@
 // The stage of tiled attention: the score matrix in tiles, the operands at its sides, a row's sums.
 
 const TILES = {
-  strip: 26, gap: 4, head: 18, number: 42, factor: 56, bar: 78, wide: 256, tall: 300, // viewBox units
+  strip: 26, gap: 4, head: 18, number: 40, factor: 52, bar: 68, sum: 42, wide: 256, tall: 300, // viewBox units
   wider: 330, // the matrix where rows are too low for figures
   least: 5, most: 32, // sides of a cell
   texted: 24, figured: 12, // from this side on a cell has a number, and a row its figures
   parts: 1000, // of a full bar
 };
+
+// The numbers in a row's columns, by their names; the third column is the factor's.
+const COLUMNS = [["m"], ["ℓ", "D"], [], ["L"]];
 
 /** Change only what is new: each change of an SVG's style is laid out anew. */
 const assign = (element, name, value) => {
@@ -67,20 +70,19 @@ class Strip {
   }
 }
 
-/** What one query keeps between tiles: two numbers, the last factor, and a bar made of its parts. */
+/** What one query keeps between tiles: numbers, the last factor, and a bar made of its parts; `ends`
+    are the right ends of the columns. `begin` is shown before its first tile. */
 class Row {
-  constructor(x, y, height, bar) {
-    Object.assign(this, { x, y, height, from: bar, bars: [] });
-    const text = (at, className = "") => draw("text", {
-      x: x + at, y: y + height / 2 + 4, "text-anchor": "end", class: className });
-    const { number, factor } = TILES;
-    this.numbers = [text(number - 4), text(2 * number - 4)];
-    this.factor = text(2 * number + factor - 5, "ac-tiles-factor");
-    this.whole = text(2 * number - 4);
+  constructor(ends, y, height, bar, begin) {
+    Object.assign(this, { y, height, from: bar, bars: [], begin });
+    const text = (x, className = "") => draw("text", {
+      x, y: y + height / 2 + 4, "text-anchor": "end", class: className });
+    this.numbers = ends.map((x) => text(x));
+    this.factor = text(ends[2], "ac-tiles-factor");
     this.ghost = draw("rect", { class: "ac-tiles-ghost", ...this.span(bar, 0.9) });
     this.bar = draw("g");
     this.element = draw("g", {}, this.bar, this.ghost, ...(height >= TILES.figured
-      ? [...this.numbers, this.factor, this.whole] : []));
+      ? [...this.numbers, this.factor] : []));
   }
 
   span(x, part) {
@@ -89,9 +91,9 @@ class Row {
   }
 
   show(figures, now) {
-    const { texts = ["", ""], factor = "", parts = [], ghost = 0 } = figures ?? {};
-    this.numbers.forEach((number, i) => write(number, texts.length > 1 ? texts[i] : ""));
-    write(this.whole, texts.length === 1 ? texts[0] : "");
+    const { texts, factor, parts, ghost } = figures ?? this.begin;
+    this.numbers.forEach((number, i) => write(number, COLUMNS[i].map((name) => texts[name]).find(Boolean) ?? ""));
+    this.element.classList.toggle("ac-tiles-unbegun", !figures);
     write(this.factor, now ? factor : "");
     assign(this.ghost, "width", now ? ghost * TILES.bar / TILES.parts : 0);
     this.ghost.toggleAttribute("hidden", !now || !ghost);

@@ -3,9 +3,11 @@
 from autograd_course.visualize.tiles.story import Story
 
 Box = tuple[float, float, float, float]  # left, top, width, height
-_STRIP, _GAP, _HEAD, _NUMBER, _FACTOR, _BAR = 26, 4, 18, 42, 56, 78
+_STRIP, _GAP, _HEAD, _NUMBER, _FACTOR, _BAR, _SUM = 26, 4, 18, 40, 52, 68, 42
 _WIDE, _WIDER, _TALL, _MOST, _FIGURED = 256, 330, 300, 32, 12
 _STEP = _STRIP + _GAP
+# The numbers in a row's columns, by their names; the third column is the factor's.
+COLUMNS: tuple[tuple[str, ...], ...] = (("m",), ("ℓ", "D"), (), ("L",))
 
 
 class Stage:
@@ -21,14 +23,11 @@ class Stage:
         self.right = self.left + self.m * self.cell + 4
         self.bar = self.right + (2 * _NUMBER + _FACTOR if self.figured else 8)
         self.end = self.bar + _BAR
-        self.after = self.end + 10
+        self.after = self.end + (_SUM if self.figured else 0) + 10
         self.width = self.after + 2 * _STRIP + _GAP + 2
         self.height = self.top + self.n * self.cell + 3
-        self.heads = (
-            (self.right + _NUMBER - 4, "right"),
-            (self.right + 2 * _NUMBER - 4, "right"),
-            (self.bar, "left"),
-        )
+        right = (_NUMBER - 4, 2 * _NUMBER - 4, 2 * _NUMBER + _FACTOR - 11)
+        self.ends = (*(self.right + at for at in right), self.end + _SUM - 6)
 
     def _fitting(self, wide: float) -> float:
         return float(min(wide / self.m, max(_TALL, wide) / self.n, _MOST))

@@ -9,6 +9,7 @@ from autograd_course.visualize.tiles import wording
 from autograd_course.visualize.tiles.frames import (
     Frame,
     backward,
+    begin,
     forward,
     frame,
     weighed,
@@ -29,6 +30,7 @@ def story(trace: TileTrace) -> Story:
         "hidden": ["".join("10"[pair] for pair in row) for row in trace.visible],
         "given": {name: heat(trace.tensors[name]) for name in ("q", "k", "v", "grad_out")},
         "longest": wording.figure(trace.longest_sum, 2),
+        "begin": begin(trace),
         "captions": wording.CAPTIONS,
         "memory": wording.memory(trace),
         "whole": {phase: weighed(trace, visit) for phase, visit in trace.whole.items()},

@@ -36,7 +36,6 @@ def _places(tiles: Sequence[Sequence[int]]) -> str:
 def _figures(told: Story, now: Frame) -> Iterator[str]:
     figures = now["figures"]
     back = now["phase"] in ("backward", "end")
-    names = ("L", "D") if back else ("m", "l")
     if not figures or len(told["hidden"]) > _MOST_ROWS:
         return
     for query in range(len(told["hidden"])):
@@ -44,13 +43,13 @@ def _figures(told: Story, now: Frame) -> Iterator[str]:
         if row is None:
             yield f"  row {query}: not begun"
             continue
-        yield f"  row {query}: {_row(row, names, back)}"
+        yield f"  row {query}: {_row(row, back)}"
 
 
-def _row(row: dict[str, Any], names: tuple[str, str], back: bool) -> str:
+def _row(row: dict[str, Any], back: bool) -> str:
     texts, parts = row["texts"], row["parts"]
-    pairs = zip(names, texts, strict=True) if len(texts) > 1 else ()
-    words = ", ".join(f"{name} = {text}" for name, text in pairs) or f"done, {texts[0]}"
+    words = ", ".join(f"{name} = {text}" for name, text in texts.items())
+    words = f"done, {words}" if list(texts) == ["L"] else words
     factor = f", rescaled {row['factor']}" if row["factor"] else ""
     if back:
         return f"{words}, sum of P so far {parts[0] / 10:.0f}%"

@@ -101,6 +101,8 @@ class AttentionView {
     if (this.told !== this.story) {
       this.told = this.story;
       this.matrix.show(this.told);
+      const forward = this.told.frames.findLastIndex(({ phase }) => phase === "forward");
+      this.player.phases(forward, this.last - forward);
       this.root.setAttribute("aria-label", this.told.title);
     }
     this.block.value = this.model.get("block");

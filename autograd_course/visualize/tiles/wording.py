@@ -46,7 +46,7 @@ def headline(trace: TileTrace) -> str:
 def given(trace: TileTrace) -> str:
     """Tell the beginning."""
     return (
-        f"{headline(trace)} Each row will hold its running maximum m and running sum l, "
+        f"{headline(trace)} Each row will hold its running maximum m and running sum ℓ, "
         "and the tile's scores only while its turn lasts."
     )
 
@@ -81,14 +81,14 @@ def _row(trace: TileTrace, visit: Visit, before: Visit | None, place: int) -> st
         return f"{name} may see no key here."
     old = before.column_of("max")[place] if before else -math.inf
     if math.isinf(old):
-        return f"{name} begins with m = {figure(high)} and l = {figure(total)}."
+        return f"{name} begins with m = {figure(high)} and ℓ = {figure(total)}."
     if high == old:
-        return f"{name}: m stays {figure(high)}, and l grows by {figure(added)} to {figure(total)}."
+        return f"{name}: m stays {figure(high)}, and ℓ grows by {figure(added)} to {figure(total)}."
     factor = visit.column_of("rescale")[place]
     return (
-        f"{name}: m rises from {figure(old)} to {figure(high)}, so l and O so far are multiplied "
+        f"{name}: m rises from {figure(old)} to {figure(high)}, so ℓ and O so far are multiplied "
         f"by exp({figure(old)} {_minus(high)}) = {figure(factor)}; nothing is computed again. "
-        f"The tile adds {figure(added)}: l = {figure(total)}."
+        f"The tile adds {figure(added)}: ℓ = {figure(total)}."
     )
 
 
@@ -100,8 +100,8 @@ def finished_row(trace: TileTrace, row: int) -> str:
     which = " and ".join(kept) if len(kept) == 2 else which
     verb = "are" if len(places) > 1 else "is"
     return (
-        f"{_start(span('query', places))} {verb} done: O is divided by l once, and of m and l only "
-        f"L = m + log l stays: {which}."
+        f"{_start(span('query', places))} {verb} done: O is divided by ℓ once, and of m and ℓ only "
+        f"L = m + log ℓ stays: {which}."
     )
 
 
@@ -160,7 +160,7 @@ def end(trace: TileTrace) -> str:
 
 CAPTIONS = {
     "forward": "In the tile: scores S, shaded by their weights exp(S − m). Bars: what each tile "
-    "gave to l; dashed: l before it was rescaled. A dash marks a pair that takes no part.",
+    "gave to ℓ; dashed: ℓ before it was rescaled. A dash marks a pair that takes no part.",
     "backward": "In the tile: P = exp(S − L), rebuilt. Bars: the sum of P so far, 1 when all keys "
     "are through. ∂ marks gradients.",
 }

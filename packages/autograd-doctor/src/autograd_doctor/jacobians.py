@@ -350,14 +350,15 @@ def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
 #
 # The pictures are the same bytes on every machine: entries are rounded to a few shades, and nothing
 # is compressed, because compressors differ. They are PNG because JupyterLab drops SVG from
-# notebooks that it does not trust.
+# notebooks that it does not trust. Zero is transparent and a small entry nearly so: the maps stand
+# on the ground of whatever page shows them, light or dark.
 # --------------------------------------------------------------------------------------------------
 
 TITLES = ("finite differences of forward", "backward", "backward − finite differences")
 SHADES = 8  # of each sign
 UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivative
-NEGATIVE, POSITIVE = (0, 92, 171), (196, 78, 0)  # blue and orange: told apart by everybody
-ZERO, GRAY = (250, 250, 250), (138, 143, 152)
+# Okabe and Ito's blue and vermilion: told apart by everybody, and seen on white and on black.
+NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # of the largest entry: shown as zero
 _EXTENT, _CELL = 168, 14  # pixels on the page: of a map, and of one of its entries, at most
 _BORDER = "border: 1px solid #8a8f98"
@@ -387,7 +388,8 @@ def png(matrix: Matrix, largest: float) -> bytes:
     lines = (side * (b"\0" + b"".join(side * bytes([color]) for color in row)) for row in colors)
     parts = {
         b"IHDR": struct.pack(">IIBBBBB", side * width, side * height, 8, 3, 0, 0, 0),
-        b"PLTE": b"".join(bytes(color) for color in palette()),
+        b"PLTE": b"".join(bytes(color) for color, _ in palette()),
+        b"tRNS": bytes(opacity for _, opacity in palette()),
         b"IDAT": _stored(b"".join(lines)),
         b"IEND": b"",
     }
@@ -404,17 +406,16 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def palette() -> Iterator[tuple[int, ...]]:
-    """Yield the colors from the most negative shade over zero to the most positive, then gray."""
-    strengths = [0.2 + 0.8 * k / (SHADES - 1) for k in range(SHADES)]
-    yield from (_between(ZERO, NEGATIVE, t) for t in reversed(strengths))
-    yield ZERO
-    yield from (_between(ZERO, POSITIVE, t) for t in strengths)
-    yield GRAY
+def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
+    """Yield colors and opacities up to 255, from the most negative shade to the most positive.
 
-
-def _between(one: Sequence[int], other: Sequence[int], t: float) -> tuple[int, ...]:
-    return tuple(round(a + t * (b - a)) for a, b in zip(one, other, strict=True))
+    Zero is in the middle, and gray comes last.
+    """
+    opacities = [round(255 * (0.3 + 0.7 * k / (SHADES - 1))) for k in range(SHADES)]
+    yield from ((NEGATIVE, opacity) for opacity in reversed(opacities))
+    yield (0, 0, 0), 0
+    yield from ((POSITIVE, opacity) for opacity in opacities)
+    yield GRAY, 255
 
 
 def shade(entry: float, largest: float) -> int:
@@ -471,12 +472,12 @@ def filling(matrix: Matrix) -> str:
 
 
 def _legend(pair: Jacobians) -> str:
-    meanings = [(NEGATIVE, "negative"), (ZERO, "zero"), (POSITIVE, "positive")]
+    meanings = [(f"rgb{NEGATIVE}", "negative"), ("none", "zero"), (f"rgb{POSITIVE}", "positive")]
     if any(math.isnan(v) for row in pair.off for v in row):
-        meanings.append((GRAY, "not differentiable"))
+        meanings.append((f"rgb{GRAY}", "not differentiable"))
     square = f"display: inline-block; width: 0.8em; height: 0.8em; {_BORDER}"
     return "".join(
-        f'<span style="margin-right: 1.5em"><span style="{square}; background: rgb{color}"></span>'
+        f'<span style="margin-right: 1.5em"><span style="{square}; background: {color}"></span>'
         f" {meaning}</span>"
         for color, meaning in meanings
     )
