@@ -41,11 +41,12 @@ SAVE = "() => jupyterapp.commands.execute('docmanager:save')"
 DIRTY = "() => jupyterapp.shell.currentWidget.context.model.dirty"
 
 # What an output shows, as soon as it is the live view or what is left of one. A view without its
-# kernel is searched for two seconds before JupyterLab says so.
+# kernel is searched for two seconds before JupyterLab says so. ``innerText`` would be empty where
+# the page skips drawing.
 OUTPUT = """async (cell, live) => {
   const until = performance.now() + 5000;
   for (;;) {
-    const area = cell.querySelector('.jp-Cell-outputArea'), text = area?.innerText ?? '';
+    const area = cell.querySelector('.jp-Cell-outputArea'), text = area?.textContent ?? '';
     const found = {
       live: area?.querySelectorAll('.ac').length ?? 0,
       pictures: [...area?.querySelectorAll('img') ?? []].filter(e => e.naturalWidth > 300).length,
