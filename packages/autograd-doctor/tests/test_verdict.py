@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -324,3 +325,24 @@ def test_a_lacking_term_is_named_in_the_authors_words() -> None:
     message = diagnose(SwishFixed, (X,)).findings[0].message
 
     assert "the gradient of `x` lacks the term `grad_output · output · (1 - sigma)`" in message
+
+
+def test_a_limit_waits_for_the_end_of_a_finalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    ended: list[str] = []
+
+    class Slow:
+        def __del__(self) -> None:
+            compute(0.3)
+            ended.append("finalizer")
+
+    def compute(seconds: float) -> None:
+        until = time.process_time() + seconds
+        while time.process_time() < until:
+            pass
+
+    with pytest.raises(TimeUp), time_limit(0.1):
+        Slow()
+        compute(5.0)
+    assert (ended, unraisable) == (["finalizer"], [])

@@ -10,6 +10,7 @@ import ctypes
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -17,6 +18,7 @@ from types import FrameType
 # .limited: this thread is inside a limit already; .listening: it has the signal handler set.
 _running = threading.local()
 _AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
+_SOON = 0.005  # seconds; when it comes at a moment at which Python would swallow it
 _PATIENCE = 4.0  # times the limit, on the clock, for code that waits or hardly gets to run
 _NEARLY = 0.8  # of the limit: some of the time goes to the rest of the machine even when it is idle
 
@@ -111,8 +113,22 @@ def _listening() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if _running.stopwatch.is_up:
+    if not _running.stopwatch.is_up:
+        return
+    if _swallows(frame):
+        signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
+    else:
         raise TimeUp
+
+
+def _swallows(frame: FrameType | None) -> bool:
+    """Tell whether Python prints what is raised there, and goes on: a finalizer, a weak reference."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or code.co_filename == weakref.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Stopwatch:
