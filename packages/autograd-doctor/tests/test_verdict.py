@@ -342,7 +342,10 @@ def test_a_limit_waits_for_the_end_of_a_finalizer(monkeypatch: pytest.MonkeyPatc
         while time.process_time() < until:
             pass
 
-    with pytest.raises(TimeUp), time_limit(0.1):
+    def call() -> None:
         Slow()
         compute(5.0)
+
+    with pytest.raises(TimeUp), time_limit(0.1):
+        call()
     assert (ended, unraisable) == (["finalizer"], [])

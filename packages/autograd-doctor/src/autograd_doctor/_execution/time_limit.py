@@ -122,7 +122,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Tell whether Python prints what is raised there, and goes on: a finalizer, a weak reference."""
+    """Tell whether Python would print what is raised there, and go on, as in a finalizer."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or code.co_filename == weakref.__file__:
