@@ -1060,7 +1060,8 @@ class Arctan(Function):
         return grad_output * slope
 
 
-diagnose(Arctan, (torch.tensor([-2.0, 0.5, 1.0], dtype=torch.float64),), double_backward=True)
+x = torch.tensor([-2.0, 0.5, 1.0], dtype=torch.float64)
+diagnose(Arctan, (x,), double_backward=True, repair=False)
 
 # %% [markdown]
 # <details><summary>Why</summary>
