@@ -21,8 +21,8 @@ from autograd_course.classroom.grading.task import told
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.notebooks import read
 from autograd_course.classroom.submissions import Rejected, Submission, collect
-from autograd_course.classroom.submissions.lessons import exercises_of
 from autograd_course.grader import CATALOGUE
+from autograd_course.index import exercises_of
 from tests.fuzz import examples
 from tests.fuzz.handed import files
 from tests.fuzz.lying import Liar, Lie, lies

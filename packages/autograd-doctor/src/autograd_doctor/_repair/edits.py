@@ -349,15 +349,10 @@ ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``.
-
-    A product becomes a quotient the other way around as well: ``b / a`` for ``a * b``.
-    """
+    """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``."""
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
             yield place, ast.BinOp(node.right, node.op, node.left)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            yield place, ast.BinOp(node.right, ast.Div(), node.left)
         if isinstance(node, ast.Call) and _called(node) in ORDERED and len(node.args) > 1:
             one, other, *rest = node.args
             yield place, ast.Call(node.func, [other, one, *rest], node.keywords)
@@ -367,6 +362,13 @@ def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             left, right = (_transposed(it, scope.transpose) for it in (node.left, node.right))
             yield place, ast.BinOp(right, node.op, left)
+
+
+def quotients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``b / a`` for ``a * b``."""
+    for place, node in scope.places:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            yield place, ast.BinOp(node.right, ast.Div(), node.left)
 
 
 def _transposed(node: ast.expr, attribute: str) -> ast.expr:
@@ -1148,6 +1150,7 @@ KINDS = (
     Kind("a constant", 1.7, missing_constants),
     Kind("a scan", 1.5, reversed_scans),
     Kind("a factor", 1.5, missing_factors),
+    Kind("a quotient", 1.6, quotients),
     Kind("a composed factor", 1.8, missing_composed_factors),
     Kind("a sum", 1.7, missing_sums),
     Kind("a projection", 2.0, missing_projections),
