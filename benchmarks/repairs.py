@@ -8,7 +8,8 @@ repairs that change a line which is wrong. "Right" counts those that pass an ind
 gradcheck on new random inputs and the author's reference, or the grader on inputs from another
 seed. "Wrong" counts the repairs that do not pass it. The times are those of the search.
 
-The search was developed on all files but those named ``held_out``, which were written afterwards.
+The search was first developed on all files but those named ``held_out``, which were written
+afterwards. Later edits were added for mistakes in these files as well.
 In each file, a cell is a module of its own. ``WRONG`` and ``RIGHT`` are the lines before and after,
 ``NAME`` is the answer, and ``EXERCISE`` its exercise. Without one, ``inputs`` and ``reference`` say
 on what it is diagnosed.
