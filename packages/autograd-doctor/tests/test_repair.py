@@ -102,7 +102,7 @@ def test_of_two_independent_mistakes_one_is_repaired_and_the_other_is_told() -> 
     assert [line.strip() for it in repair.changes for line in it.after] == [
         "return grad_output * torch.cos(x), grad_output * torch.asinh(y)"
     ]
-    assert "the gradient of `x` is right. Another error is left: The gradient of `y`" in str(repair)
+    assert "the gradient of `x` is right. Still wrong after it: The gradient of `y`" in str(repair)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda it: it.what)
@@ -383,7 +383,7 @@ BACKWARD = "y * (grad_output * y)"
     [
         ({}, "spread = x.var(-1, keepdim=True, correction=0) + 1e-5", "every gradient is right"),
         ({BACKWARD: "(grad_output * y)"}, "spread = x.var(-1, keepdim=True, correction=0) + 1e-5",
-         "`forward-mismatch` is gone. Another error is left: "),
+         "`forward-mismatch` is gone. Still wrong after it: "),
         ({"x.var(-1, keepdim=True)": "x.var(-1, keepdim=True, correction=0)",
           "x - x.mean(-1, ": "x - x.mean(0, "},
          "y = (x - x.mean(-1, keepdim=True)) / spread.sqrt()", "every gradient is right"),

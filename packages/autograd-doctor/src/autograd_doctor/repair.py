@@ -108,7 +108,7 @@ class Repair:
             return f"With {changes}, {gain}."
         names = _listed([f"`{name}`" for name in self.right]) if self.right else ""
         right = f"the gradient of {names} is right" if names else "values are right"
-        return f"With {changes}, {removed or holds or right}. Another error is left: {self.left}"
+        return f"With {changes}, {removed or holds or right}. Still wrong after it: {self.left}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as JSON-compatible data."""
