@@ -318,10 +318,14 @@ class _Constants:
 
     def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
         """Return those through which the missing part of a derivative goes, if they are all."""
+        if not self.found:
+            return []
         missing = wrong.expected - (wrong.actual or 0.0)
         part, error = self._part(self.found, wrong.of)
-        if not self.found or not abs(part - missing) <= error + wrong.error + RELATIVE * abs(part):
+        if not abs(part - missing) <= error + wrong.error + RELATIVE * abs(part):
             return []
+        if len(self.found) == 1:
+            return self.found
         parts = [self._part([constant], wrong.of) for constant in self.found]
         return [it for it, (p, e) in zip(self.found, parts, strict=True) if abs(p) > e]
 

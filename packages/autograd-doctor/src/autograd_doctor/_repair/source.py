@@ -218,24 +218,20 @@ def with_methods(
     Their trees say how they are decorated.
     """
     make: Any = type(function)
-    body: dict[str, Any] = {
-        "__module__": function.__module__,
-        "__qualname__": function.__qualname__,
-    }
-    for method, new in methods.items():
-        decorators = [ast.unparse(it) for it in method.tree.decorator_list]
-        made: Any = new
-        if any("once_differentiable" in it for it in decorators):
-            made = once_differentiable(new)
-        held = inspect.getattr_static(function, method.name)
-        if isinstance(held, staticmethod) or "staticmethod" in decorators:
-            made = staticmethod(made)
-        body[method.name] = made
+    body = {"__module__": function.__module__, "__qualname__": function.__qualname__}
     subclass: type[Function] = make(function.__name__, (function,), body)
     for method, new in methods.items():
         name = function.__name__
+        made: Any = new
         if name in new.__code__.co_names and new.__globals__.get(name) is function:
-            setattr(subclass, method.name, staticmethod(with_helpers(new, {name: subclass})))
+            made = with_helpers(new, {name: subclass})  # it calls the edited class, too
+        decorators = [ast.unparse(it) for it in method.tree.decorator_list]
+        if any("once_differentiable" in it for it in decorators):
+            made = once_differentiable(made)
+        held = inspect.getattr_static(function, method.name)
+        if isinstance(held, staticmethod) or "staticmethod" in decorators:
+            made = staticmethod(made)
+        setattr(subclass, method.name, made)
     return subclass
 
 
