@@ -244,18 +244,19 @@ def _have_nan(grads: Sequence[Any]) -> bool:
 
 def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
     """Call backward once more, and return the line that gets the first nan."""
-    run = session.run()
-    node, gs = own_node(run), list(handed_over(run.returned, grad_outputs))
-
-    def backward() -> None:
-        with torch.no_grad():
-            node.apply(*gs)
-
+    backward, _ = _call_again(session, grad_outputs)
     return line_with_nan(backward)
 
 
 def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
     """Call backward once more, and return the line that changes a cotangent or a saved tensor."""
+    return line_that_changes(*_call_again(session, grad_outputs))
+
+
+def _call_again(
+    session: Session, grad_outputs: Sequence[Tensor]
+) -> tuple[Callable[[], object], list[Tensor]]:
+    """Return a call of backward on a new graph, and the cotangents and saved tensors it gets."""
     run = session.run()
     node, gs = own_node(run), list(handed_over(run.returned, grad_outputs))
     saved = [t for t in node.saved_tensors if isinstance(t, Tensor)]
@@ -264,7 +265,7 @@ def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
         with torch.no_grad():
             node.apply(*gs)
 
-    return line_that_changes(backward, [*(g for g in gs if g is not None), *saved])
+    return backward, [*(g for g in gs if g is not None), *saved]
 
 
 def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:

@@ -273,12 +273,14 @@ class _Computed:
 
     def add(self, name: str) -> None:
         """Add what computes a name of forward, after all that this needs."""
-        values = self.assigned.get(name, [])
-        stores = [node for _, node in nodes_of(self.forward)
-                  if isinstance(node, ast.Name) and node.id == name
-                  and isinstance(node.ctx, ast.Store)]  # fmt: skip
         if name in self.done:
             return
+        values = self.assigned.get(name, [])
+        stores = [
+            node
+            for _, node in nodes_of(self.forward)
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+        ]
         if len(values) != 1 or len(stores) > 1:
             self.failed = True
             return
@@ -286,8 +288,7 @@ class _Computed:
         value = _with_graph(copy.deepcopy(values[0]))
         for node in ast.walk(value):
             if isinstance(node, ast.Name):
-                node_id = self._in_backward(node.id)
-                node.id = node_id
+                node.id = self._in_backward(node.id)
         self.statements.append(f"{self.called.get(name, name)} = {ast.unparse(value)}")
 
     def _in_backward(self, name: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._rules.regions import slice_of
+from autograd_doctor._rules.regions import common_factor, slice_of
 from autograd_doctor._rules.rule import (
     Match,
     call,
@@ -363,10 +363,10 @@ def _exactly(off: Tensor, mine: Tensor, reference: Tensor) -> str:
     place = slice_of(off, ~off & (reference != 0), "output")
     if not place:
         return ""
-    ratio = (mine / reference)[off]
-    if ratio.is_complex() or not torch.allclose(ratio, ratio[0], rtol=1e-5, atol=0.0):
+    factor = common_factor((mine / reference)[off])
+    if factor is None:
         return f", exactly {place}"
-    return f", exactly {place}, where it is {number(float(ratio[0]))} times the reference"
+    return f", exactly {place}, where it is {number(factor)} times the reference"
 
 
 def _far(mine: Tensor, reference: Tensor) -> Tensor:

@@ -139,6 +139,15 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
     return f"at `{name}[{', '.join(parts)}]`" if parts and fills else ""
 
 
+def common_factor(ratios: Tensor) -> float | None:
+    """Return the one number that all ratios are, if they are."""
+    if ratios.is_complex() or not ratios.numel() or not bool(ratios.isfinite().all()):
+        return None
+    factor = ratios.mean()
+    alike = bool(((ratios - factor).abs() <= 1e-5 * factor.abs()).all())
+    return float(factor) if alike else None
+
+
 def _part(first: int, end: int, length: int) -> str:
     """Write the range of an index in the words of Python."""
     if end - first == 1 and length > 1:

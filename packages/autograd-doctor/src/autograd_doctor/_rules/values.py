@@ -15,7 +15,7 @@ from autograd_doctor._numerics.closeness import identical, within
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._rules.regions import edge, labeled, region, selected, slice_of
+from autograd_doctor._rules.regions import common_factor, edge, labeled, region, selected, slice_of
 from autograd_doctor._rules.rule import (
     UNUSABLE,
     Decide,
@@ -521,12 +521,10 @@ def _factors_by_label(m: Mismatch) -> str:
             continue
         values = label.unique().tolist()
         groups = [ratio[label == value].flatten() for value in values]
-        means = [float(group.mean()) for group in groups]
-        alike = all(
-            bool((g - f).abs().max() <= 1e-5 * abs(f)) for g, f in zip(groups, means, strict=True)
-        )
-        if alike and len(values) < label.numel() and len({number(f) for f in means}) > 1:
-            parts = [f"{number(f)} where it is {v}" for f, v in zip(means, values, strict=True)]
+        factors = [f for f in map(common_factor, groups) if f is not None]
+        known = len(factors) == len(values) < label.numel()
+        if known and len(set(map(number, factors))) > 1:
+            parts = [f"{number(f)} where it is {v}" for f, v in zip(factors, values, strict=True)]
             return (
                 f"It is the true gradient times a factor that depends on "
                 f"`{m.evidence.name(position)}`: {listed(parts)}"
@@ -536,12 +534,8 @@ def _factors_by_label(m: Mismatch) -> str:
 
 def _factor_there(m: Mismatch) -> str:
     """Say by what factor the wrong elements are off, if it is the same for all."""
-    ratios = (m.actual / m.truth)[m.wrong]
-    if ratios.is_complex() or len(ratios) < 2 or not bool(ratios.isfinite().all()):
-        return ""
-    factor = ratios.mean()
-    alike = bool(((ratios - factor).abs() <= 1e-5 * factor.abs()).all())
-    return f", where it is {number(float(factor))} times the true gradient" if alike else ""
+    factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
+    return "" if factor is None else f", where it is {number(factor)} times the true gradient"
 
 
 HYPOTHESES = (
