@@ -70,16 +70,19 @@ def line_with(
 
     The functions of the same module that a method calls are looked at as well.
     """
-    lines = (line.split("#")[0].strip() for it in _sources(function, methods) for line in
-             it.splitlines())  # fmt: skip
-    whole_word = re.compile(r"(?<![\w.])" * words[0].isalpha() + re.escape(words))
-    return next((line for line in lines if whole_word.search(line)), "")
+    found = re.compile(r"(?<![\w.])" * words[0].isalpha() + re.escape(words))
+    for text in _sources(function, methods):
+        for line in text.splitlines():
+            code = line.split("#")[0].strip()
+            if found.search(code):
+                return code
+    return ""
 
 
 def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
     """Yield the source of some methods, and then of what they call in the same module."""
     for name in methods:
-        method: Any = inspect.unwrap(getattr(function, name, None))  # type: ignore[arg-type]
+        method = inspect.unwrap(getattr(function, name))
         known = own_source(method)
         if known is None:
             continue

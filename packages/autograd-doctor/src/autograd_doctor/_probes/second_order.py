@@ -283,18 +283,14 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         constants = _Constants(question, wrong)
         found = constants.explaining(wrong)
         if found:
-            return _named(node._forward_cls, found)
+            return _named(node, found)
         if constants.found:  # these have a part in it, which is not the whole
             return None
     return _cut(node._forward_cls)
 
 
-@dataclass(frozen=True)
-class _Constant:
-    """What backward gets from forward without a graph: a saved tensor, or an attribute of ctx."""
-
-    key: int | str  # its place among the saved tensors, or its name
-    count: int = 0  # of saved tensors
+_Constant = int | str
+"""A saved tensor by its place, or an attribute of ctx by its name, that has no graph."""
 
 
 class _Constants:
@@ -305,13 +301,13 @@ class _Constants:
         self.slots = (question.names.index(wrong.by),)
         saved, attributes = self._at(0.0)
         moved, moved_attributes = self._at(STEP)
-        self.found = [
-            _Constant(k, len(saved))
+        self.found: list[_Constant] = [
+            k
             for k, (one, other) in enumerate(zip(saved, moved, strict=True))
             if not one.requires_grad and _differ(one, other)
         ]
         self.found += [
-            _Constant(name)
+            name
             for name, value in attributes.items()
             if name in moved_attributes and _differ(value, moved_attributes[name])
         ]
@@ -344,10 +340,10 @@ class _Constants:
             saved, attributes = self._at(offset)
             call = called(session, setting)
             for constant in constants:
-                if isinstance(constant.key, int):
-                    call.exchange([constant.key], _always(saved[constant.key]))
+                if isinstance(constant, int):
+                    call.exchange([constant], _always(saved[constant]))
                 else:
-                    setattr(call.node, constant.key, attributes[constant.key])
+                    setattr(call.node, constant, attributes[constant])
             grads = self.question.flat(gradients(call.run, copies(self.question.grad_outputs)))
             return self.question.weighted(grads, of)[None]
 
@@ -372,15 +368,15 @@ def _differ(one: Any, other: Any) -> bool:
     return False
 
 
-def _named(function: type, found: Sequence[_Constant]) -> LostGraph:
+def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
     """Name what was found as the source of forward does."""
-    saved = [it for it in found if isinstance(it.key, int)]
-    if saved:
+    function = node._forward_cls
+    if saved := [it for it in found if isinstance(it, int)]:
         known = saved_arguments(function)
-        if known is None or len(known.names) != saved[0].count:
+        if known is None or len(known.names) != len(node.saved_tensors):
             return LostGraph("saved", ())
-        return LostGraph("saved", tuple(known.names[int(it.key)] for it in saved), known.line)
-    names = tuple(f"ctx.{it.key}" for it in found)
+        return LostGraph("saved", tuple(known.names[place] for place in saved), known.line)
+    names = tuple(f"ctx.{name}" for name in found)
     return LostGraph("attribute", names, line_with(function, f"{names[0]} ="))
 
 

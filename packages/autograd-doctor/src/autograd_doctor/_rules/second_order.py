@@ -13,7 +13,7 @@ from autograd_doctor.evidence import (
     SecondOrder,
 )
 from autograd_doctor.finding import Severity
-from autograd_doctor.formatting import number
+from autograd_doctor.formatting import number, quoted
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
@@ -144,7 +144,7 @@ def _lost(wrong: SecondDerivative, cause: LostGraph | None) -> str:
 
 def _because(cause: LostGraph) -> str:
     """Say in a sentence or two where the graph is lost."""
-    names = " and ".join(f"`{name}`" for name in cause.names)
+    names = " and ".join(quoted(cause.names))
     has, it, is_ = ("have", "they", "are") if len(cause.names) > 1 else ("has", "it", "is")
     if cause.place == "backward":
         return f"In `backward`, {names} gives values without a graph."
@@ -171,7 +171,7 @@ def _recipe(cause: LostGraph) -> str:
             "Compute with tensors only, and without "
             f"`{cause.names[0]}`, so that autograd can follow `backward`."
         )
-    names = " and ".join(f"`{name}`" for name in cause.names) or "the intermediate result"
+    names = " and ".join(quoted(cause.names)) or "the intermediate result"
     return (
         f"Compute {names} in `backward`, from saved inputs and with tensor operations. Or return "
         "it as an extra output of `forward` and save that."
