@@ -689,9 +689,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     asked: list[tuple[Place, str]] = []
     for place, node_ in nodes_of(method):
         match node_:
-            case ast.Subscript(value, ast.Constant(int(index))) if _is_on(
-                value, method.ctx, "needs_input_grad"
-            ):
+            case ast.Subscript(_, ast.Constant(int(index))) if _is_flag(node_, method):
                 asked.append(((node_, "slice", None), str(index)))
             case ast.Name(name, ast.Load()) if name in flags:
                 asked.append((place, name))
@@ -705,6 +703,11 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     ]
     for place, _, other in sorted(pairs, key=lambda it: times[it[2]] - times[it[1]]):
         yield ((method, _edit(place, parse(other))),)
+
+
+def _is_flag(node: ast.AST, method: Method) -> bool:
+    """Tell whether a node is an element of ``ctx.needs_input_grad``."""
+    return isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
 
 
 def enable_grad(definition: Definition, _finding: Finding) -> Iterator[Fix]:
@@ -909,16 +912,12 @@ def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]
     method = definition["backward"]
     if method is None:
         return
-    flags = [
-        (place, node)
-        for place, node in nodes_of(method)
-        if isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
-    ]
+    flags = [node for _, node in nodes_of(method) if _is_flag(node, method)]
     shifted: list[tuple[Method, Edit]] = []
-    for _, node in flags:
-        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
-            index = ast.Constant(node.slice.value - 1)
-            shifted.append((method, _edit((node, "slice", None), index)))
+    for node in flags:
+        match node:
+            case ast.Subscript(_, ast.Constant(int(index))):
+                shifted.append((method, _edit((node, "slice", None), ast.Constant(index - 1))))
     if shifted and len(shifted) == len(flags):
         yield tuple(shifted)
 
