@@ -6,6 +6,6 @@ the title in its first line, and below it three hints, from a nudge to nearly th
 holds the reference, what only this exercise checks, and the declaration ``EXERCISE``. A file whose
 name begins with an underscore holds what several exercises of its lesson share.
 
-``grader.catalogue.find`` imports only the module of the exercise that you name. ``index.json`` lists
-all exercises. ``make notebooks`` builds it from these modules.
+``grader.catalogue.find`` imports only the module of the exercise that you name. ``index.json``
+lists all exercises. ``make notebooks`` builds it from these modules.
 """
