@@ -344,7 +344,8 @@ NAMED = [
     named("It should be the transpose of the Jacobian times grad_output.",
           "an output in float32",
           saving(lambda x: x.float().cumsum(0), lambda x, g: g.to(x.dtype).cumsum(0)), X[0]),
-    named(UNNAMED + "3 of 4 elements.", "forward's own linear map, where a surrogate is declared",
+    named(UNNAMED + "3 of 4 elements, exactly at args[0][1:].",
+          "forward's own linear map, where a surrogate is declared",
           saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), X[0], surrogate=lambda x: 1 * x),
     # An index that repeats
     named(UNNAMED + "9 of 18", "an index repeats, and that is not it",
