@@ -32,8 +32,8 @@ from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.judge import judge
-from autograd_course.grader.judging import function
+from autograd_course.grader.pipeline import judge
+from autograd_course.grader.kinds import function
 from autograd_course.grader.verdict import Verdict
 
 

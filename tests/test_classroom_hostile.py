@@ -27,7 +27,7 @@ from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.submissions import Rejected, collect
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.judging.limits import VARIABLE
+from autograd_course.grader.limits import VARIABLE
 from autograd_course.grader.verdict import Verdict
 
 MIB = 1 << 20

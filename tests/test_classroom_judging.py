@@ -123,7 +123,7 @@ CHEATS = {
     "rebinds gradcheck and allclose": "torch.autograd.gradcheck = torch.allclose = torch.isclose = "
     "torch.equal = lambda *a, **k: True",
     "rebinds the rules": "import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()",
-    "rebinds diagnose": "import autograd_course.grader.judging.function as f\n"
+    "rebinds diagnose": "import autograd_course.grader.kinds.function as f\n"
     "f.Present.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
     "leaves gradients out": "import autograd_course.classroom.asking.functions as d\n"
     "from dataclasses import replace\nplain = d.collect_evidence\ndef some(*a, **k):\n"

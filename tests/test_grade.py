@@ -28,8 +28,8 @@ from torch.autograd import Function
 from traitlets.config import Config
 
 from autograd_course.grader import CATALOGUE, Result, grade, hint
-from autograd_course.grader.judging import function
-from autograd_course.grader.judging.limits import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
+from autograd_course.grader.kinds import function
+from autograd_course.grader.limits import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader.sections import section_to_read
 from autograd_course.index import INDEX
 

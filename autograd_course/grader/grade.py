@@ -5,7 +5,7 @@ from typing import Any
 
 from autograd_course.grader.catalogue import find
 from autograd_course.grader.exercise import Exercise, FunctionExercise
-from autograd_course.grader.judge import judge
+from autograd_course.grader.pipeline import judge
 from autograd_course.grader.result import Result, Stage
 from autograd_course.grader.sections import section_to_read
 from autograd_course.grader.state import Record

@@ -17,9 +17,9 @@ from autograd_doctor.repair import Repair
 from autograd_doctor.repair_search import search_repair
 
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise
-from autograd_course.grader.judging import function, routine
-from autograd_course.grader.judging.order import Order
-from autograd_course.grader.judging.routine_order import RoutineOrder
+from autograd_course.grader.kinds import function, routine
+from autograd_course.grader.kinds.order import Order
+from autograd_course.grader.kinds.routine_order import RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
 SECONDS = 1.0  # of computing

@@ -17,7 +17,7 @@ from typing import Any
 
 from autograd_course.errors import first_line
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.judging.limits import seconds_for
+from autograd_course.grader.limits import seconds_for
 from autograd_course.practice.graded import Graded
 from autograd_course.practice.reading import Task
 from autograd_course.practice.running import broken, ended, graded

@@ -14,7 +14,7 @@ from autograd_doctor.extension import TimeUp, time_limit
 from autograd_course.grader import CATALOGUE, Result, grade
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.grade import result_of
-from autograd_course.grader.judging.limits import seconds_for
+from autograd_course.grader.limits import seconds_for
 from autograd_course.grader.raised import line_in, said
 from autograd_course.grader.verdict import failed, unfinished, wrong
 from autograd_course.practice.graded import Graded, graded_as

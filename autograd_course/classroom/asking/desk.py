@@ -16,8 +16,8 @@ from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import unpack
 from autograd_course.errors import first_line
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
-from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging import function, routine
+from autograd_course.grader.pipeline import quiet_world
+from autograd_course.grader.kinds import function, routine
 from autograd_course.grader.raised import place
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.

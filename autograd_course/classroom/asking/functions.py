@@ -14,8 +14,8 @@ from autograd_course.classroom.asking.unusual import kind, too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack
-from autograd_course.grader.judging.function import Present
-from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.kinds.function import Present
+from autograd_course.grader.execution import Raised
 
 Inputs = tuple[Any, ...]
 

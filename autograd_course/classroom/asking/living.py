@@ -21,10 +21,10 @@ from autograd_course.grader.exercise import (
     NamingExercise,
     RoutineExercise,
 )
-from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging.limits import prepare
-from autograd_course.grader.judging.routine import routine_problem
-from autograd_course.grader.judging.submission import submission_problem
+from autograd_course.grader.pipeline import quiet_world
+from autograd_course.grader.limits import prepare
+from autograd_course.grader.kinds.routine import routine_problem
+from autograd_course.grader.kinds.submission import submission_problem
 from autograd_course.grader.verdict import Verdict
 
 _ENDLESS = "the cell itself ran too long: does a loop outside of the methods never end?"

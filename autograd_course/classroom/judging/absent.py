@@ -31,8 +31,8 @@ from autograd_course.classroom.judging.asked import (
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.order import Inputs
-from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.kinds.order import Inputs
+from autograd_course.grader.execution import Raised
 from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
 
 

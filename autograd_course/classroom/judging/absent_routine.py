@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import Asked, UnansweredError, raised, returned, text
-from autograd_course.grader.judging.passes import Raised
-from autograd_course.grader.judging.routine_order import Inputs
+from autograd_course.grader.execution import Raised
+from autograd_course.grader.kinds.routine_order import Inputs
 from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
 
 _SAID = {"wrong": wrong, "not attempted": unfinished, "grader failed": failed}

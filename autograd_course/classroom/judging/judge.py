@@ -37,11 +37,11 @@ from autograd_course.grader.exercise import (
     RoutineExercise,
     Sampled,
 )
-from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging import naming
-from autograd_course.grader.judging.limits import VARIABLE, limit_in_seconds
-from autograd_course.grader.judging.order import Order
-from autograd_course.grader.judging.routine_order import RoutineOrder
+from autograd_course.grader.pipeline import quiet_world
+from autograd_course.grader.kinds import naming
+from autograd_course.grader.limits import VARIABLE, limit_in_seconds
+from autograd_course.grader.kinds.order import Order
+from autograd_course.grader.kinds.routine_order import RoutineOrder
 from autograd_course.grader.verdict import Verdict, failed, raised_error, unfinished, wrong
 
 _FAILED = "grader failed"

@@ -28,7 +28,7 @@ from autograd_course.classroom.judging.asked import UnansweredError, unpacked
 from autograd_course.classroom.protocol.evidence import REPAIR
 from autograd_course.grader.calls import as_tuple, differentiated, is_float
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.passes import forward_verdict
+from autograd_course.grader.execution import forward_verdict
 from autograd_course.grader.verdict import Verdict
 
 SHARE = 0.08  # of the time that judging takes

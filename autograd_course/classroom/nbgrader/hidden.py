@@ -12,7 +12,7 @@ from IPython.display import display
 
 from autograd_course.grader.catalogue import find
 from autograd_course.grader.grade import result_of
-from autograd_course.grader.judge import judge
+from autograd_course.grader.pipeline import judge
 
 _BITS = 48
 

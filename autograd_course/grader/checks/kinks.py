@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import Check
-from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.execution import differentiable
 
 
 def slope_within(low: float, high: float, at: float) -> Check:

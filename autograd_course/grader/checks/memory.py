@@ -11,7 +11,7 @@ from torch.autograd import Function
 
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
-from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.execution import differentiable
 
 LISTED = 6  # tensors of one kind; a list of all tiles would say no more
 

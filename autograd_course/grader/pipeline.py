@@ -18,9 +18,9 @@ from autograd_course.grader.exercise import (
     NamingExercise,
     RoutineExercise,
 )
-from autograd_course.grader.judging import function, naming, routine
-from autograd_course.grader.judging.limits import VARIABLE, seconds_for
-from autograd_course.grader.judging.printing import Bounded, Printed
+from autograd_course.grader.kinds import function, naming, routine
+from autograd_course.grader.limits import VARIABLE, seconds_for
+from autograd_course.grader.printing import Bounded, Printed
 from autograd_course.grader.raised import place
 from autograd_course.grader.repairing import with_search
 from autograd_course.grader.verdict import Verdict, failed, wrong

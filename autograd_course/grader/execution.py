@@ -13,7 +13,7 @@ from torch.autograd import Function
 
 from autograd_course.grader.calls import as_tuple, differentiated, is_float
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.differing import Difference, difference, recognized
+from autograd_course.grader.comparison import Difference, difference, recognized
 from autograd_course.grader.raised import is_unfinished, not_written, told, unfinished_part
 from autograd_course.grader.verdict import Verdict, fault, raised_error, unfinished
 

@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_map
 
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.judging.differing import difference, recognized
-from autograd_course.grader.judging.limits import Samples, first_fault, seconds_for
-from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.comparison import difference, recognized
+from autograd_course.grader.limits import Samples, first_fault, seconds_for
+from autograd_course.grader.execution import Raised
 from autograd_course.grader.raised import not_written
 from autograd_course.grader.verdict import Verdict, raised_error, unfinished, wrong
 

@@ -14,14 +14,14 @@ from autograd_doctor import RULES, CannotDiagnoseError, Finding
 from torch import Tensor
 
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.limits import Samples, Step, first_fault, seconds_for
-from autograd_course.grader.judging.passes import (
+from autograd_course.grader.limits import Samples, Step, first_fault, seconds_for
+from autograd_course.grader.execution import (
     Raised,
     backward_verdict,
     forward_verdict,
     recognized_gradients,
 )
-from autograd_course.grader.judging.single import single_verdict
+from autograd_course.grader.kinds.single import single_verdict
 from autograd_course.grader.verdict import Verdict, fault, unfinished
 
 Inputs = tuple[Any, ...]

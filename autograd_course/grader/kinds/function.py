@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.limits import prepare
-from autograd_course.grader.judging.methods import method_problem
-from autograd_course.grader.judging.order import Inputs, Order
-from autograd_course.grader.judging.passes import Raised, backward_run, forward_run, passed_back
-from autograd_course.grader.judging.printing import Printed
-from autograd_course.grader.judging.submission import signature_problem, submission_problem
+from autograd_course.grader.limits import prepare
+from autograd_course.grader.kinds.methods import method_problem
+from autograd_course.grader.kinds.order import Inputs, Order
+from autograd_course.grader.execution import Raised, backward_run, forward_run, passed_back
+from autograd_course.grader.printing import Printed
+from autograd_course.grader.kinds.submission import signature_problem, submission_problem
 from autograd_course.grader.verdict import Verdict
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from autograd_course.grader.calls import as_tuple, differentiated
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.differing import Difference, difference
-from autograd_course.grader.judging.passes import Raised, passed_back
+from autograd_course.grader.comparison import Difference, difference
+from autograd_course.grader.execution import Raised, passed_back
 from autograd_course.grader.verdict import Verdict, fault, raised_error
 
 Inputs = tuple[Any, ...]

@@ -12,10 +12,10 @@ from torch.autograd import Function
 
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.judging.limits import prepare
-from autograd_course.grader.judging.passes import Raised
-from autograd_course.grader.judging.printing import Printed
-from autograd_course.grader.judging.routine_order import Inputs, RoutineOrder, copied
+from autograd_course.grader.limits import prepare
+from autograd_course.grader.execution import Raised
+from autograd_course.grader.printing import Printed
+from autograd_course.grader.kinds.routine_order import Inputs, RoutineOrder, copied
 from autograd_course.grader.raised import is_unfinished, told, unfinished_part
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
