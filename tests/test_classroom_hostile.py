@@ -28,7 +28,7 @@ from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.submissions import Rejected, collect
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.limits import VARIABLE
-from autograd_course.grader.verdict import Verdict
+from autograd_course.grader.verdict import FunctionAgrees, Verdict
 
 MIB = 1 << 20
 TIGHT = Limits(
@@ -77,9 +77,7 @@ def seconds_of_a_neighbor(box: Sandbox) -> float:
 
 
 HONEST = Verdict(
-    "passed",
-    "`forward` and every gradient agree with the reference. Tried on: "
-    f"{'; '.join(CATALOGUE['square'].samplers)}.",  # type: ignore[attr-defined]
+    FunctionAgrees("reference", "", tuple(CATALOGUE["square"].samplers))  # type: ignore[attr-defined]
 )
 
 LEAVING = ("bombs", "exits", "lingering", "patching", "poisoning")

@@ -18,8 +18,8 @@ from walls import WALLS, wall
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged, repairing
-from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
+from autograd_course.classroom.judging.remote_function import RemoteFunction
 from autograd_course.classroom.judging.repairing import Budget
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.classroom.protocol.evidence import REPAIR, sound
@@ -124,7 +124,7 @@ CHEATS = {
     "torch.equal = lambda *a, **k: True",
     "rebinds the rules": "import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()",
     "rebinds diagnose": "import autograd_course.grader.kinds.function as f\n"
-    "f.Present.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
+    "f.LocalFunction.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
     "leaves gradients out": "import autograd_course.classroom.asking.functions as d\n"
     "from dataclasses import replace\nplain = d.collect_evidence\ndef some(*a, **k):\n"
     "    return [replace(e, values=replace(e.values, vjps={})) for e in plain(*a, **k)]\n"
@@ -165,12 +165,12 @@ def test_what_is_asked_about_can_travel(exercise: FunctionExercise) -> None:
 # What comes in place of an answer
 
 
-def forged(answer: Frame | Malformed) -> Absent:
+def forged(answer: Frame | Malformed) -> RemoteFunction:
     class Child:
         def ask(self, question: Frame) -> Frame | Malformed:
             return answer
 
-    return Absent(SQUARE, Asked(Child()), SEED)  # type: ignore[arg-type]
+    return RemoteFunction(SQUARE, Asked(Child()), SEED)  # type: ignore[arg-type]
 
 
 def with_vjps(seen: Evidence, vjps: Any) -> Evidence:

@@ -1,38 +1,75 @@
-"""One forward and one backward pass of an answer: does it run, and is the output as asked?"""
+"""Run an answer: in isolation, forward or backward, and note what it printed and what it raised."""
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import inspect
-from dataclasses import dataclass, replace
+import io
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
-from autograd_doctor import Finding
+from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.errors import first_line
+from autograd_course.external import BuildError
 from autograd_course.grader.calls import as_tuple, differentiated, is_float
-from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.comparison import Difference, difference, recognized
-from autograd_course.grader.raised import is_unfinished, not_written, told, unfinished_part
-from autograd_course.grader.verdict import Verdict, fault, raised_error, unfinished
+
+Inputs = tuple[Any, ...]
+WHOLE = "<answer>"  # stands for the name of a method where the answer itself is one function
+MOST_PRINTED = 2000  # characters of one pass that are kept
+
+
+# --------------------------------------------------------------------------------------------------
+# Isolation
+# --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Run a block as in a fresh process, drop what it prints, and restore all global state."""
+    sink = Bounded(0)
+    with (
+        torch.inference_mode(False),
+        preserve_global_state(seed=0),
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
+    ):
+        yield
+
+
+# --------------------------------------------------------------------------------------------------
+# One pass
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Raised:
-    """A pass raised: one sentence that tells it, and the method that is a stub, if that is why."""
+    """A call came to no result.
+
+    ``told`` says in one sentence why. ``unwritten`` is the part that is a stub, if that is why: the
+    name of a method, or :data:`WHOLE`.
+    """
 
     told: str
     unwritten: str = ""
 
 
-def raised(method: str, error: BaseException, answer: type[Function]) -> Raised:
-    """Return what an exception in ``method`` tells."""
+def raised(error: BaseException, answer: Any, method: str) -> Raised:
+    """Return what an exception out of a method of an answer tells."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
-    return Raised(told(method, error, answer), part)
+    return Raised(told(error, answer, method), part)
 
 
-def differentiable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def differentiable(inputs: Inputs) -> Inputs:
     """Return ``inputs`` with each float or complex tensor copied and asking for a gradient.
 
     The copies are no leaves, so that a Function may work in place on them, as on a hidden layer.
@@ -42,37 +79,20 @@ def differentiable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def applied(function: type[Function], inputs: tuple[Any, ...]) -> Any:
+def applied(function: type[Function], inputs: Inputs) -> Any:
     """Return what the Function returns for ``inputs``."""
     return function.apply(*inputs)
 
 
-def forward_run(answer: type[Function], inputs: tuple[Any, ...]) -> tuple[Any, ...] | Raised:
+def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
     """Run forward; return what it returns, or how it raised."""
     try:
         return as_tuple(applied(answer, differentiable(inputs)))
     except (Exception, SystemExit) as error:
-        return raised("forward", error, answer)
+        return raised(error, answer, "forward")
 
 
-def forward_verdict(
-    exercise: FunctionExercise, came: tuple[Any, ...] | Raised, inputs: tuple[Any, ...]
-) -> Verdict | None:
-    """Say what is wrong with what came of forward, or that it is unfinished."""
-    if isinstance(came, Raised):
-        if came.unwritten in exercise.methods:
-            return unfinished(not_written(came.unwritten))
-        if came.unwritten:
-            return unfinished(f"you have not written `forward` yet: {exercise.signature}.")
-        return raised_error(came.told)
-    found = difference(came, as_tuple(exercise.reference(*inputs)))
-    if found is None:
-        return None
-    known = recognized(came, exercise.suspects, inputs)
-    return fault(_mismatch(found, exercise, inputs, known or found.hint))
-
-
-def backward_run(answer: type[Function], inputs: tuple[Any, ...]) -> Raised | None:
+def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
     """Run forward and backward; return how backward raised."""
     outputs = as_tuple(applied(answer, differentiable(inputs)))
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
@@ -80,22 +100,11 @@ def backward_run(answer: type[Function], inputs: tuple[Any, ...]) -> Raised | No
         if used:
             torch.autograd.backward(used, [torch.rand_like(out) for out in used])
     except (Exception, SystemExit) as error:
-        return raised("backward", error, answer)
+        return raised(error, answer, "backward")
     return None
 
 
-def backward_verdict(came: Raised | None) -> Verdict | None:
-    """Say what backward raised, or that it is unfinished."""
-    if came is None:
-        return None
-    return (
-        unfinished("you have not written `backward` yet.")
-        if came.unwritten
-        else raised_error(came.told)
-    )
-
-
-def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
     """Return the gradients of the inputs for a fixed random ``grad_output``, none if it raises.
 
     Which inputs: those that ask for a gradient, or all where none does, as in ``diagnose``.
@@ -113,32 +122,152 @@ def passed_back(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
         return ()
 
 
-def recognized_gradients(
-    exercise: FunctionExercise,
-    gradients: tuple[Tensor, ...],
-    inputs: tuple[Any, ...],
-    found: Finding,
-) -> Finding:
-    """Return the finding, with the hint of the suspect that passes these gradients back."""
-    truth = exercise.surrogate or exercise.reference
-    if difference(gradients, passed_back(truth, inputs)) is None:
-        return found  # what is wrong is something else, and right gradients name no mistake
-    for sentence, suspect in exercise.gradient_suspects.items():
-        if difference(gradients, passed_back(suspect, inputs)) is None:
-            return replace(found, hint=sentence)
-    return found
+# --------------------------------------------------------------------------------------------------
+# What a pass printed
+# --------------------------------------------------------------------------------------------------
 
 
-def _mismatch(
-    found: Difference, exercise: FunctionExercise, inputs: tuple[Any, ...], hint: str
-) -> Finding:
-    """Return the finding; to a wrong element add what inputs of its shape hold at its index."""
-    evidence = dict(found.evidence)
-    if "index" in evidence:
-        names = inspect.signature(exercise.reference).parameters
-        evidence["given"] = {
-            name: value[tuple(evidence["index"])].item()
-            for name, value in zip(names, inputs, strict=False)
-            if isinstance(value, Tensor) and value.shape == evidence["shape"]
-        }
-    return Finding("forward-mismatch", "error", found.message, evidence, hint, "01_template")
+class Bounded(io.StringIO):
+    """A stream that keeps the first characters that are written to it, and counts the others."""
+
+    def __init__(self, most: int = MOST_PRINTED) -> None:
+        super().__init__()
+        self._most, self._left_out = most, 0
+
+    def write(self, text: str) -> int:
+        """Keep what fits."""
+        kept = text[: self._most - self.tell()]
+        super().write(kept)
+        self._left_out += len(text) - len(kept)
+        return len(text)
+
+    @property
+    def text(self) -> str:
+        """What was written, and how much of it is left out."""
+        rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
+        return self.getvalue() + rest
+
+
+class Printed:
+    """The output of the latest pass on each sample, and of the latest pass of all."""
+
+    def __init__(self) -> None:
+        self._latest = Bounded()
+        self._on: dict[int, Bounded] = {}
+
+    @contextlib.contextmanager
+    def during(self, inputs: Any = None) -> Iterator[None]:
+        """Keep what the block prints, in place of what was printed for these inputs before."""
+        self._latest = self._on[id(inputs)] = Bounded()
+        with contextlib.redirect_stdout(self._latest):
+            yield
+
+    @property
+    def latest(self) -> str:
+        """What the latest pass printed; of a pass that was stopped, what it printed until then."""
+        return self._latest.text
+
+    def on(self, inputs: Any) -> str:
+        """Return what the latest pass on these inputs printed."""
+        return self._on[id(inputs)].text if id(inputs) in self._on else ""
+
+
+# --------------------------------------------------------------------------------------------------
+# What an exception says
+# --------------------------------------------------------------------------------------------------
+
+
+def is_unfinished(error: BaseException, answer: Any) -> bool:
+    """Whether a stub raised ``error``, or torch did for a method that is missing.
+
+    A compiled operation may raise NotImplementedError too, but not by a ``raise`` statement.
+    """
+    if not isinstance(error, NotImplementedError):
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return _raises_here(error) and (_is_own(frame, answer) or _is_base(frame))
+
+
+def unfinished_part(error: BaseException) -> str:
+    """Return the name of the function that raised ``error``."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_name
+
+
+def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
+    """Return one sentence: which method raised what, and the learner's own line."""
+    if isinstance(error, BuildError):
+        return _built(error)
+    who = "it" if method == WHOLE else f"`{method}`"
+    return f"{who} raises {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
+
+
+def said(error: BaseException) -> str:
+    """Return the first line of what an exception says, without the paths that torch tells."""
+    line = first_line(error)
+    line = re.sub(r" \(with implementation in <.*?>\)", "", line)
+    return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
+
+
+def place(error: BaseException, answer: Any) -> str:
+    """Return the last line of the answer's own code in the traceback, as `` (line 3: `…`)``."""
+    return _last_line(error, lambda frame: _is_own(frame, answer))
+
+
+def line_in(error: BaseException, filename: str) -> str:
+    """Return the last line of a file in the traceback, as :func:`place` does."""
+    return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
+
+
+def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if counts(frame)
+    ]
+    if not own:
+        return ""
+    source = linecache.getline(*own[-1]).strip()
+    return f" (line {own[-1][1]}{f': `{source}`' if source else ''})"
+
+
+def _built(error: BuildError) -> str:
+    """Return what a build says: the learner's own line is one of the C++, not the call's."""
+    sentence, _, line = str(error).partition("\n")
+    return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
+
+
+def _raises_here(error: BaseException) -> bool:
+    """Whether the innermost Python frame raised ``error`` itself, by a ``raise`` statement."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return False
+    return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+
+
+def _is_own(frame: FrameType, answer: Any) -> bool:
+    return frame.f_code.co_filename in set(_files(answer))
+
+
+def _is_base(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == inspect.getfile(Function)
+
+
+def _files(answer: Any) -> Iterator[str]:
+    """Yield the files, or notebook cells, of the answer: of a function, or a class's methods."""
+    for part in _parts(answer):
+        code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
+        if code:
+            yield code.co_filename
+
+
+def _parts(answer: Any) -> Iterator[Any]:
+    if isinstance(answer, torch._library.custom_ops.CustomOpDef):
+        yield from vars(answer).values()  # the operator, its fake, its backward
+    elif not isinstance(answer, type):
+        yield answer
+    else:
+        for cls in answer.__mro__[: answer.__mro__.index(Function)]:
+            yield from vars(cls).values()

@@ -1,1 +1,1 @@
-"""How an answer is judged, one module for each kind of exercise."""
+"""How answers are graded, one module for each kind of exercise."""
