@@ -29,6 +29,7 @@ from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
+from autograd_course.grader import verdict as verdicts
 from autograd_course.grader.exercise import FunctionExercise
 
 SQUARE = CATALOGUE["square"]
@@ -73,6 +74,33 @@ def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) ->
     assert here.finding is not None
     assert (there.status, there.finding.rule) == ("wrong", wrong.rule)
     assert there.finding.hint == here.finding.hint
+
+
+OTHER_WORDS = {
+    "right": square(),
+    "forward is a stub": square("raise NotImplementedError"),
+    "backward is a stub": square(backward="raise NotImplementedError"),
+    "forward raises": square("raise ValueError"),
+    "the cell raises": "1 / 0",
+    "no class": "Square = 3",
+    "keeps x on ctx": WRONG_SQUARES["keeps x on ctx"],
+}
+
+
+@pytest.mark.parametrize("what", OTHER_WORDS)
+def test_other_words_do_not_change_a_verdict(
+    what: str, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = judged(SQUARE, answer(OTHER_WORDS[what]), box, SEED)
+
+    monkeypatch.setattr(verdicts, "describe", lambda reason: "…")
+    after = judged(SQUARE, answer(OTHER_WORDS[what]), box, SEED)
+
+    assert (after.status, type(after.reason), after.message) == (
+        before.status,
+        type(before.reason),
+        "…",
+    )
 
 
 def test_every_wrong_square_is_handed_in_here_too() -> None:
@@ -239,7 +267,7 @@ SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
         Frame({"stopped": ""}), FAILED, f"grading took longer than {LATE}.",
     ),
     "unexamined": (
-        Frame({"unexamined": "no"}), FAILED, "the doctor could not examine this answer: no",
+        Frame({"unexamined": "no"}), FAILED, "`diagnose` could not examine this answer: no",
     ),
     "a fault of ours": (Frame({"failed": "KeyError: 3"}), FAILED, "KeyError: 3"),
     "what is not there": (

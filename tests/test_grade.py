@@ -81,7 +81,7 @@ def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
     assert result.finding.rule == wrong.rule, str(result)
     assert result.finding.hint
     assert wrong.hint in result.finding.hint
-    read = section_to_read(CATALOGUE[wrong.exercise], wrong.rule)
+    read = section_to_read(CATALOGUE[wrong.exercise], wrong.rule) or ""
     assert read in " ".join(str(result).split())
 
 
@@ -653,4 +653,4 @@ def test_a_notebook_shows_the_verdict_before_it_searches(
 
 @pytest.mark.parametrize("exercise", CATALOGUE)
 def test_a_wrong_forward_does_not_lead_to_a_section_about_backward(exercise: str) -> None:
-    assert "backward" not in section_to_read(CATALOGUE[exercise], "forward-mismatch")
+    assert "backward" not in (section_to_read(CATALOGUE[exercise], "forward-mismatch") or "")

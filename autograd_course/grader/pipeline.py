@@ -57,7 +57,6 @@ from autograd_course.grader.state import Record
 from autograd_course.grader.store import update
 from autograd_course.grader.verdict import (
     CannotExamine,
-    CodeRaised,
     InternalError,
     MissingRequirement,
     OutOfTime,
@@ -126,8 +125,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     try:
         with isolated():
             verdict = _judge_kind(exercise, answer, seed, printed)
-            needs = exercise.needs if isinstance(verdict.reason, CodeRaised) else None
-            if needs and (missing := needs()):
+            if verdict.raised and exercise.needs and (missing := exercise.needs()):
                 return Verdict(MissingRequirement(missing))
     except TimeUp as stop:
         return Verdict(_out_of_time(stop, exercise, answer), printed=printed.latest)
@@ -167,8 +165,9 @@ def result_of(
 ) -> Result:
     """Return what a learner is shown of a verdict."""
     rule = verdict.finding.rule if verdict.finding else ""
-    # A Function that could not be judged: no lesson says more than the sentence does.
-    not_judged = isinstance(exercise, FunctionExercise) and not rule
+    # Of a Function that could not be judged, no lesson says more than the sentence does.
+    is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
+    section = section_to_read(exercise, rule) if is_judged else None
     return Result(
         exercise=exercise.id,
         title=exercise.title,
@@ -178,7 +177,7 @@ def result_of(
         possible=exercise.points,
         finding=verdict.finding,
         sample=verdict.sample,
-        read="" if not_judged else section_to_read(exercise, rule),
+        read=section or "",
         note=note,
         warnings=verdict.warnings,
         printed=verdict.printed,

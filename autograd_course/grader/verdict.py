@@ -371,6 +371,9 @@ def _element(difference: Difference) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
+_RAISES = ("forward-raises", "backward-raises")  # rules that say that an answer raised
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The reason for a status, and what shows it.
@@ -403,6 +406,12 @@ class Verdict:
     def finding(self) -> Finding | None:
         """The finding of ``diagnose``, if a rule names the fault."""
         return self.reason.finding if isinstance(self.reason, RuleBroken) else None
+
+    @property
+    def raised(self) -> bool:
+        """Whether an exception of the answer's code is the reason."""
+        rule = self.finding.rule if self.finding else ""
+        return isinstance(self.reason, CodeRaised) or rule in _RAISES
 
 
 def wrong(text: str) -> Verdict:

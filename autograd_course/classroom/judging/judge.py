@@ -170,7 +170,7 @@ def _examined(
         verdict = Verdict(_refused(text(problem), said))
     else:
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
-    if (lacking := said.get("lacking")) and isinstance(verdict.reason, CodeRaised):
+    if (lacking := said.get("lacking")) and verdict.raised:
         return Verdict(MissingRequirement(text(lacking), in_sandbox=True))
     return verdict
 
