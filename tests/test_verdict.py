@@ -13,6 +13,7 @@ from answers.making import spoiled
 from autograd_doctor import Finding
 from torch.autograd import Function
 
+from autograd_course.classroom.judging.plain import plain
 from autograd_course.grader import CATALOGUE, execution, verdict
 from autograd_course.grader.comparison import Difference
 from autograd_course.grader.execution import WHOLE
@@ -224,3 +225,22 @@ def test_a_missing_requirement_is_known_by_the_exception(answer: Any, kind: type
     exercise = replace(CATALOGUE["square"], needs=lambda: "a compiler")
 
     assert type(judge(exercise, answer).reason) is kind
+
+
+STEERS = "\x1b[2J\u202e"
+QUOTING: list[Reason] = [
+    WrongBecause(STEERS),
+    CodeRaised(STEERS),
+    ResultDiffers(Difference(STEERS), STEERS),
+    RuleBroken(Finding("oversaved", "error", STEERS, {"line": STEERS}, STEERS)),
+    Hindered(WrongBecause(STEERS)),
+]
+
+
+@pytest.mark.parametrize("reason", QUOTING, ids=lambda reason: type(reason).__name__)
+def test_what_a_reason_quotes_from_the_sandbox_can_be_printed(reason: Reason) -> None:
+    shown = plain(Verdict(reason, remarks=(STEERS,)))
+
+    finding = shown.finding
+    quoted = [finding.message, finding.hint, finding.evidence["line"]] if finding else []
+    assert "".join([shown.message, *shown.remarks, *quoted]).isprintable()

@@ -47,7 +47,7 @@ class Graded:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
-        message = next((text for label, text in self.rows if text and label != "note"), "")
+        _, message = self.rows[0]
         names = ("exercise", "status", "points", "possible", "rule")
         return {name: getattr(self, name) for name in names} | {"message": message}
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from autograd_doctor import Finding
-
-from autograd_course.grader.verdict import Reason, Verdict
+from autograd_course.grader.verdict import Verdict
 
 _LAYOUT = "\n\t"
 
@@ -33,7 +31,6 @@ def _data(value: Any) -> Any:
             return {_data(key): _data(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_data, value))
-        case Reason() | Finding():
-            held = {each.name: _data(getattr(value, each.name)) for each in fields(value)}
-            return replace(value, **held)
+    if is_dataclass(value) and not isinstance(value, type):  # a reason, or a finding in one
+        return replace(value, **{f.name: _data(getattr(value, f.name)) for f in fields(value)})
     return value
