@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from autograd_doctor import RULES, explain
+from repository import ROOT
 from typer.testing import CliRunner, Result
 
 import autograd_course
@@ -26,7 +27,6 @@ from tools.manual import commands
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
 COMMANDS = dict(commands())
-ROOT = Path(__file__).parent.parent
 
 
 def run(*words: str, **env: str) -> Result:
