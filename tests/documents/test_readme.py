@@ -35,19 +35,20 @@ COMMANDS = commands()
 
 # The blocks that neither an example's test nor that of commands runs, and the tests that do.
 ELSEWHERE = {
-    "README.md: import torch": "test_readme.py::test_the_test_suite_shows_the_report",
+    "README.md: import torch": "documents/test_readme.py::test_the_test_suite_shows_the_report",
     "README.md: 4 notebooks read, 1 file not graded":
-        "test_classroom_command.py::test_a_class_is_graded_as_the_readme_shows",
+        "classroom/test_classroom_command.py::test_a_class_is_graded_as_the_readme_shows",
     "classroom.md: name: Grade":
-        "test_classroom_platforms.py::test_the_workflow_grades_a_student_s_repository",
+        "classroom/test_classroom_platforms.py::test_the_workflow_grades_a_student_s_repository",
     'CONTRIBUTING.md: # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, '
     '"schema_version": 3, "solution": true}':
-        "test_readme.py::test_the_example_of_an_exercise_becomes_a_stub",
-    "programs.md: import torch": "test_readme.py::test_a_test_run_ends_with_the_table_shown",
+        "documents/test_readme.py::test_the_example_of_an_exercise_becomes_a_stub",
+    "programs.md: import torch":
+        "documents/test_readme.py::test_a_test_run_ends_with_the_table_shown",
     "programs.md: Function  where defined       calls  verdict":
-        "test_readme.py::test_a_test_run_ends_with_the_table_shown",
+        "documents/test_readme.py::test_a_test_run_ends_with_the_table_shown",
     'programs.md: [tool.autograd-doctor.functions."package.module.Sign"]':
-        "test_readme.py::test_the_declarations_shown_are_understood",
+        "documents/test_readme.py::test_the_declarations_shown_are_understood",
 }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def is_the_shell_s(words: list[str]) -> None:
 def is_nbgrader_s(words: list[str]) -> None:
     """Find the command where nbgrader itself is run."""
     assert f'nbgrader(course, "{words[0]}"' in (
-        ROOT / "tests" / "test_classroom_platforms.py"
+        ROOT / "tests" / "classroom" / "test_classroom_platforms.py"
     ).read_text(encoding="utf-8")
 
 

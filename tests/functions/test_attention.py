@@ -15,7 +15,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from autograd_course import diagnose
 from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
-from autograd_course.functions.attention.masks import unexpanded
+from autograd_course.functions.attention.tiles import unexpanded
 
 pytestmark = pytest.mark.slow
 

@@ -1,5 +1,6 @@
 """What attention by tiles holds: a constant, and so many bytes for each row of its inputs."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -12,10 +13,11 @@ from sampling import first_rows
 from torch import Tensor
 
 from autograd_course.functions.attention import attention, tiled_attention
+from autograd_course.functions.attention.tiles import BLOCK, CAUSAL_BLOCK
 
 pytestmark = pytest.mark.slow
 
-LENGTHS = (1024, 2048, 4096, 8192)  # from 512 on, tiles are 512×512
+LENGTHS = (1024, 2048, 4096, 8192)  # from 1024 on, all tiles are whole
 
 
 def largest(call: Callable[[], object]) -> int:
@@ -74,10 +76,11 @@ def test_whole_attention_takes_the_square() -> None:
 @pytest.mark.parametrize("order", [forward, first, second])
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"dropout_p": 0.1, "seed": 0}])
 def test_no_tensor_has_the_size_of_the_score_matrix(order: Any, options: Any) -> None:
-    # The buffers of a pass, tiles of 512×512, are made together.
-    n, buffers = 1536, {forward: 2, first: 3, second: 4}[order]
+    # The buffers of a pass are made together, each in the size of a tile.
+    tile = math.prod(CAUSAL_BLOCK if options.get("causal") else BLOCK)
+    n, buffers = 1536, {forward: 1, first: 2, second: 4}[order]
 
-    assert largest(order(tiled_attention, inputs(n), **options)) == buffers * 512 * 512
+    assert largest(order(tiled_attention, inputs(n), **options)) == buffers * tile
     assert largest(order(attention, inputs(256), **options)) >= 256 * 256
 
 
@@ -87,7 +90,7 @@ def test_a_mask_that_broadcasts_is_not_made_larger() -> None:
     mask[::2] = False
 
     for given in (mask, mask.expand(n, n), torch.zeros(n, 1, requires_grad=True)):
-        assert largest(first(tiled_attention, leaves, mask=given)) == 3 * 512 * 512
+        assert largest(first(tiled_attention, leaves, mask=given)) == 2 * math.prod(BLOCK)
 
 
 def test_keys_of_a_group_are_not_repeated() -> None:
