@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autograd_course.checkup import Check, Checkup, accelerator, doctor, grader, packages, python
 from autograd_course.lab.folder import GET, LabError, course_folder
-from autograd_course.shell.exits import Exit
+from autograd_course.shell.options import Exit
 
 _IN_A_SHELL = 'pip install "{}"'
 # The extensions that JupyterLab needs to show widgets.

@@ -20,8 +20,7 @@ from sampling import first_rows
 from autograd_course import explain
 from autograd_course.explaining import NothingToExplainError
 from autograd_course.messages import MESSAGES, find, page
-from autograd_course.messages.message import MessageError
-from autograd_course.messages.pages import FAMILIES, read
+from autograd_course.messages.pages import FAMILIES, MessageError, read
 from tools.page_books import _GIVEN as GIVEN
 from tools.page_books import messages_book
 

@@ -31,7 +31,7 @@ from typer.testing import CliRunner, Result
 from autograd_course.cli import app
 from autograd_course.grader import grade, progress
 from autograd_course.grader.verdict import failed
-from autograd_course.practice import process, resetting, running, shipped
+from autograd_course.practice import process, resetting, running
 from autograd_course.practice.graded import Graded, graded_as
 from autograd_course.practice.reading import Task, reading
 from autograd_course.practice.targets import TargetError, target
@@ -288,7 +288,7 @@ def test_what_is_no_python_elsewhere_in_the_file_is_said_with_its_line(script: P
 # The command reset
 
 
-BUILD = shipped._built
+BUILD = resetting._built
 
 
 @cache
@@ -299,7 +299,7 @@ def built_once() -> Any:
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build the notebook once for all tests: each copy of the course has the same solution."""
-    monkeypatch.setattr(shipped, "_built", lambda root, lesson: built_once())
+    monkeypatch.setattr(resetting, "_built", lambda root, lesson: built_once())
 
 
 def contents(script: Path) -> list[bytes]:
@@ -401,7 +401,7 @@ def test_what_cannot_be_put_back_is_one_sentence_and_changes_nothing(
 ) -> None:
     spoil(folder, how)
     if how == "no packages":
-        monkeypatch.setattr("autograd_course.practice.shipped.find_spec", lambda name: None)
+        monkeypatch.setattr("autograd_course.practice.resetting.find_spec", lambda name: None)
     before = contents(script)
     result = run("reset", "square")
 

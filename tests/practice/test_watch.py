@@ -27,9 +27,8 @@ from exercise_files import (
 
 from autograd_course.practice.graded import Graded
 from autograd_course.practice.reading import reading
-from autograd_course.practice.saved import Saves
 from autograd_course.practice.targets import Target, target
-from autograd_course.practice.view import View
+from autograd_course.practice.watching import Saves, View
 
 COMMAND = [sys.executable, "-m", "autograd_course.cli", "watch", "01"]
 PATIENCE = 60.0  # seconds, on a machine that is busy with other tests

@@ -1,4 +1,4 @@
-"""The commands ``grade`` and ``watch``: their output and exit codes."""
+"""The commands ``grade``, ``watch`` and ``reset``: their arguments, output and exit codes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,48 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from autograd_course.practice.options import Exercises, TargetWord, target_or_exit
-from autograd_course.practice.targets import Target, TargetError
-from autograd_course.shell.arguments import Json
-from autograd_course.shell.exits import Exit, end
+from autograd_course.practice.targets import SUFFIXES, Target, TargetError, target
+from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
+from autograd_course.shell.options import Exit, Json, end
 
 if TYPE_CHECKING:
     from autograd_course.practice.graded import Graded
+    from autograd_course.practice.resetting import Change
+
+
+TargetWord = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="A lesson number, an exercise id, or the path of a .py or .ipynb file.",
+        autocompletion=completion.targets,
+    ),
+]
+Exercises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exercise",
+        "--exercises",
+        metavar="ID",
+        help="Select only this exercise. You can repeat this option.",
+        autocompletion=completion.exercises,
+    ),
+]
+
+
+def target_or_exit(what: str, exercises: list[str] | None) -> Target:
+    """Return what is named; where nothing is, the command ends."""
+    try:
+        return target(what, exercises or ())
+    except TargetError as error:
+        raise typer.BadParameter(str(error), param_hint="TARGET") from None
+
 
 GRADED = "Exit codes: 0 all passed; 1 not all passed; 2 invalid command; 3 the grader failed."
 
@@ -65,8 +94,7 @@ def watch(what: TargetWord, exercises: Exercises = None) -> None:
     if seen:
         typer.echo("Importing PyTorch …")
     with importing():
-        from autograd_course.practice.faces import Lines, screen
-        from autograd_course.practice.keys import NoKeys, keyboard
+        from autograd_course.practice.terminal import Lines, NoKeys, keyboard, screen
         from autograd_course.practice.watching import Watch
 
     for name in ("SIGTERM", "SIGHUP"):
@@ -143,3 +171,60 @@ def _latest(wanted: Target) -> Path:
 
 def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def reset(
+    what: TargetWord,
+    exercises: Exercises = None,
+    progress: Annotated[
+        bool,
+        typer.Option("--progress", help="Also delete your results and the record of used hints."),
+    ] = False,
+) -> None:
+    """Restore the original exercises of a lesson, and keep a copy of your version.
+
+    Both the .py and the .ipynb file are restored.
+    """
+    from autograd_course.practice.resetting import NotShippedError, put_back, shipped
+
+    wanted = target_or_exit(what, exercises)
+    if not wanted.lesson:
+        end(
+            f"{what} does not have the name of a lesson. Pass the lesson instead, for example 03.",
+            Exit.NOT_UNDERSTOOD,
+        )
+    files = tuple(wanted.files[0].with_name(f"{wanted.lesson}{suffix}") for suffix in SUFFIXES)
+    try:
+        new = shipped(wanted.files[0].resolve().parents[1], wanted.lesson)
+        changes = list(put_back(files, new, wanted.only))
+    except NotShippedError as error:
+        end(str(error), Exit.NOT_SO)
+    except OSError as error:
+        end(f"{error.filename} cannot be written: {error.strerror}.", Exit.NOT_SO)
+    _tell(files, changes)
+    _forget(wanted, progress)
+
+
+def _tell(files: tuple[Path, ...], changes: list[Change]) -> None:
+    changed = {change.path: change for change in changes}
+    for path in files:
+        if path not in changed:
+            typer.echo(f"{path.name} is already the original.")
+        elif kept := changed[path].kept:
+            typer.echo(f"Restored {path.name}. Your version is saved as {kept.name}.")
+        else:
+            typer.echo(f"Restored {path.name}, which was missing.")
+
+
+def _forget(wanted: Target, progress: bool) -> None:
+    if not progress:
+        typer.echo("Your progress is unchanged. Use --progress to delete it too.")
+        return
+    from autograd_course.grader import reset as forget
+    from autograd_course.index import exercises_of
+
+    ids = [exercise.id for exercise in exercises_of(wanted.lesson)]
+    notes = {forget(each).note for each in wanted.only or ids}
+    typer.echo(
+        "; ".join(filter(None, notes)) or "Deleted the results and the record of used hints."
+    )
