@@ -15,9 +15,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autograd_course.errors import first_line
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.judging.limits import seconds_for
+from autograd_course.grader.limits import seconds_for
 from autograd_course.practice.graded import Graded
 from autograd_course.practice.reading import Task
 from autograd_course.practice.running import broken, ended, graded
@@ -104,7 +103,7 @@ def _serve(task: Task, sending: Connection) -> None:
     try:
         result = graded(task)
     except Exception as error:
-        result = broken(task, f"{type(error).__name__} inside the grader: {first_line(error)}")
+        result = broken(task, error)
     sending.send(result)
     sending.close()
 

@@ -11,19 +11,23 @@ from typing import Any
 
 from autograd_doctor.extension import TimeUp, time_limit
 
+from autograd_course.classroom.extraction.answer import NotPython
+from autograd_course.errors import first_line
 from autograd_course.grader import CATALOGUE, Result, grade
+from autograd_course.grader.execution import line_in, said
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.grade import result_of
-from autograd_course.grader.judging.limits import seconds_for
-from autograd_course.grader.raised import line_in, said
-from autograd_course.grader.verdict import failed, unfinished, wrong
+from autograd_course.grader.limits import seconds_for
+from autograd_course.grader.pipeline import result_of
+from autograd_course.grader.verdict import (
+    InternalError,
+    NotAttemptedBecause,
+    Stopped,
+    Verdict,
+    WrongBecause,
+)
 from autograd_course.practice.graded import Graded, graded_as
 from autograd_course.practice.reading import Task
 
-_NO_PYTHON = (
-    "the cell is no Python",
-    "the cell is not Python",
-)  # said by the result, with the line of the file
 _MODULE = "exercise"  # what classes of the cells say of where they are from
 _NEEDED = "<what the answer needs>"
 
@@ -39,10 +43,12 @@ def graded(task: Task) -> Graded:
     """
     exercise, printed = CATALOGUE[task.answer.exercise], io.StringIO()
     if not task.answer.found:
-        return graded_as(result_of(exercise, unfinished("; ".join(task.answer.problems))))
+        unfinished = Verdict(NotAttemptedBecause("; ".join(task.answer.problems)))
+        return graded_as(result_of(exercise, unfinished))
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         result = _result(exercise, task)
-    notes = (note for note in task.answer.problems if not note.startswith(_NO_PYTHON))
+    # That it is not Python, the result says with the line of the file.
+    notes = (note for note in task.answer.problems if not isinstance(note, NotPython))
     return graded_as(result, notes, printed.getvalue())
 
 
@@ -52,28 +58,29 @@ def _result(exercise: Exercise, task: Task) -> Result:
         with time_limit(seconds):
             defined = _run(task)
     except _CellError as error:
-        return result_of(exercise, wrong(str(error)))
+        return result_of(exercise, Verdict(WrongBecause(str(error))))
     except TimeUp as stop:
-        where = line_in(stop, task.file)
-        sentence = f"stopped after {seconds:g} s in the cell{where}. Is there an endless loop?"
-        return result_of(exercise, wrong(sentence))
+        stopped = Stopped(seconds, line_in(stop, task.file), code="the cell")
+        return result_of(exercise, Verdict(stopped))
     return grade(exercise.id, defined.get(task.answer.name))
 
 
 def ended(task: Task, how: str) -> Graded:
     """Return the result where the process that ran the answer is gone without one."""
-    return graded_as(result_of(CATALOGUE[task.answer.exercise], wrong(how)), task.answer.problems)
+    verdict = Verdict(WrongBecause(how))
+    return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict), task.answer.problems)
 
 
-def broken(task: Task, why: str) -> Graded:
-    """Return the result where it was not the answer's fault that there is none."""
-    return graded_as(result_of(CATALOGUE[task.answer.exercise], failed(why)))
+def broken(task: Task, error: Exception) -> Graded:
+    """Return the result where the grader raised."""
+    verdict = Verdict(InternalError(type(error).__name__, first_line(error)))
+    return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict))
 
 
 def _run(task: Task) -> dict[str, Any]:
     """Run an answer with what it needs; return what that defines."""
     module = sys.modules[_MODULE] = ModuleType(_MODULE)
-    if not task.file.startswith("<"):
+    if task.is_script:
         module.__file__ = task.file
     _exec(task.answer.preamble, _NEEDED, vars(module))
     _exec("\n" * task.above + task.answer.source, task.file, vars(module))

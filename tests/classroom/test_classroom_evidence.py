@@ -16,8 +16,8 @@ from autograd_doctor.extension import collect_evidence, vet_evidence
 from sampling import first_rows
 from torch import Tensor
 
-from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
+from autograd_course.classroom.judging.remote_function import RemoteFunction
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.grader import CATALOGUE
@@ -107,7 +107,7 @@ def diagnosed(exercise: FunctionExercise, inputs: Any, data: bytes) -> None:
         def ask(self, question: Frame) -> Frame:
             return Frame({}, data)
 
-    Absent(exercise, Asked(Child()), SECRET).diagnosed(inputs)  # type: ignore[arg-type]
+    RemoteFunction(exercise, Asked(Child()), SECRET).diagnosed(inputs)  # type: ignore[arg-type]
 
 
 TRIED = {

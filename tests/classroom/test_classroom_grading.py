@@ -40,7 +40,7 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.places import Places
 from autograd_course.classroom.submissions import Submission
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.verdict import Verdict
+from autograd_course.grader.verdict import RuleBroken, RuleNamed, Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ class Here:
 
     def __init__(self, verdict: Verdict | None = None) -> None:
         self.tasks: list[Task] = []
-        self.verdict = verdict or Verdict("passed", "right")
+        self.verdict = verdict or Verdict(RuleNamed("shared-state", "right", ""))
 
     def __call__(self, tasks: Iterator[Task]) -> Iterator[Outcome]:
         for each in tasks:
@@ -272,7 +272,7 @@ def test_a_finding_is_recorded_with_its_witness_and_what_is_too_long_is_left_out
     path: Path,
 ) -> None:
     finding = Finding("wrong-scale", "error", "half", {"actual": 1.0, "far": float("inf")}, "Look.")
-    with graded(path, Here(Verdict("wrong", "half", finding, "a matrix", ("calls eval",)))) as (
+    with graded(path, Here(Verdict(RuleBroken(finding), "a matrix", ("calls eval",)))) as (
         book,
         _,
     ):
@@ -282,7 +282,7 @@ def test_a_finding_is_recorded_with_its_witness_and_what_is_too_long_is_left_out
         assert (tally.exercise, tally.counts, tally.rule_count) == ("square", {"wrong": 2}, 2)
         assert tally.rule == "wrong-scale"
     flood = Finding("wrong-scale", "error", "half", {"text": "x" * 10**6}, "Look.")
-    assert len(told(Verdict("wrong", "half", flood), 0.1)) < 1000
+    assert len(told(Verdict(RuleBroken(flood)), 0.1)) < 1000
 
 
 def test_of_two_runs_into_one_gradebook_the_second_is_refused(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from walls import WALLS, wall
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged, repairing
-from autograd_course.classroom.judging.absent import Absent
 from autograd_course.classroom.judging.asked import Asked, UnansweredError
+from autograd_course.classroom.judging.remote_function import RemoteFunction
 from autograd_course.classroom.judging.repairing import Budget
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.classroom.protocol.evidence import REPAIR, sound
@@ -29,6 +29,7 @@ from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
+from autograd_course.grader import verdict as verdicts
 from autograd_course.grader.exercise import FunctionExercise
 
 pytestmark = pytest.mark.slow
@@ -75,6 +76,33 @@ def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) ->
     assert here.finding is not None
     assert (there.status, there.finding.rule) == ("wrong", wrong.rule)
     assert there.finding.hint == here.finding.hint
+
+
+OTHER_WORDS = {
+    "right": square(),
+    "forward is a stub": square("raise NotImplementedError"),
+    "backward is a stub": square(backward="raise NotImplementedError"),
+    "forward raises": square("raise ValueError"),
+    "the cell raises": "1 / 0",
+    "no class": "Square = 3",
+    "keeps x on ctx": WRONG_SQUARES["keeps x on ctx"],
+}
+
+
+@pytest.mark.parametrize("what", OTHER_WORDS)
+def test_other_words_do_not_change_a_verdict(
+    what: str, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = judged(SQUARE, answer(OTHER_WORDS[what]), box, SEED)
+
+    monkeypatch.setattr(verdicts, "describe", lambda reason: "…")
+    after = judged(SQUARE, answer(OTHER_WORDS[what]), box, SEED)
+
+    assert (after.status, type(after.reason), after.message) == (
+        before.status,
+        type(before.reason),
+        "…",
+    )
 
 
 def test_every_wrong_square_is_handed_in_here_too() -> None:
@@ -125,8 +153,8 @@ CHEATS = {
     "rebinds gradcheck and allclose": "torch.autograd.gradcheck = torch.allclose = torch.isclose = "
     "torch.equal = lambda *a, **k: True",
     "rebinds the rules": "import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()",
-    "rebinds diagnose": "import autograd_course.grader.judging.function as f\n"
-    "f.Present.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
+    "rebinds diagnose": "import autograd_course.grader.kinds.function as f\n"
+    "f.LocalFunction.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
     "leaves gradients out": "import autograd_course.classroom.asking.functions as d\n"
     "from dataclasses import replace\nplain = d.collect_evidence\ndef some(*a, **k):\n"
     "    return [replace(e, values=replace(e.values, vjps={})) for e in plain(*a, **k)]\n"
@@ -167,12 +195,12 @@ def test_what_is_asked_about_can_travel(exercise: FunctionExercise) -> None:
 # What comes in place of an answer
 
 
-def forged(answer: Frame | Malformed) -> Absent:
+def forged(answer: Frame | Malformed) -> RemoteFunction:
     class Child:
         def ask(self, question: Frame) -> Frame | Malformed:
             return answer
 
-    return Absent(SQUARE, Asked(Child()), SEED)  # type: ignore[arg-type]
+    return RemoteFunction(SQUARE, Asked(Child()), SEED)  # type: ignore[arg-type]
 
 
 def with_vjps(seen: Evidence, vjps: Any) -> Evidence:
@@ -241,7 +269,7 @@ SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
         Frame({"stopped": ""}), FAILED, f"grading took longer than {LATE}.",
     ),
     "unexamined": (
-        Frame({"unexamined": "no"}), FAILED, "the doctor could not examine this answer: no",
+        Frame({"unexamined": "no"}), FAILED, "`diagnose` could not examine this answer: no",
     ),
     "a fault of ours": (Frame({"failed": "KeyError: 3"}), FAILED, "KeyError: 3"),
     "what is not there": (

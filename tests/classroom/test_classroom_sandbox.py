@@ -28,7 +28,7 @@ from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.zygote.birth import born
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.limits import VARIABLE
+from autograd_course.grader.limits import VARIABLE
 from autograd_course.grader.verdict import Verdict
 
 pytestmark = pytest.mark.slow

@@ -25,8 +25,8 @@ from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise, NamingExercise, RoutineExercise
-from autograd_course.grader.judging.order import passed
-from autograd_course.grader.judging.routine_order import passed as routine_passed
+from autograd_course.grader.kinds.function import passed
+from autograd_course.grader.kinds.routine import passed as routine_passed
 from autograd_course.grader.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -155,9 +155,9 @@ REPLACED = {
     "torch.autograd.grad": "torch.autograd.grad = lambda *a, **k: ()",
     "torch.Tensor.__eq__": "torch.Tensor.__eq__ = lambda a, b: True",
     "builtins.isinstance": "import builtins\nbuiltins.isinstance = lambda a, b: True",
-    "autograd_course.grader.judging.function.Present.checked": (
-        "from autograd_course.grader.judging import function\n"
-        "function.Present.checked = lambda *a: None"
+    "autograd_course.grader.kinds.function.LocalFunction.checked": (
+        "from autograd_course.grader.kinds import function\n"
+        "function.LocalFunction.checked = lambda *a: None"
     ),
     "the code of backward_is_a_formula": (
         "from autograd_course.grader import checks\n"

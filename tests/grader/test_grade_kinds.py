@@ -17,9 +17,9 @@ from autograd_course.grader.checks import (
     no_tensor_on_ctx,
     saves_only_outputs,
 )
+from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import NamingExercise, RoutineExercise
-from autograd_course.grader.judge import judge
-from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.pipeline import judge
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
 

@@ -109,7 +109,7 @@ def test_a_wrong_answer_to_a_passed_exercise_costs_no_points() -> None:
 def test_a_fault_of_the_grader_leaves_no_trace(
     progress_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autograd_course.grader.judging.function.diagnose", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr("autograd_course.grader.kinds.function.diagnose", lambda *a, **k: 1 / 0)
 
     assert grade("square", SQUARE).status == "grader failed"
     assert not progress_file.exists()

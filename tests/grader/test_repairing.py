@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autograd_course.grader import CATALOGUE, repairing
-from autograd_course.grader.judge import judge
+from autograd_course.grader.pipeline import judge
 
 PENALTY = """
 import torch

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from autograd_doctor import Finding
 
-from autograd_course.grader.verdict import Verdict
+from autograd_course.grader.verdict import Reason, Verdict
 
 _LAYOUT = "\n\t"
 
 
 def plain(verdict: Verdict) -> Verdict:
     """Return the verdict with nothing in it that steers a terminal, or is no text at all."""
-    return replace(
-        verdict,
-        message=shown(verdict.message),
-        finding=verdict.finding and _finding(verdict.finding),
-        remarks=tuple(map(shown, verdict.remarks)),
-    )
+    return replace(verdict, reason=_data(verdict.reason), remarks=_data(verdict.remarks))
 
 
 def shown(text: str) -> str:
@@ -30,11 +25,6 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c in _LAYOUT else ascii(c)[1:-1] for c in text)
 
 
-def _finding(found: Finding) -> Finding:
-    message, hint = shown(found.message), shown(found.hint)
-    return replace(found, message=message, hint=hint, evidence=_data(found.evidence))
-
-
 def _data(value: Any) -> Any:
     match value:
         case str():
@@ -43,4 +33,7 @@ def _data(value: Any) -> Any:
             return {_data(key): _data(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_data, value))
+        case Reason() | Finding():
+            held = {each.name: _data(getattr(value, each.name)) for each in fields(value)}
+            return replace(value, **held)
     return value

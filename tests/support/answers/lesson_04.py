@@ -131,6 +131,10 @@ def sign_bit(ctx: Any, x: Any) -> Any:
     return torch.copysign(torch.ones_like(x), x)
 
 
+def sign_in_integers(ctx: Any, x: Any) -> Any:
+    return torch.where(x >= 0, 1, -1)
+
+
 def sign_of_a_neighbor(ctx: Any, x: Any) -> Any:
     return torch.sign(x + 1e-12)
 
@@ -218,6 +222,7 @@ WRONG = [
     backward("sign-ste", "returns nothing", "missing-gradient", lambda ctx, g: None),
     forward("sign-ste", "0 at 0", "forward-mismatch", torch_sign),
     forward("sign-ste", "the sign bit of zero", "forward-mismatch", sign_bit),
+    forward("sign-ste", "whole numbers", "has dtype torch.int64", sign_in_integers),
     forward("sign-ste", "moves x first", "forward-mismatch", sign_of_a_neighbor),
     backward("sign-ste", "signs the gradient", "nonlinear-in-grad-output", lambda ctx, g: g.sign()),
     backward(

@@ -444,6 +444,18 @@ class RowLossesWholeInBackward(SOLVED["RowLosses"]):  # type: ignore[misc]
         return p @ weight, p.T @ x, None, None
 
 
+class RowLossesWholeInForward(SOLVED["RowLosses"]):  # type: ignore[misc]
+    """Forward in one piece, backward in chunks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        logits = x @ weight.T
+        log_sums = torch.logsumexp(logits, 1)
+        ctx.save_for_backward(x, weight, target, log_sums)
+        ctx.chunk = chunk
+        return log_sums - logits.gather(1, target[:, None]).squeeze(1)
+
+
 def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, which: str) -> Any:
     grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
     for begin in range(0, len(x), ctx.chunk):
@@ -597,6 +609,7 @@ WRONG = [
     ),
     Wrong("chunked-row-losses", "gradients computed early", "uniform-grad-output", RowLossesEarly),
     Wrong("chunked-row-losses", "keeps the softmax", "oversaved", RowLossesWhole),
+    Wrong("chunked-row-losses", "whole in forward", "oversaved", RowLossesWholeInForward),
     Wrong("chunked-row-losses", "whole in backward", "oversaved", RowLossesWholeInBackward),
     *(
         backward(

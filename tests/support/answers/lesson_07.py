@@ -473,6 +473,13 @@ WRONG = [
     ),
     changed(
         "attention-tiled",
+        "keeps a copy of q",
+        "oversaved",
+        ("save_for_backward(q, k, v, out, lse)", "save_for_backward(q, k, v, out, lse, q.clone())"),
+        ("q, k, v, out, lse = ctx", "q, k, v, out, lse, _ = ctx"),
+    ),
+    changed(
+        "attention-tiled",
         "D of one tile",
         "gradient-mismatch",
         ("(grad_p - delta[..., rows, :])", "(grad_p - (p * grad_p).sum(-1, keepdim=True))"),
@@ -586,6 +593,13 @@ WRONG = [
         ("v, out, lse)", "v, out, weights / total)"),
         ("v, out, lse = ctx", "v, out, p = ctx"),
         ("p = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - lse.unsqueeze(-1))", "p = p"),
+    ),
+    changed(
+        "attention-twice",
+        "keeps P, and does not use it",
+        "oversaved",
+        ("v, out, lse)", "v, out, lse, weights / total)"),
+        ("v, out, lse = ctx", "v, out, lse, _ = ctx"),
     ),
     # Tier 6
     changed(

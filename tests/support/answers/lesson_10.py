@@ -9,8 +9,9 @@ import numpy as np
 import scipy
 import torch
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, double, solved
+from answers.making import Spoiling, Wrong, double, solved, spoiled
 from autograd_course import functions
 from autograd_course.external import build
 
@@ -334,6 +335,25 @@ class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, val
         return torch.autograd.grad(ctx.z, ctx.leaves, g, retain_graph=True)
 
 
+class EquilibriumSavesRounds(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+    """Saves what the solver has passed through, as a loop under autograd would."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, W: Any) -> Any:
+        rounds = [torch.zeros_like(x)]
+        for _ in range(60):
+            rounds.append(torch.tanh(rounds[-1] @ W.t() + x))
+        ctx.save_for_backward(W, *rounds)
+        return rounds[-1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        W, *_, z = ctx.saved_tensors
+        slope = 1 - z**2
+        u = settled(lambda u: g + (u * slope) @ W, g)
+        return u * slope, (u * slope).t() @ z
+
+
 # A triangular system
 
 
@@ -431,6 +451,25 @@ def hard(x: Any, threshold: float) -> Any:
     return torch.where(operator(x, threshold) != 0, x, 0)
 
 
+class ThresholdSavesTheInput(RIGHT["soft-threshold-function"]):  # type: ignore[misc, valid-type]
+    @staticmethod
+    def forward(ctx: Any, x: Any, threshold: Any) -> Any:
+        ctx.save_for_backward(x, threshold)
+        return operator(x, threshold.item())
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, threshold = ctx.saved_tensors
+        outside = x.abs() > threshold
+        return g * outside, -(g * outside * x.sign()).sum()
+
+
+@once_differentiable  # type: ignore[untyped-decorator]
+def thresholds_once(ctx: Any, g: Any) -> Any:
+    (y,) = ctx.saved_tensors
+    return g * (y != 0), -(g * y.sign()).sum()
+
+
 def shrinks_the_gradient(ctx: Any, y: Any, g: Any) -> Any:
     return operator(g, 0.5), -(g * y.sign()).sum()
 
@@ -484,6 +523,7 @@ WRONG = [
     Wrong(EQUILIBRIUM, "run again in backward", "runs the solver again", EquilibriumRunAgain),
     Wrong(EQUILIBRIUM, "run again by func", "runs the solver again", EquilibriumRunByFunc),
     Wrong(EQUILIBRIUM, "recorded on ctx", "tensor-on-ctx", EquilibriumRecorded),
+    Wrong(EQUILIBRIUM, "saves all rounds", "oversaved", EquilibriumSavesRounds),
     backward(TRIANGULAR, "not transposed", "solving with T in backward", solves_with_itself),
     backward(TRIANGULAR, "the unread half too", "One half of T is never read", whole_outer_product),
     backward(TRIANGULAR, "no diagonal", "The diagonal belongs to the half", without_diagonal),
@@ -536,6 +576,13 @@ WRONG = [
     ),
     backward(
         FUNCTION, "shrinks the gradient instead", "nonlinear-in-grad-output", shrinks_the_gradient
+    ),
+    Wrong(FUNCTION, "saves the input", "oversaved", ThresholdSavesTheInput),
+    Wrong(
+        FUNCTION,
+        "once differentiable",
+        "no-double-backward",
+        spoiled(RIGHT[FUNCTION], backward=thresholds_once),
     ),
 ]
 

@@ -25,9 +25,9 @@ PATCHING = {
         _MISMATCH, "the code of leaves_the_generator",
     ),
     "its methods": Hostile(
-        half("from autograd_course.grader.judging.function import Present\n"
-             "Present.checked = Present.backward = lambda *a: None"),
-        _MISMATCH, "Present.checked",
+        half("from autograd_course.grader.kinds.function import LocalFunction\n"
+             "LocalFunction.checked = LocalFunction.backward = lambda *a: None"),
+        _MISMATCH, "LocalFunction.checked",
     ),
     "what looks at the answer": Hostile(
         half("import autograd_course.classroom.asking.functions as f\n"

@@ -1,4 +1,4 @@
-"""A Function that is run behind a wall, as the witness whom the judge asks."""
+"""A Function that runs in the sandbox, as the witness whom the judge asks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.protocol.evidence import sound
+from autograd_course.grader.execution import Inputs, Raised
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.order import Inputs
-from autograd_course.grader.judging.passes import Raised
-from autograd_course.grader.verdict import Verdict, fault, unfinished, wrong
+from autograd_course.grader.verdict import (
+    NotAttemptedBecause,
+    Verdict,
+    WrongBecause,
+    fault,
+)
 
 
 @dataclass(frozen=True)
-class Absent:
+class RemoteFunction:
     """The answer in a sandbox's child, as a ``Witness``; ``secret`` is never told to the child."""
 
     exercise: FunctionExercise
@@ -51,7 +55,7 @@ class Absent:
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a forward that does not take these arguments."""
         problem = self.asked.ask({"ask": "signature"}, inputs).said.get("problem")
-        return None if problem is None else wrong(text(problem))
+        return None if problem is None else Verdict(WrongBecause(text(problem)))
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
         """Return what one forward pass returns, or how it raised."""
@@ -72,7 +76,9 @@ class Absent:
         said = self.asked.ask({"ask": "method"}, inputs).said
         if said.get("found") is not None:
             return fault(_finding(said["found"]))
-        return unfinished(text(said["unwritten"])) if "unwritten" in said else None
+        if "unwritten" not in said:
+            return None
+        return Verdict(NotAttemptedBecause(text(said["unwritten"])))
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
         """Return what one of the exercise's own checks finds."""
@@ -111,7 +117,7 @@ class Absent:
 class Examiner:
     """Asks the sandbox for evidence on an answer, and judges it here."""
 
-    answer: Absent
+    answer: RemoteFunction
     inputs: Inputs
 
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:

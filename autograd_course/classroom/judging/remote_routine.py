@@ -1,20 +1,29 @@
-"""A routine that is run behind a wall, as the witness whom the judge asks."""
+"""A routine that runs in the sandbox, as the witness whom the judge asks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import Asked, UnansweredError, raised, returned, text
-from autograd_course.grader.judging.passes import Raised
-from autograd_course.grader.judging.routine_order import Inputs
-from autograd_course.grader.verdict import Verdict, failed, unfinished, wrong
+from autograd_course.grader.execution import Inputs, Raised
+from autograd_course.grader.verdict import (
+    GraderFailedBecause,
+    NotAttemptedBecause,
+    Reason,
+    Verdict,
+    WrongBecause,
+)
 
-_SAID = {"wrong": wrong, "not attempted": unfinished, "grader failed": failed}
+# The verdict of a trial is the child's word, and so is its sentence.
+_SAID: dict[str, Callable[[str], Reason]] = {
+    each.status: each for each in (WrongBecause, NotAttemptedBecause, GraderFailedBecause)
+}
 
 
 @dataclass(frozen=True)
-class AbsentRoutine:
+class RemoteRoutine:
     """The answer in a sandbox's child, as a ``RoutineWitness``.
 
     A sample is drawn on both sides, because a model or a function does not travel. The child is
@@ -36,7 +45,7 @@ class AbsentRoutine:
         came = self.asked.ask({"ask": "try"})
         if (problem := raised(came)) is not None or "status" not in came.said:
             return problem
-        say = _SAID.get(str(came.said["status"]))
-        if say is None:
+        because = _SAID.get(str(came.said["status"]))
+        if because is None:
             raise UnansweredError("the answer is no verdict.")
-        return say(text(came.said.get("message")))
+        return Verdict(because(text(came.said.get("message"))))

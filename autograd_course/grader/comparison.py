@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,17 @@ RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs
 
 
 @dataclass(frozen=True)
+class Source:
+    """Where results come from, as a message names it, and the verb for how many there are."""
+
+    name: str
+    verb: Literal["returns", "has"]
+
+
+FORWARD = Source("`forward`", "returns")
+
+
+@dataclass(frozen=True)
 class Difference:
     """A sentence that says it, a hint, and for a value its index and the two numbers."""
 
@@ -36,22 +47,20 @@ class Difference:
 def difference(
     actual: tuple[Any, ...],
     expected: tuple[Any, ...],
-    what: str = "`forward`",
+    source: Source = FORWARD,
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
-    """Return the first difference between results and those asked for, ``None`` without one.
-
-    ``what`` names in the message where the results come from.
-    """
+    """Return the first difference between results and those asked for, ``None`` without one."""
+    what = source.name
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
             hint = MISSING_RETURN if actual[0] is None else SHAPES
             asked = f"this exercise asks for {len(expected)} tensors"
             return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
         values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
-        verb = "returns" if what.endswith("`forward`") else "has"
-        return Difference(f"{what} {verb} {values}; this exercise asks for {len(expected)}.", COUNT)
+        asked = f"this exercise asks for {len(expected)}"
+        return Difference(f"{what} {source.verb} {values}; {asked}.", COUNT)
     if _in_other_order(actual, expected, rtol, atol):
         return Difference(f"the outputs of {what} are right, but in the wrong order.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
