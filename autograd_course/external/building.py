@@ -18,7 +18,7 @@ from platformdirs import user_cache_path
 from autograd_course.external.compilers import compiler, compiler_missing, with_tools
 from autograd_course.external.errors import REFUSED, BuildError, explained
 
-SOURCES = Path(__file__).parent / "sources"
+SOURCES = Path(__file__).parent / "sources"  # of the operators that lesson 10 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
 WAIT_SECONDS = 300.0  # for another process that builds the same
 
@@ -33,23 +33,34 @@ _loaded: set[str] = set()
 
 
 def build(*sources: str | Path, name: str = "extension") -> Any:
-    """Compile ``sources``, load them, and return the namespace of the operators they register.
+    """Compile C++ or CUDA, load it, and return the namespace of the operators that it registers.
 
-    Each source is the path of a ``.cpp`` or ``.cu`` file (``SOURCES`` is the folder of the course's
-    own) or C++ as text. It registers its operators under ``TORCH_EXTENSION_NAME``::
+    A source registers its operators under ``TORCH_EXTENSION_NAME``::
 
         STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def("f(Tensor x) -> Tensor"); }
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
-    and ``build(...)`` then returns an object whose ``f`` is that operator. The name stands for the
-    text: whoever edits a source and builds again gets a namespace of its own, so that nothing is
-    registered twice in one process.
+    If you edit a source and build again, you get another namespace, so that nothing is registered
+    twice in one process. What was built is kept in your cache folder (``AUTOGRAD_COURSE_BUILDS``
+    names another), under a hash of sources, PyTorch, compiler and machine. Two processes never
+    build at once. Source: ``torch.utils.cpp_extension.load``.
 
-    What was built is kept in the user's cache folder (``AUTOGRAD_COURSE_BUILDS`` names another),
-    under a hash of sources, PyTorch, compiler and machine; two processes never build at once.
+    Args:
+        sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains those of the
+            course), or C++ as text.
+        name: The first part of the namespace's name.
 
-    Raises ``BuildError`` if there is no compiler, or the C++ does not compile; its ``line`` is a
-    line of the source given. Source: ``torch.utils.cpp_extension.load``.
+    Returns:
+        An object whose attribute ``f`` is the operator ``f``.
+
+    Raises:
+        BuildError: There is no compiler, or the source does not compile. ``line`` is the line of
+            the source.
+
+    Example:
+        >>> kernel = build(SOURCES / "decayed_sum.cpp")  # doctest: +SKIP
+        >>> kernel.decayed_sum(torch.ones(3), 0.5, False)  # doctest: +SKIP
+        tensor([1.0000, 1.5000, 1.7500])
     """
     texts = [_as_file(source) for source in sources]
     key = f"{name}_{_digest(texts)}"

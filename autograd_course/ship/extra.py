@@ -17,10 +17,20 @@ def missing(*names: str) -> tuple[str, ...]:
     return tuple(name for name in names or PACKAGES if find_spec(name) is None)
 
 
-def require(*names: str) -> None:
-    """Do nothing where the packages ``names`` (default: all of the extra) are installed.
+def require_packages(*names: str) -> None:
+    """Raise an error that says what to install if one of the packages is missing.
 
-    Raises ``MissingExtraError`` otherwise.
+    Args:
+        names: Names of packages. Without names: all packages that only lesson 11 needs.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        MissingExtraError: A package is missing.
+
+    Example:
+        >>> require_packages("torch")
     """
     if absent := missing(*names):
         raise MissingExtraError(

@@ -6,18 +6,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.ship.extra import require
+from autograd_course.ship.extra import require_packages
 
 
-def checked(model: Any) -> Any:
-    """Return ``model`` as an ``onnx.ModelProto`` that ``onnx.checker`` accepts, shapes inferred.
+def check_onnx(model: Any) -> Any:
+    """Check a model by ``onnx.checker``, with the shapes that it infers.
 
-    ``model`` is what ``torch.onnx.export`` returns, an ``onnx.ModelProto``, or the path of a file.
+    Args:
+        model: What ``torch.onnx.export`` returns, an ``onnx.ModelProto``, or the path of a file.
 
-    Raises ``onnx.checker.ValidationError`` or ``onnx.shape_inference.InferenceError`` where the
-    file breaks ONNX's rules, and ``MissingExtraError`` where onnx is not installed.
+    Returns:
+        The model as an ``onnx.ModelProto``.
+
+    Raises:
+        onnx.checker.ValidationError: The model breaks a rule of ONNX.
+        onnx.shape_inference.InferenceError: Its shapes contradict each other.
+        MissingExtraError: onnx is not installed.
+
+    Example:
+        >>> check_onnx("net.onnx").graph.output  # doctest: +SKIP
     """
-    require("onnx")
+    require_packages("onnx")
     onnx = import_module("onnx")
     proto = getattr(model, "model_proto", model)
     if not isinstance(proto, onnx.ModelProto):
@@ -27,15 +36,25 @@ def checked(model: Any) -> Any:
 
 
 def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-    """Return what ``model`` computes of ``inputs`` in ONNX Runtime: a tensor, or as many as it has.
+    """Check a model as :func:`check_onnx` does, and run it in ONNX Runtime on the CPU.
 
-    ``model`` is as for :func:`checked`, and is checked. The inputs are given in the model's order.
+    Args:
+        model: As for :func:`check_onnx`.
+        inputs: The inputs, in the order of the model.
 
-    Raises what ONNX Runtime raises, and ``MissingExtraError`` where it is not installed.
+    Returns:
+        The output of the model, or a tuple if it has several.
+
+    Raises:
+        MissingExtraError: onnx or onnxruntime is not installed.
+
+    Example:
+        >>> run_onnx("net.onnx", torch.zeros(8, 64)).shape  # doctest: +SKIP
+        torch.Size([8, 10])
     """
-    require("onnx", "onnxruntime")
+    require_packages("onnx", "onnxruntime")
     session = import_module("onnxruntime").InferenceSession(
-        checked(model).SerializeToString(), providers=["CPUExecutionProvider"]
+        check_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"]
     )
     names = [given.name for given in session.get_inputs()]
     feed = {n: x.detach().cpu().numpy() for n, x in zip(names, inputs, strict=True)}

@@ -29,9 +29,18 @@ _LOGGERS = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hold back, inside the block, what PyTorch and torchao say about their own code.
+    """Suppress what PyTorch and torchao say about their own code inside a ``with`` block.
 
-    Each kind is listed above with its reason. Every other warning, and every error, comes through.
+    The source of this function lists each suppressed warning with the reason. You see every other
+    warning, and every error.
+
+    Yields:
+        Nothing.
+
+    Example:
+        >>> import warnings
+        >>> with quiet():
+        ...     warnings.warn("`torch.jit.script` is deprecated", DeprecationWarning)
     """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
@@ -48,7 +57,18 @@ def quiet() -> Iterator[None]:
 
 
 def first_sentence(said: Warning | Exception | str) -> str:
-    """Return what a warning or error says up to the end of its first sentence, on one line."""
+    """Return the first sentence of a message, on one line.
+
+    Args:
+        said: A warning, an error or a text.
+
+    Returns:
+        The sentence.
+
+    Example:
+        >>> first_sentence(ValueError("Too long. Here is more."))
+        'Too long.'
+    """
     text = " ".join(str(said).split())
     sentence, stop, _ = text.partition(". ")
     return sentence + stop.strip()

@@ -9,15 +9,27 @@ import pytest
 from docstrings import failures, missing
 
 import autograd_course
-from autograd_course import visualize
-from autograd_course.digits import load_digits
+from autograd_course import lesson, visualize
 
 CALLS: list[Callable[..., Any]] = [
     autograd_course.explain,
     autograd_course.grade,
     autograd_course.hint,
     autograd_course.progress,
-    load_digits,
+    lesson.benchmark_results,
+    lesson.build,
+    lesson.check_onnx,
+    lesson.checkup,
+    lesson.dropped,
+    lesson.first_sentence,
+    lesson.gumbel_noise,
+    lesson.leaderboard,
+    lesson.load_digits,
+    lesson.predict,
+    lesson.quiet,
+    lesson.require_packages,
+    lesson.run_onnx,
+    lesson.split_digits,
     visualize.attention_tiles,
     visualize.compare_flows,
     visualize.function_lab,

@@ -12,7 +12,7 @@ from builds import NEEDS_COMPILER
 
 from autograd_course.external import SOURCES, BuildError, build, building, compiler_missing
 from autograd_course.external.errors import explained
-from autograd_course.external.stored import stored
+from autograd_course.external.stored import benchmark_results
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +126,7 @@ def test_importing_the_package_does_not_load_the_extension_machinery() -> None:
 def test_stored_figures_are_shown_with_their_device_and_what_does_not_fit_is_passed_over(
     tmp_path: Path,
 ) -> None:
-    assert stored("decayed_sum", (tmp_path,)) == "No figures are stored for decayed_sum."
+    assert benchmark_results("decayed_sum", (tmp_path,)) == "No figures are stored for decayed_sum."
     (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     (tmp_path / "other.json").write_text('{"name": "decayed_sum", "rows": 3}', encoding="utf-8")
     (tmp_path / "right.json").write_text(
@@ -135,6 +135,6 @@ def test_stored_figures_are_shown_with_their_device_and_what_does_not_fit_is_pas
         encoding="utf-8",
     )
 
-    shown = stored("decayed_sum", (tmp_path,))
+    shown = benchmark_results("decayed_sum", (tmp_path,))
     assert shown.splitlines()[0] == "measured on GPU 7, torch 2.13"
     assert shown.splitlines()[1].split() == ["Triton", "0.500", "ms"]

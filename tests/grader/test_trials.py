@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, linear
 
-from autograd_course.grader.trials.digits import HELD_OUT, digits
+from autograd_course.digits import HELD_OUT, split_digits
 from autograd_course.grader.trials.optimizing import watched
 from autograd_course.grader.trials.products import weights_used
 
@@ -62,7 +62,7 @@ SHAPES = ((1, 1), (2, 2), (3, 3), (4,))
 
 
 def test_held_out_digits_are_not_trained_with() -> None:
-    shown, held_out = digits()
+    shown, held_out = split_digits()
 
     assert len(shown.labels) + len(held_out.labels) == 1797
     assert len(held_out.labels) == HELD_OUT

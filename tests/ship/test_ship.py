@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from autograd_course.ship import (
     MissingExtraError,
-    checked,
+    check_onnx,
     first_sentence,
     missing,
     quiet,
-    require,
+    require_packages,
     run_onnx,
 )
 
@@ -32,9 +32,9 @@ needs_onnx = pytest.mark.skipif(
 
 
 def test_what_is_not_installed_is_named_in_one_sentence_that_says_what_installs_it() -> None:
-    require("torch")
+    require_packages("torch")
     with pytest.raises(MissingExtraError) as caught:
-        require("torch", "no_such_package", "nor_this")
+        require_packages("torch", "no_such_package", "nor_this")
 
     assert str(caught.value) == (
         'no_such_package and nor_this are not installed: run pip install "autograd-course[ship]" '
@@ -106,12 +106,12 @@ def test_an_onnx_file_is_checked_and_run() -> None:
 @needs_onnx
 def test_a_file_that_breaks_the_rules_is_refused() -> None:
     with pytest.raises(Exception, match="No Op registered for NoSuchOperator"):
-        checked(model("NoSuchOperator"))
+        check_onnx(model("NoSuchOperator"))
 
 
 @needs_onnx
 def test_the_checker_passes_a_foreign_domain_and_the_runtime_does_not() -> None:
-    foreign = checked(model("Levels", domain="course"))
+    foreign = check_onnx(model("Levels", domain="course"))
 
     with pytest.raises(Exception, match=r"course:Levels.* is not a registered function/op"):
         run_onnx(foreign, torch.zeros(1, 2))
