@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from autograd_course import replicas
     from autograd_course.checkup import checkup
     from autograd_course.digits import load_digits, split_digits
-    from autograd_course.external.building import SOURCES, build
-    from autograd_course.external.errors import BuildError
+    from autograd_course.external.building import SOURCES, BuildError, build
     from autograd_course.external.stored import benchmark_results
     from autograd_course.external.triton_decayed_sum import triton_decayed_sum
     from autograd_course.functions.attention import TritonAttention, dropped
@@ -114,8 +113,7 @@ __all__ = [
 _HOME = {
     "autograd_course.checkup": ("checkup",),
     "autograd_course.digits": ("load_digits", "split_digits"),
-    "autograd_course.external.building": ("SOURCES", "build"),
-    "autograd_course.external.errors": ("BuildError",),
+    "autograd_course.external.building": ("SOURCES", "BuildError", "build"),
     "autograd_course.external.stored": ("benchmark_results",),
     "autograd_course.external.triton_decayed_sum": ("triton_decayed_sum",),
     "autograd_course.functions.attention": ("TritonAttention", "dropped"),

@@ -18,8 +18,8 @@ from autograd_course.shell.importing import importing
 from autograd_course.shell.options import Exit, Json, end
 
 if TYPE_CHECKING:
-    from autograd_course.practice.graded import Graded
     from autograd_course.practice.resetting import Change
+    from autograd_course.practice.running import Graded
 
 
 TargetWord = Annotated[
@@ -116,8 +116,8 @@ def _results(path: Path, wanted: Target) -> Iterator[Graded]:
     """Yield the result of each answer; where the file cannot be read the command ends."""
     with importing():
         from autograd_course.classroom.notebooks import UnreadableError
-        from autograd_course.practice.process import Grading
         from autograd_course.practice.reading import reading
+        from autograd_course.practice.running import Grading
 
     try:
         found = reading(path, path.read_bytes(), wanted)

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from autograd_course.grader.store import load
 from autograd_course.index import INDEX
-from autograd_course.practice.graded import Graded, without_next
+from autograd_course.practice.running import Graded, without_next
 from autograd_course.practice.view import View
 
 _ARROWS = {"\x1b[C": "n", "\x1b[B": "n", "\x1b[D": "p", "\x1b[A": "p"}

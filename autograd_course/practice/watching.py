@@ -16,8 +16,8 @@ from typing import Protocol
 
 from autograd_course.classroom.notebooks import UnreadableError
 from autograd_course.grader.hints import hint
-from autograd_course.practice.process import Grading
 from autograd_course.practice.reading import reading
+from autograd_course.practice.running import Grading
 from autograd_course.practice.targets import Target, TargetError
 from autograd_course.practice.terminal import Keys
 from autograd_course.practice.view import View

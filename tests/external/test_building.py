@@ -11,7 +11,7 @@ import torch
 from builds import NEEDS_COMPILER
 
 from autograd_course.external import SOURCES, BuildError, build, building, compiler_missing
-from autograd_course.external.errors import explained
+from autograd_course.external.building import explained
 from autograd_course.external.stored import benchmark_results
 
 pytestmark = pytest.mark.slow

@@ -31,9 +31,9 @@ from typer.testing import CliRunner, Result
 from autograd_course.cli import app
 from autograd_course.grader import grade, progress
 from autograd_course.grader.verdict import failed
-from autograd_course.practice import process, resetting, running
-from autograd_course.practice.graded import Graded, graded_as
+from autograd_course.practice import resetting, running
 from autograd_course.practice.reading import Task, reading
+from autograd_course.practice.running import Graded, graded_as
 from autograd_course.practice.targets import TargetError, target
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(self) -> None:
             pass
 
-    monkeypatch.setattr(process, "Grading", Here)
+    monkeypatch.setattr(running, "Grading", Here)
 
 
 def run(*words: str) -> Result:

@@ -25,8 +25,8 @@ from exercise_files import (
     line_of,
 )
 
-from autograd_course.practice.graded import Graded
 from autograd_course.practice.reading import reading
+from autograd_course.practice.running import Graded
 from autograd_course.practice.targets import Target, target
 from autograd_course.practice.watching import Saves, View
 

@@ -18,7 +18,7 @@ from repository import ROOT
 from traitlets.config import Config
 from warmkernels import WarmKernels
 
-from autograd_course.ship.extra import PACKAGES
+from autograd_course.ship import PACKAGES
 from colab.notebooks import setup_cell
 from tools.execution import CELL_TIMEOUT_SECONDS, notebook_environment
 
