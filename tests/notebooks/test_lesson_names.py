@@ -13,10 +13,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 import pytest
+from repository import ROOT
 
 from autograd_course import lesson
 
-ROOT = Path(__file__).parent.parent
 SURFACE = (
     "autograd_course",
     "autograd_course.functions",
