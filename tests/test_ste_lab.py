@@ -552,7 +552,7 @@ def test_the_view_is_what_the_sentences_say() -> None:
 
 def test_page_and_picture_have_the_kits_colors() -> None:
     kit = (KIT / "kit.css").read_text(encoding="utf-8")
-    own = (HERE / "ste_lab.css").read_text(encoding="utf-8")
+    own = (HERE / "widget.css").read_text(encoding="utf-8")
     named = re.findall(r"--ac-ste-c\d: var\((--ac-\w+)\)", own)
     light = [re.search(rf"{name}: (#\w+)", kit) for name in named]
 

@@ -15,7 +15,7 @@ from autograd_course.visualize.kit.leisure import Leisure
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 
 HERE = Path(__file__).parent
-_PARTS = ("marks", "stage", "details", "sliders", "scene", "gradient_flow")
+_PARTS = ("marks", "stage", "details", "sliders", "scene", "widget")
 
 
 class FlowView(Live):
@@ -29,7 +29,7 @@ class FlowView(Live):
     """
 
     _esm = script(KIT / "player.js", *(HERE / f"{part}.js" for part in _PARTS))
-    _css = sheet(HERE / "picture.css", HERE / "gradient_flow.css")
+    _css = sheet(HERE / "picture.css", HERE / "widget.css")
 
     story = traitlets.Dict().tag(sync=True)
     numbers = traitlets.Dict().tag(sync=True)

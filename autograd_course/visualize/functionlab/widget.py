@@ -30,8 +30,8 @@ class FunctionLab(Live):
     that runs: an index, or -1 for the last one. ``sweep`` has the data.
     """
 
-    _esm = script(*_SCRIPTS, HERE / "function_lab.js")
-    _css = sheet(HERE / "function_lab.css")
+    _esm = script(*_SCRIPTS, HERE / "widget.js")
+    _css = sheet(HERE / "widget.css")
 
     scene = traitlets.Dict().tag(sync=True)
     choice = traitlets.Dict().tag(**FROM_PAGE)

@@ -26,8 +26,8 @@ class JacobianView(Live):
     selected ``[row, column]``. Setting either moves the view. ``finding`` is what the doctor says.
     """
 
-    _esm = script(HERE / "jacobian.js")
-    _css = sheet(HERE / "jacobian.css")
+    _esm = script(HERE / "widget.js")
+    _css = sheet(HERE / "widget.css")
 
     # Quoted: the traitlets of Colab, 5.7.1, cannot be subscripted when the program runs.
     views: "traitlets.List[dict[str, Any]]" = traitlets.List().tag(sync=True)

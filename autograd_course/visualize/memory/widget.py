@@ -27,8 +27,8 @@ class MemoryTimeline(Live):
     and ``step`` its event; setting either moves the picture. ``budget``, in bytes, can be set too.
     """
 
-    _esm = script(KIT / "player.js", HERE / "chart.js", HERE / "memory_timeline.js")
-    _css = sheet(HERE / "memory_timeline.css")
+    _esm = script(KIT / "player.js", HERE / "chart.js", HERE / "widget.js")
+    _css = sheet(HERE / "widget.css")
 
     story = traitlets.Dict().tag(sync=True)
     budgets: Any = traitlets.Dict(allow_none=True).tag(sync=True)

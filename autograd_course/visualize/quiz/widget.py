@@ -29,8 +29,8 @@ class KnowledgeCheck(Saved):
     and that GitHub, nbconvert and a JupyterLab that does not trust the file show.
     """
 
-    _esm = script(HERE / "quiz.js")
-    _css = sheet(HERE / "quiz.css")
+    _esm = script(HERE / "widget.js")
+    _css = sheet(HERE / "widget.css")
 
     quiz: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     answers: traitlets.Dict[str, Answer] = traitlets.Dict().tag(**FROM_PAGE)

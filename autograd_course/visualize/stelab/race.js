@@ -1,7 +1,7 @@
 // The training of the STE lab: the losses of all nets, and the map of what each decides.
 
 const MOST_LOSS = 0.85; // ln 2 = 0.69 is the loss of a net that knows nothing
-const LOOKS = 5; // ways in which estimators are drawn (ste_lab.css)
+const LOOKS = 5; // ways in which estimators are drawn (widget.css)
 const lookOf = (i) => `ac-ste-look${i % LOOKS}`;
 
 /** One net: its name, the map of its decisions with the points on it, and its result. */

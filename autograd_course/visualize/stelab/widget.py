@@ -42,8 +42,8 @@ class STELab(Live):
     there is of the training.
     """
 
-    _esm = script(KIT / "plot.js", HERE / "race.js", HERE / "ste_lab.js")
-    _css = sheet(HERE / "ste_lab.css")
+    _esm = script(KIT / "plot.js", HERE / "race.js", HERE / "widget.js")
+    _css = sheet(HERE / "widget.css")
 
     quantizer = traitlets.Unicode().tag(**FROM_PAGE)
     surrogate = traitlets.Unicode().tag(**FROM_PAGE)

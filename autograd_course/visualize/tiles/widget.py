@@ -27,9 +27,9 @@ class AttentionTiles(Live):
     """
 
     _esm = script(
-        KIT / "player.js", *(HERE / f"{name}.js" for name in ("stage", "matrix", "tiles"))
+        KIT / "player.js", *(HERE / f"{name}.js" for name in ("stage", "matrix", "widget"))
     )
-    _css = sheet(HERE / "tiles.css")
+    _css = sheet(HERE / "widget.css")
 
     stories = traitlets.Dict().tag(sync=True)
     block = traitlets.Unicode().tag(**FROM_PAGE)
