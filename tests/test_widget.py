@@ -175,10 +175,7 @@ def test_a_notebook_shows_a_refusal_as_one_sentence() -> None:
     assert TraceError("No.")._render_traceback_() == ["TraceError: No."]
 
 
-PAGE_SOURCES = sorted(path for path in live.KIT.parent.rglob("*") if path.suffix in (".js", ".css"))
-
-
-@pytest.mark.parametrize("path", PAGE_SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(live.BUNDLES.iterdir()), ids=lambda path: path.name)
 def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 

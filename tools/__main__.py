@@ -1,4 +1,4 @@
-"""``python -m tools build | check | exercise | minutes``, in the course's root folder."""
+"""``python -m tools build | check | exercise | minutes | watch``, in the course's root folder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import nbformat
 
-from tools.build import build
+from tools.build import build, write_text
+from tools.bundle import BUNDLES, WIDGETS, bundles
 from tools.check import drift
 from tools.derived import LESSONS, exercise
 from tools.errors import AuthoringError
@@ -27,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "build":
             build(root, only=options.numbers, force=options.force)
             return 0
+        if options.command == "watch":
+            _watch(root)
+            return 0
         if options.command == "minutes":
             _print_minutes(root, options.numbers)
             return 0
@@ -40,6 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems = [str(error)]
     print(*problems, sep="\n", file=sys.stderr, end="\n" if problems else "")
     return int(bool(problems))
+
+
+def _watch(root: Path) -> None:
+    """Bundle the widgets each time that one of their sources is saved, until Ctrl+C."""
+    from watchfiles import watch  # only those who work on JavaScript need it
+
+    bundled = str(root / BUNDLES)
+    saves = watch(root / WIDGETS, watch_filter=lambda _, path: not path.startswith(bundled))
+    print(f"watching {WIDGETS}; Ctrl+C ends it", flush=True)
+    for _ in chain([set()], saves):
+        try:
+            for path, text in bundles(root).items():
+                write_text(path, text, root, partial(print, flush=True))
+        except AuthoringError as error:  # saved halfway: the next save may be right
+            print(error, file=sys.stderr, flush=True)
 
 
 def _print_minutes(root: Path, numbers: Sequence[str]) -> None:
@@ -58,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("check", help="compare everything derived with what its sources make")
     making = commands.add_parser("exercise", help="print an exercise's two files as JSON")
     making.add_argument("lesson", help="its name, as in 03_gradient_patterns")
+    commands.add_parser("watch", help="bundle the widgets each time a source of theirs is saved")
     reading = commands.add_parser("minutes", help="how long each section of a built lesson takes")
     reading.add_argument("numbers", nargs="*", help="only these lessons, as in 01 02")
     return parser

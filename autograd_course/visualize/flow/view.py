@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
-from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -12,10 +11,7 @@ from autograd_course.visualize.flow.script import shape
 from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.leisure import Leisure
-from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
-
-HERE = Path(__file__).parent
-_PARTS = ("marks", "stage", "details", "sliders", "scene", "widget")
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class FlowView(Live):
@@ -28,8 +24,8 @@ class FlowView(Live):
     new trace it follows as soon as the kernel has time.
     """
 
-    _esm = script(KIT / "player.js", *(HERE / f"{part}.js" for part in _PARTS))
-    _css = sheet(HERE / "picture.css", HERE / "widget.css")
+    _esm = BUNDLES / "flow.js"
+    _css = BUNDLES / "flow.css"
 
     story = traitlets.Dict().tag(sync=True)
     numbers = traitlets.Dict().tag(sync=True)

@@ -1,6 +1,636 @@
 // The widget: one flow, or several side by side, stepped together. Keeps the step and talks to the
 // model.
 
+import {
+  button, clamp, draw, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
+} from "../kit/kit.js";
+import { Player } from "../kit/player.js";
+import { initialize } from "../kit/saving.js";
+
+// Marks and heat maps as marks.py and heat.py write them: "-63" is a negative gradient whose mark
+// is 63 % long, "aB." are three cells.
+
+const LOOKS = { "+": "plus", "-": "minus", "±": "mixed", 0: "zero", "!": "broken" };
+const EDGE = { thin: 1, thick: 4 }; // pixels
+const DEPTH = 6; // levels of a heat map's cells on each side of zero
+
+const KEYS = "▸ is a folded module: click or Enter unfolds it, Backspace folds it again. Left and right " +
+  "arrows step, up and down go from node to node, Enter opens one, Escape closes it, Space plays. In " +
+  "the menus arrows choose, Enter goes there.";
+
+const lengthOf = (mark) => Number(mark.slice(1) || 0) / 100;
+
+function look(element, mark) {
+  for (const name of Object.values(LOOKS)) element.classList.remove(`agf-${name}`);
+  element.classList.add(`agf-${LOOKS[mark[0]]}`);
+}
+
+/** Draw an edge as thick as its gradient is large, in the look of its sign. */
+function weigh(link, mark) {
+  look(link, mark);
+  link.style.setProperty("--agf-width", EDGE.thin + (EDGE.thick - EDGE.thin) * lengthOf(mark));
+}
+
+/** Draw a card's bar as long as its gradient is large. */
+function measure(gauge, mark) {
+  const [begin, y, end] = gauge.dataset.full.split(" ").map(Number);
+  look(gauge, mark);
+  gauge.setAttribute("d", `M${begin} ${y}H${begin + lengthOf(mark) * (end - begin)}`);
+}
+
+/** Let a card or a factor bear the sign that it differs from its counterpart in another flow. */
+function mark(element, differs) {
+  const there = element.querySelector(".agf-unlike");
+  element.classList.toggle("agf-differs", differs);
+  if (differs === Boolean(there)) return;
+  if (there) return there.remove();
+  const box = element.querySelector("rect:not(.agf-behind)"), onCard = element.matches(".agf-card");
+  const [left, top, width] = ["x", "y", "width"].map((name) => Number(box.getAttribute(name)));
+  const [x, y] = onCard ? [left + 4, top + 4] : [left + width / 2, top - 7];
+  element.append(draw("g", { className: "agf-unlike" }, draw("circle", { cx: x, cy: y, r: 8 }),
+    draw("text", { x, y: y + 4.5, text: "≠" })));
+}
+
+/** Draw a heat map, one path for each level; negative cells bear a dash. */
+function heatMap(code, columns, side) {
+  const paths = new Map(), dashes = [];
+  [...code].forEach((letter, i) => {
+    const x = (i % columns) * side, y = Math.floor(i / columns) * side;
+    paths.set(letter, `${paths.get(letter) ?? ""}M${x} ${y}h${side}v${side}h${-side}z`);
+    if (/[A-F]/.test(letter)) dashes.push(`M${x + side / 4} ${y + side / 2}h${side / 2}`);
+  });
+  const cells = [...paths].map(([letter, d]) => draw("path", { d, ...shade(letter) }));
+  const rim = `M0 0h${columns * side}v${(code.length / columns) * side}h${-columns * side}z`;
+  return [...cells, draw("path", { className: "agf-dash", d: dashes.join("") }),
+    draw("path", { className: "agf-rim", d: rim })];
+}
+
+function shade(letter) {
+  const up = "abcdef".indexOf(letter) + 1, down = "ABCDEF".indexOf(letter) + 1;
+  const name = up ? "plus" : down ? "minus" : letter === "!" ? "broken" : "zero";
+  const opacity = letter === "!" ? 1 : (up || down) / DEPTH;
+  return { className: `agf-cell agf-${name}`, "fill-opacity": opacity.toFixed(2) };
+}
+
+/** A key to the signs, for those who ask. */
+function signsKey(compared) {
+  const samples = [
+    ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner, shorter: smaller |∂|, logarithmically"],
+    ["0", "∂ is zero"],
+  ];
+  const rows = samples.map(([mark, text]) => {
+    const link = draw("g", { className: "agf-link" }, draw("path", { className: "agf-edge", d: "M0 6H34" }));
+    weigh(link, mark);
+    return make("span", { className: "agf-sample" },
+      draw("svg", { className: "agf-swatch", width: 36, height: 12, "aria-hidden": "true" }, link), text);
+  });
+  const map = draw("g", {}, ...heatMap("fc.CF", 5, 12));
+  rows.push(make("span", { className: "agf-sample" },
+    draw("svg", { className: "agf-swatch", width: 62, height: 13, "aria-hidden": "true" }, map),
+    "heat map: its largest positive value to its most negative one (dash)"));
+  if (compared) rows.push(make("span", { className: "agf-sample", text: "≠ differs between the flows: an operation, a local factor" }));
+  return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
+}
+
+// The picture of a gradient flow. All words and numbers are made in Python (wording.py): a template
+// such as "∂ {4}" is filled with texts[4]. Here they are only shown, hidden and exchanged.
+
+const PULSE = 600; // milliseconds that a pulse travels along an edge
+const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
+const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (face.py)
+const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
+
+/** Which values and gradients are visible, pulses, zoom, and the roving focus. */
+class Stage {
+  constructor(onOpen) {
+    this.view = make("div", { className: "agf-view" });
+    this.onOpen = onOpen;
+    this.scale = null; // null: chosen by the width
+    this.observer = new ResizeObserver(() => this.fit());
+    this.observer.observe(this.view);
+    this.view.addEventListener("click", (event) => this.clicked(event));
+    this.view.addEventListener("focusin", ({ target }) => {
+      if (this.holds(target)) this.rove(this.cards.indexOf(target));
+    });
+  }
+
+  show(story) {
+    this.story = story;
+    const parsed = new DOMParser().parseFromString(story.stage, "image/svg+xml");
+    this.svg = document.importNode(parsed.documentElement, true);
+    this.width = this.svg.viewBox.baseVal.width;
+    this.view.replaceChildren(this.svg);
+    this.svg.querySelector("title").remove(); // its tooltip would cover the cards
+    const all = (selector) => [...this.svg.querySelectorAll(selector)];
+    this.reading = all("[data-node]"); // from rank to rank, as the picture is read
+    this.cards = [];
+    for (const card of this.reading) this.cards[card.dataset.node] = card;
+    this.links = all(".agf-link");
+    this.factors = all(".agf-factor");
+    this.slots = all("[data-text]");
+    this.maps = all("[data-map]");
+    this.gauges = this.cards.map((card) => card.querySelector(".agf-gauge"));
+    this.rove(this.cards.indexOf(this.reading[0]));
+    this.fit();
+  }
+
+  write(texts, fill) {
+    for (const slot of this.slots) slot.textContent = fill(slot.dataset.text, texts);
+    for (const factor of this.factors) {
+      const text = factor.querySelector("text"), { length } = text.textContent;
+      factor.setAttribute("visibility", length ? "visible" : "hidden");
+      const width = length * LETTER + ASIDE, ground = factor.querySelector("rect");
+      ground.setAttribute("x", text.getAttribute("x") - width / 2);
+      ground.setAttribute("width", width);
+    }
+    const { marks, cards } = this.story;
+    this.links.forEach((link, edge) => weigh(link, fill(marks[edge], texts)));
+    this.gauges.forEach((gauge, node) => measure(gauge, fill(cards[node].mark, texts)));
+    for (const map of this.maps) {
+      const { columns, cell } = map.dataset;
+      map.replaceChildren(...heatMap(fill(map.dataset.map, texts), Number(columns), Number(cell)));
+    }
+  }
+
+  /** Mark what differs from another flow, as Python writes it: "1 4/0" are two nodes and an edge. */
+  compare(code) {
+    const [nodes, edges] = code.split("/").map((part) => new Set(part ? part.split(" ").map(Number) : []));
+    this.unlike = nodes;
+    this.cards.forEach((card, node) => mark(card, nodes.has(node)));
+    this.factors.forEach((factor, edge) => mark(factor, edges.has(edge)));
+  }
+
+  /** Show the state after `step`, and keep which values and gradients are known by then. */
+  paint(step, fill) {
+    const { steps } = this.story;
+    [this.active] = steps[step].nodes;
+    const known = { value: new Set(), gradient: new Set(), went: new Set(), back: new Set() };
+    for (const past of steps.slice(0, step + 1)) {
+      const backward = past.phase === "backward";
+      past.nodes.forEach((node) => known[backward ? "gradient" : "value"].add(node));
+      past.edges.forEach((edge) => known[backward ? "back" : "went"].add(edge));
+    }
+    this.known = known;
+    this.paintCards(steps[step], known, fill);
+    this.links.forEach((link, edge) => {
+      const now = steps[step].edges.includes(edge);
+      link.classList.toggle("agf-went", known.went.has(edge));
+      link.classList.toggle("agf-went-back", known.back.has(edge));
+      link.classList.toggle("agf-now-forward", now && steps[step].phase === "forward");
+      link.classList.toggle("agf-now-backward", now && steps[step].phase === "backward");
+    });
+    this.factors.forEach((factor, edge) =>
+      factor.classList.toggle("agf-went-back", known.back.has(edge)));
+  }
+
+  paintCards(current, known, fill) {
+    this.cards.forEach((card, node) => {
+      const { label, value, gradient } = this.story.cards[node];
+      const now = current.phase !== "start" && current.nodes.includes(node);
+      card.classList.toggle("agf-has-value", known.value.has(node));
+      card.classList.toggle("agf-has-gradient", known.gradient.has(node));
+      card.classList.toggle("agf-now", now && current.phase === "forward");
+      card.classList.toggle("agf-now-back", now && current.phase === "backward");
+      const told = known.value.has(node) ? fill(value) : "not yet known";
+      const sent = known.gradient.has(node) ? fill(gradient) : "not yet known";
+      const unlike = this.unlike?.has(node) ? "; ≠ differs between the flows" : "";
+      card.setAttribute("aria-label", `${label}: value ${told}, gradient ${sent}${unlike}`);
+    });
+  }
+
+  /** Let a pulse travel along each edge of a step: with the arrows forward, against them back. */
+  pulse({ edges, phase }) {
+    this.svg.querySelectorAll(".agf-pulse").forEach((pulse) => pulse.remove());
+    if (still()) return;
+    for (const edge of edges) this.travel(this.links[edge].querySelector("path"), phase);
+  }
+
+  travel(path, phase) {
+    const pulse = document.createElementNS(SVG, "circle");
+    const length = path.getTotalLength(), begun = performance.now();
+    pulse.setAttribute("class", phase === "backward" ? "agf-pulse agf-pulse-back" : "agf-pulse");
+    pulse.setAttribute("r", 6.5);
+    const move = (now) => {
+      const t = clamp((now - begun) / PULSE, 0, 1), eased = t * t * (3 - 2 * t);
+      const at = path.getPointAtLength(length * (phase === "backward" ? 1 - eased : eased));
+      pulse.setAttribute("transform", `translate(${at.x} ${at.y})`);
+      if (t < 1 && pulse.isConnected) requestAnimationFrame(move);
+      else pulse.remove();
+    };
+    this.svg.append(pulse);
+    move(begun);
+  }
+
+  /** Scroll the node into the middle, unless it is near it. */
+  follow(node, behavior = still() ? "auto" : "smooth") {
+    const box = this.cards[node].getBoundingClientRect(), view = this.view.getBoundingClientRect();
+    const off = (begin, size) => {
+      const distance = box[begin] + box[size] / 2 - view[begin] - view[size] / 2;
+      return Math.abs(distance) > view[size] * CALM ? distance : 0;
+    };
+    this.view.scrollBy({ left: off("left", "width"), top: off("top", "height"), behavior });
+  }
+
+  fit() {
+    if (!this.svg || !this.view.clientWidth) return;
+    this.resize(this.scale ?? clamp(this.view.clientWidth / this.width, SCALE.legible, 1));
+    if (this.seen || this.active === undefined) return;
+    this.seen = true;
+    this.follow(this.active, "auto");
+  }
+
+  resize(scale) {
+    const { width, height } = this.svg.viewBox.baseVal;
+    this.shown = scale;
+    this.svg.setAttribute("width", width * scale);
+    this.svg.setAttribute("height", height * scale);
+  }
+
+  zoom(factor) {
+    this.scale = clamp(this.shown * factor, SCALE.least, SCALE.most);
+    this.fit();
+  }
+
+  whole() {
+    this.scale = Math.min(1, this.view.clientWidth / this.width);
+    this.fit();
+  }
+
+  rove(node) {
+    this.roving = node;
+    this.cards.forEach((card, i) => card.setAttribute("tabindex", i === node ? 0 : -1));
+  }
+
+  focus(node) {
+    this.rove(node);
+    this.cards[node].focus({ preventScroll: true });
+  }
+
+  /** Go on to the node that is read so many nodes later. */
+  wander(by) {
+    const at = this.reading.indexOf(this.cards[this.roving]) + by;
+    this.focus(this.cards.indexOf(this.reading[clamp(at, 0, this.reading.length - 1)]));
+    this.follow(this.roving);
+  }
+
+  holds(element) {
+    return this.cards.includes(element);
+  }
+
+  clicked({ target }) {
+    const node = this.cards.indexOf(target.closest("[data-node]"));
+    this.focus(node < 0 ? this.roving : node);
+    if (node >= 0) this.onOpen(node);
+  }
+}
+
+// What there is to know of one node.
+
+const LARGE = 16; // pixels of a heat map's cell in the details
+
+/** The numbers of one node, its heat maps, its source, and the modules around it. */
+class Details {
+  constructor(onClose, onFold) {
+    this.onFold = onFold;
+    this.heading = make("h4");
+    this.list = make("dl");
+    this.maps = make("div", { className: "agf-maps" });
+    this.code = make("div", { className: "agf-code" });
+    this.folds = make("div", { className: "agf-folds" });
+    const close = button("Close details", "×", onClose);
+    close.classList.add("agf-close");
+    const options = { className: "agf-details", role: "region", "aria-label": "Details", hidden: "" };
+    this.element = make("section", options, this.heading, close, this.list, this.maps, this.code, this.folds);
+    this.node = null;
+  }
+
+  /** Open a node; what the story has not told yet, the details do not tell either. */
+  show(node, story, known, fill) {
+    const another = this.node !== node || this.story !== story;
+    Object.assign(this, { node, story });
+    this.element.hidden = node === null;
+    if (node === null) return;
+    const card = story.cards[node];
+    this.heading.textContent = card.label;
+    this.list.replaceChildren(...card.details.flatMap(([term, text, when]) => [
+      make("dt", { text: term }),
+      make("dd", { text: known[when].has(node) ? fill(text) : "not yet known" }),
+    ]));
+    this.maps.replaceChildren(...card.maps.filter(({ when }) => known[when].has(node))
+      .map((map) => this.map(map, fill)));
+    if (another) this.about(card, story); // an opened source stays open while numbers change
+  }
+
+  map({ code, columns, rows, when }, fill) {
+    const width = columns * LARGE, height = rows * LARGE;
+    const name = when === "gradient" ? "gradient ∂" : "value";
+    const label = `heat map of the ${name}, ${rows} by ${columns}`;
+    const picture = draw("svg", { className: "agf-swatch", role: "img", "aria-label": label, width, height },
+      ...heatMap(fill(code), columns, LARGE));
+    return make("figure", {}, make("figcaption", { text: name }), picture);
+  }
+
+  about({ source, opens, within }, story) {
+    const parts = source === null ? [] : Object.entries(story.sources[source]).filter(([, text]) => text);
+    this.code.replaceChildren(...parts.map(([name, text]) =>
+      make("details", {}, make("summary", { text: `source of ${name}` }), make("pre", { text }))));
+    const buttons = opens === null ? [] : [this.fold("Unfold", opens, story)];
+    this.folds.replaceChildren(...buttons, ...within.map((group) => this.fold("Fold", group, story)));
+  }
+
+  fold(verb, group, story) {
+    const text = `${verb} ${story.groups[group]}`;
+    return button(text, text, () => this.onFold(group));
+  }
+}
+
+// Sliders for scalar inputs. What to show at each value lies here already; the kernel is told when
+// the hand rests, and asked at once where nothing lies here: the graph is another, or all is new.
+
+const REST = 250; // milliseconds; keys that are held down or pressed in a row come faster
+
+/** `wanted` holds the inputs for which the kernel has no answer yet. */
+class Sliders {
+  constructor(onTexts, onWanted) {
+    this.element = make("div", { className: "agf-sliders" });
+    this.onTexts = onTexts;
+    this.onWanted = onWanted;
+    this.wanted = {};
+    this.rows = [];
+    this.frames = []; // by slider and position
+    this.rest = null;
+  }
+
+  /** Take over what is to be shown as a slider moves, where it holds for the story that is told. */
+  load(sweeps, { sliders, answers }, shape) {
+    this.frames = sliders.map(({ name, values }) => sweeps.find((sweep) =>
+      sweep.name === name && sweep.shape === shape && same(sweep.others, answers) &&
+      String(sweep.values) === String(values))?.frames);
+  }
+
+  show({ sliders, answers }) {
+    if (same(this.wanted, answers)) this.wanted = {};
+    if (this.rows.length !== sliders.length) {
+      this.rows = sliders.map((slider, i) => this.row(slider, i));
+      this.element.replaceChildren(...this.rows.map(({ row }) => row));
+    }
+    this.sliders = sliders;
+    this.answers = answers;
+    sliders.forEach((slider, i) => {
+      this.rows[i].range.max = slider.values.length - 1;
+      const wanted = this.wanted[slider.name] ?? slider.values[slider.index];
+      const index = slider.values.indexOf(wanted);
+      this.place(i, index < 0 ? slider.index : index);
+    });
+  }
+
+  index(i) {
+    return Number(this.rows[i].range.value);
+  }
+
+  /** Texts for where a slider stands: they hold while all others stand where the kernel traced. */
+  at(i) {
+    const others = this.sliders.every(({ index }, j) => j === i || this.index(j) === index);
+    return (others && this.frames[i]?.[this.index(i)]) || null;
+  }
+
+  /** Texts for where the sliders stand, if that is not where the story was traced. */
+  ahead() {
+    const moved = this.sliders.findIndex(({ index }, i) => this.index(i) !== index);
+    return moved < 0 ? null : this.at(moved);
+  }
+
+  row({ name }, i) {
+    const range = make("input", { type: "range", min: 0, step: 1, "aria-label": `input ${name}` });
+    const output = shownValue();
+    range.addEventListener("input", () => this.moved(i));
+    range.addEventListener("change", () => this.settle());
+    const row = make("label", { className: "ac-slider" }, output, range);
+    return { row, range, output };
+  }
+
+  place(i, index) {
+    const { range, output } = this.rows[i], { name, labels } = this.sliders[i];
+    range.value = index;
+    output.textContent = `${name} = ${labels[index]}`;
+    range.setAttribute("aria-valuetext", output.textContent);
+  }
+
+  moved(i) {
+    clearTimeout(this.rest);
+    const index = this.index(i), { name, values } = this.sliders[i];
+    this.place(i, index);
+    this.wanted[name] = values[index];
+    const texts = this.at(i);
+    if (texts) this.onTexts(texts);
+    else this.released();
+  }
+
+  /** Tell the kernel once nothing more comes. */
+  settle() {
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => this.released(), REST);
+  }
+
+  /** Put the sliders back to where the kernel last traced. */
+  reset() {
+    this.wanted = {};
+    this.show(this);
+  }
+
+  released() {
+    clearTimeout(this.rest);
+    this.onWanted(Object.fromEntries(
+      this.sliders.map(({ name, values }, i) => [name, values[this.index(i)]])));
+  }
+
+  dispose() {
+    clearTimeout(this.rest);
+  }
+}
+
+// One flow: its picture, the sentence of its step, and the node that is looked into.
+
+class Scene {
+  /** `onFold(group)` is asked to open a folded group, or to fold an opened one. */
+  constructor(onFold) {
+    this.onFold = (group) => {
+      this.turned = group;
+      onFold(group);
+    };
+    this.stage = new Stage((node) => this.act(node));
+    this.details = new Details(() => this.open(null), this.onFold);
+    this.fill = (template, texts = this.texts) =>
+      template.replace(/\{(\d+)\}/g, (_, slot) => texts[Number(slot)]);
+    this.heading = make("h4", { className: "agf-name" });
+    this.phase = make("span", { className: "agf-phase" });
+    this.sentence = make("span", { className: "agf-sentence" });
+    this.of = make("span", { className: "ac-heard" }); // for the eye, the sentence stands under its picture
+    this.status = make("div", { className: "agf-status", role: "status" }, this.of, this.phase, this.sentence);
+    // Never seen: it makes room for the longest sentence, so that no other one moves what is below.
+    this.longest = make("span", { className: "agf-sentence" });
+    const room = make("div", { className: "agf-room", "aria-hidden": "true" },
+      make("span", { className: "agf-phase", text: "Backward" }), this.longest);
+    this.jump = chooser((node) => this.goTo(node));
+    this.folder = chooser((group) => this.onFold(group));
+    this.find = make("span", { className: "ac-together agf-find" }, this.jump, this.folder);
+    this.element = make("div", { className: "agf-scene" }, this.heading, this.stage.view,
+      make("div", { className: "agf-told" }, room, this.status));
+    this.below = make("div", { className: "agf-scene" }, this.details.element);
+  }
+
+  /** Take over a story; rebuild only what has changed. */
+  tell(story) {
+    const rebuilt = this.story?.stage !== story.stage;
+    const reshaped = !this.story || JSON.stringify(this.story.cards) !== JSON.stringify(story.cards);
+    this.story = story;
+    this.heading.textContent = story.name ?? "";
+    this.heading.hidden = !story.name;
+    this.of.textContent = story.name ?? "";
+    this.name(story.name ? ` of ${story.name}` : "");
+    if (rebuilt) this.restage(reshaped);
+  }
+
+  name(of) {
+    this.jump.ariaLabel = `Go to a node${of}: choose one, then Enter`;
+    this.folder.ariaLabel = `Fold a module${of}: choose one, then Enter`;
+    this.details.element.ariaLabel = `Details${of}`;
+  }
+
+  restage(reshaped) {
+    const { activeElement } = document, focused = this.stage.cards?.indexOf(activeElement) ?? -1;
+    const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
+    if (reshaped) this.details.node = null;
+    this.stage.show(this.story);
+    // Beside each other where both are legible, else below each other.
+    for (const part of [this.element, this.below]) {
+      part.style.setProperty("--agf-wanted", `${this.stage.width * SCALE.legible}px`);
+    }
+    if (reshaped) this.list();
+    if (reshaped) this.longest.textContent = "";
+    if (reshaped) this.land(focused >= 0 || closing);
+    else if (focused >= 0) this.stage.focus(focused);
+  }
+
+  /** After folding or unfolding, go to the card that stands for the group, or is its first. */
+  land(focused) {
+    const { cards } = this.story, { stage, turned } = this;
+    const node = stage.reading.map((card) => Number(card.dataset.node)).find((i) =>
+      cards[i].opens === turned || cards[i].within.includes(turned));
+    this.turned = undefined;
+    if (node === undefined) return focused && stage.focus(stage.roving);
+    if (focused) stage.focus(node);
+    else stage.rove(node);
+    stage.follow(node);
+  }
+
+  list() {
+    const { cards, groups } = this.story;
+    const of = this.story.name ? ` (${this.story.name})` : "";
+    offer(this.jump, `Go to …${of}`, this.stage.reading.map(({ dataset: { node } }) =>
+      [node, cards[node].label]));
+    const opened = [...new Set(cards.flatMap(({ within }) => within))].sort((a, b) => a - b);
+    offer(this.folder, `Fold …${of}`, opened.map((group) => [group, groups[group]]));
+    this.folder.hidden = opened.length === 0;
+  }
+
+  write(texts) {
+    this.texts = texts;
+    this.stage.write(texts, this.fill);
+    if (this.story.name) this.stage.compare(texts.at(-1));
+    this.makeRoom();
+  }
+
+  /** Keep the longest sentence there has been. */
+  makeRoom() {
+    const longest = this.story.steps.map(({ text }) => this.fill(text))
+      .reduce((one, other) => (other.length > one.length ? other : one));
+    if (longest.length > this.longest.textContent.length) this.longest.textContent = longest;
+  }
+
+  paint(step) {
+    const current = this.story.steps[step];
+    this.stage.paint(step, this.fill);
+    write(this.phase, { start: "Start", forward: "Forward", backward: "Backward" }[current.phase]);
+    this.phase.dataset.phase = current.phase;
+    write(this.sentence, this.fill(current.text));
+    this.open(this.details.node);
+  }
+
+  /** A folded card unfolds; another one opens its details, or closes them. */
+  act(node) {
+    const { opens } = this.story.cards[node];
+    if (opens !== null) this.onFold(opens);
+    else this.open(this.details.node === node ? null : node);
+  }
+
+  open(node) {
+    const left = this.details.element.contains(document.activeElement) ? this.details.node : null;
+    this.details.show(node, this.story, this.stage.known, this.fill);
+    this.stage.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
+    if (node === null && left !== null) this.stage.focus(left);
+  }
+
+  goTo(node) {
+    this.stage.rove(node);
+    this.stage.follow(node);
+    this.open(node);
+  }
+
+  /** Go to a step, with pulses if it is the next one. */
+  go(before, after) {
+    const current = this.story.steps[after];
+    if (after === before + 1) this.stage.pulse(current);
+    if (after !== before) this.stage.follow(current.nodes[0]);
+  }
+
+  /** Fold the innermost opened module around the card that has the focus. */
+  foldAround() {
+    const [group] = this.story.cards[this.stage.roving].within;
+    if (group !== undefined) this.onFold(group);
+  }
+
+  keys(onCard) {
+    const { stage } = this;
+    return onCard ? {
+      ArrowDown: () => stage.wander(1), ArrowUp: () => stage.wander(-1),
+      Enter: () => this.act(stage.roving), Backspace: () => this.foldAround(),
+    } : {};
+  }
+
+  dispose() {
+    this.stage.observer.disconnect();
+  }
+}
+
+/** A menu that does something and forgets it: at once, or at Enter where keys walk through it closed. */
+function chooser(onChoice) {
+  const select = make("select");
+  let walking = false;
+  const choose = () => {
+    const chosen = select.value;
+    select.value = "";
+    if (chosen) onChoice(Number(chosen));
+  };
+  select.addEventListener("keydown", (event) => {
+    const opens = event.key === " " || event.key === "F4" || event.altKey;
+    if (event.key !== "Enter") walking = !opens;
+    else if (select.value) {
+      event.preventDefault();
+      choose();
+    }
+  });
+  select.addEventListener("pointerdown", () => { walking = false; });
+  select.addEventListener("change", () => walking || choose());
+  select.addEventListener("blur", () => { select.value = ""; });
+  return select;
+}
+
+function offer(select, prompt, options) {
+  select.replaceChildren(make("option", { value: "", text: prompt }),
+    ...options.map(([value, text]) => make("option", { value, text })));
+}
+
 const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
 
 class Flow {

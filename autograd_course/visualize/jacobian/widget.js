@@ -1,5 +1,8 @@
 // The Jacobian view: three linked maps. Every word and number comes from Python (wording.py).
 
+import { button, clamp, draw, keepKeys, listen, make } from "../kit/kit.js";
+import { initialize } from "../kit/saving.js";
+
 const EXTENT = 264, LARGEST = 54, SMALLEST = 26; // pixels: of a map, of a cell, of a map's short side
 const EDGE = { left: 18, top: 18 }; // room for the names of the selected row and column
 const LEAST_RING = 9; // pixels of the square around the selected cell

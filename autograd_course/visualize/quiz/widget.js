@@ -1,5 +1,8 @@
 // The knowledge check. All words come from Python (wording.py), text as blocks and spans (markup.py).
 
+import { button, clamp, keepKeys, listen, make, Questions, resting, same, write } from "../kit/kit.js";
+import { initialize } from "../kit/saving.js";
+
 let groups = 0; // radio buttons of one name exclude each other on the whole page
 
 /** Build elements from blocks of text; nothing of it is read as HTML. */
