@@ -13,9 +13,9 @@ from torch.nn.modules import module
 
 from autograd_course.functions import Square
 from autograd_course.visualize import Trace, TraceError, gradient_flow, trace_gradient_flow
-from autograd_course.visualize.flow.folding import MOST_CARDS, chosen, shown
+from autograd_course.visualize.flow.describe import script
+from autograd_course.visualize.flow.grouping import MOST_CARDS, chosen, shown
 from autograd_course.visualize.flow.trace import Node
-from autograd_course.visualize.flow.wording import script
 
 
 class Squared(nn.Module):

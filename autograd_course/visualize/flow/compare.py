@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from autograd_course.visualize.flow.base import FlowView
+from autograd_course.visualize.flow.describe import describe
 from autograd_course.visualize.flow.differences import Different, Told, differences
 from autograd_course.visualize.flow.phrases import each
 from autograd_course.visualize.flow.png import png_of_several
-from autograd_course.visualize.flow.scene import Scene, Sweep, scene
-from autograd_course.visualize.flow.view import FlowView
-from autograd_course.visualize.flow.wording import describe
+from autograd_course.visualize.flow.view import Scene, Sweep, scene
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from autograd_course.visualize.flow.describe import describe, script
 from autograd_course.visualize.flow.layout import Layout, Sizes, layout, needed
 from autograd_course.visualize.flow.png import png
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.svg import stage, svg
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.flow.wording import describe, script
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_course.visualize.flow.describe import script
+from autograd_course.visualize.flow.record import trace_gradient_flow
 from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.flow.tracing import trace_gradient_flow
-from autograd_course.visualize.flow.wording import script
 from autograd_course.visualize.kit.asking import require_values, span
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names

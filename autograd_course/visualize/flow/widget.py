@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from autograd_course.visualize.flow.base import FlowView
 from autograd_course.visualize.flow.picture import Picture
-from autograd_course.visualize.flow.scene import Sweep, scene
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.flow.view import FlowView
+from autograd_course.visualize.flow.view import Sweep, scene
 
 
 class GradientFlow(FlowView):
