@@ -452,7 +452,7 @@ return { initialize };
 })();
 
 // functionlab/widget.js
-// The Function lab. All words and numbers are made in Python (scene.py): the page shows the frame of
+// The Function lab. All words and numbers are made in Python: the page shows the frame of
 // the present x. Moving x needs no kernel; another function or parameter does.
 
 const { draw, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } = $kit_kit;

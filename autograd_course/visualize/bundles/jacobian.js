@@ -169,7 +169,7 @@ return { initialize };
 })();
 
 // jacobian/widget.js
-// The Jacobian view: three linked maps. Every word and number comes from Python (wording.py).
+// The Jacobian view: three linked maps. Every word and number comes from Python.
 
 const { button, clamp, draw, keepKeys, listen, make } = $kit_kit;
 const { initialize } = $kit_saving;

@@ -169,7 +169,7 @@ return { initialize };
 })();
 
 // quiz/widget.js
-// The knowledge check. All words come from Python (wording.py), text as blocks and spans (markup.py).
+// The knowledge check. All words come from Python, text as blocks and spans.
 
 const { button, clamp, keepKeys, listen, make, Questions, resting, same, write } = $kit_kit;
 const { initialize } = $kit_saving;

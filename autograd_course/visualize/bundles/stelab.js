@@ -335,7 +335,7 @@ return { initialize };
 })();
 
 // stelab/widget.js
-// The STE lab. Numbers and sentences come from Python (story.py, wording.py); here they are chosen.
+// The STE lab. Numbers and sentences come from Python; here they are chosen.
 
 const { clamp, draw, keepKeys, leadTo, listen, make, Questions, shownValue, write } = $kit_kit;
 const { FRAME, Plot } = $kit_plot;

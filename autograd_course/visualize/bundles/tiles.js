@@ -286,7 +286,7 @@ return { initialize };
 })();
 
 // tiles/widget.js
-// The attention tiles widget. Words and numbers are made in Python (wording.py, frames.py).
+// The attention tiles widget. Words and numbers are made in Python.
 
 const { clamp, draw, keepKeys, leadTo, listen, make, write } = $kit_kit;
 const { Player } = $kit_player;

@@ -1,15 +1,14 @@
-"""Two flows side by side, stepped by one player: what a gradient does with, and without."""
+"""Several flows side by side, stepped by one player: what a gradient does with, and without."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from autograd_course.visualize.flow.base import FlowView
-from autograd_course.visualize.flow.describe import describe
+from autograd_course.visualize.flow.describe import describe, each
 from autograd_course.visualize.flow.differences import Different, Told, differences
-from autograd_course.visualize.flow.phrases import each
 from autograd_course.visualize.flow.png import png_of_several
 from autograd_course.visualize.flow.view import Scene, Sweep, scene
+from autograd_course.visualize.flow.widget import FlowView
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 

@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import NamedTuple
 
-from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.describe import Script
 from autograd_course.visualize.flow.trace import Trace
 
 

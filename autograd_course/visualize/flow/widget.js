@@ -7,7 +7,7 @@ import {
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
-// Marks and heat maps as marks.py and heat.py write them: "-63" is a negative gradient whose mark
+// Marks and heat maps as marks.py writes them: "-63" is a negative gradient whose mark
 // is 63 % long, "aB." are three cells.
 
 const LOOKS = { "+": "plus", "-": "minus", "±": "mixed", 0: "zero", "!": "broken" };
@@ -92,12 +92,12 @@ function signsKey(compared) {
   return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
 }
 
-// The picture of a gradient flow. All words and numbers are made in Python (wording.py): a template
+// The picture of a gradient flow. All words and numbers are made in Python (describe.py): a template
 // such as "∂ {4}" is filled with texts[4]. Here they are only shown, hidden and exchanged.
 
 const PULSE = 600; // milliseconds that a pulse travels along an edge
 const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
-const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (face.py)
+const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (layout.py)
 const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
 
 /** Which values and gradients are visible, pulses, zoom, and the roving focus. */

@@ -1,4 +1,4 @@
-// The Function lab. All words and numbers are made in Python (scene.py): the page shows the frame of
+// The Function lab. All words and numbers are made in Python: the page shows the frame of
 // the present x. Moving x needs no kernel; another function or parameter does.
 
 import { draw, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } from "../kit/kit.js";

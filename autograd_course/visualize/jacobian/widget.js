@@ -1,4 +1,4 @@
-// The Jacobian view: three linked maps. Every word and number comes from Python (wording.py).
+// The Jacobian view: three linked maps. Every word and number comes from Python.
 
 import { button, clamp, draw, keepKeys, listen, make } from "../kit/kit.js";
 import { initialize } from "../kit/saving.js";

@@ -1,4 +1,4 @@
-// The knowledge check. All words come from Python (wording.py), text as blocks and spans (markup.py).
+// The knowledge check. All words come from Python, text as blocks and spans.
 
 import { button, clamp, keepKeys, listen, make, Questions, resting, same, write } from "../kit/kit.js";
 import { initialize } from "../kit/saving.js";

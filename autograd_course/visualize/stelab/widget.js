@@ -1,4 +1,4 @@
-// The STE lab. Numbers and sentences come from Python (story.py, wording.py); here they are chosen.
+// The STE lab. Numbers and sentences come from Python; here they are chosen.
 
 import { clamp, draw, keepKeys, leadTo, listen, make, Questions, shownValue, write } from "../kit/kit.js";
 import { FRAME, Plot } from "../kit/plot.js";

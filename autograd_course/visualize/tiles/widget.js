@@ -1,4 +1,4 @@
-// The attention tiles widget. Words and numbers are made in Python (wording.py, frames.py).
+// The attention tiles widget. Words and numbers are made in Python.
 
 import { clamp, draw, keepKeys, leadTo, listen, make, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
