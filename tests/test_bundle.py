@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -189,3 +193,39 @@ def test_each_widget_has_one_source_and_its_bundle_is_current() -> None:
     }
     assert {path.name for path in SOURCES if path.parent.name != "kit"} == {"widget.js"}
     assert {path: path.read_text(encoding="utf-8") for path in texts} == texts
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """A folder with a widget, whose sources ``python -m tools watch`` watches."""
+    folder = home(tmp_path / WIDGETS)
+    (folder / "w" / "widget.css").write_text(".w {}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "tools", "watch"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        yield tmp_path, process
+        process.terminate()
+
+
+def test_watch_bundles_at_each_save_and_goes_on_after_a_mistake(
+    watching: tuple[Path, subprocess.Popen[str]],
+) -> None:
+    folder, process = watching
+    said = iter(process.stdout or ())
+    source = folder / WIDGETS / "w" / "widget.js"
+
+    assert next(said) == f"watching {WIDGETS}; Ctrl+C ends it\n"
+    assert {next(said), next(said)} == {f"wrote {BUNDLES}/w.js\n", f"wrote {BUNDLES}/w.css\n"}
+
+    source.write_text(f"{WIDGET}export let late = 0;\n", encoding="utf-8")
+    assert "the bundler does not know `export let late = 0;`" in next(said)
+
+    source.write_text(f"{WIDGET}// saved again\n", encoding="utf-8")
+    assert next(said) == f"wrote {BUNDLES}/w.js\n"
+    assert "// saved again" in (folder / BUNDLES / "w.js").read_text(encoding="utf-8")

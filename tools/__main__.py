@@ -5,21 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import nbformat
 
 from tools.build import build, write_text
-from tools.bundle import BUNDLES, WIDGETS, bundles
+from tools.bundle import WIDGETS, bundles
 from tools.check import drift
 from tools.derived import LESSONS, exercise
 from tools.errors import AuthoringError
 from tools.minutes import account
 from tools.notebooks import load, unexecuted
 from tools.percent import render
+
+_INTERVAL = 0.2  # seconds between two looks at the sources
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,17 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _watch(root: Path) -> None:
     """Bundle the widgets each time that one of their sources is saved, until Ctrl+C."""
-    from watchfiles import watch  # only those who work on JavaScript need it
-
-    bundled = str(root / BUNDLES)
-    saves = watch(root / WIDGETS, watch_filter=lambda _, path: not path.startswith(bundled))
     print(f"watching {WIDGETS}; Ctrl+C ends it", flush=True)
-    for _ in chain([set()], saves):
-        try:
-            for path, text in bundles(root).items():
-                write_text(path, text, root, partial(print, flush=True))
-        except AuthoringError as error:  # saved halfway: the next save may be right
-            print(error, file=sys.stderr, flush=True)
+    known: dict[Path, int] = {}
+    while True:
+        with suppress(FileNotFoundError):  # an editor that puts a new file in the place of the old
+            sources = (root / WIDGETS).glob("*/*.[jc]s*")
+            saved = {path: path.stat().st_mtime_ns for path in sources}
+            if saved != known:
+                known = saved
+                _bundle(root)
+        time.sleep(_INTERVAL)
+
+
+def _bundle(root: Path) -> None:
+    try:
+        for path, text in bundles(root).items():
+            write_text(path, text, root, partial(print, flush=True))
+    except AuthoringError as error:  # saved halfway: the next save may be right
+        print(error, file=sys.stderr, flush=True)
 
 
 def _print_minutes(root: Path, numbers: Sequence[str]) -> None:

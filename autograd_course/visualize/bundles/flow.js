@@ -389,25 +389,25 @@ const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside 
 const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
 
 /** Which values and gradients are visible, pulses, zoom, and the roving focus. */
-class Stage {
+class Drawing {
   constructor(onOpen) {
-    this.view = make("div", { className: "agf-view" });
+    this.frame = make("div", { className: "agf-view" });
     this.onOpen = onOpen;
     this.scale = null; // null: chosen by the width
     this.observer = new ResizeObserver(() => this.fit());
-    this.observer.observe(this.view);
-    this.view.addEventListener("click", (event) => this.clicked(event));
-    this.view.addEventListener("focusin", ({ target }) => {
+    this.observer.observe(this.frame);
+    this.frame.addEventListener("click", (event) => this.clicked(event));
+    this.frame.addEventListener("focusin", ({ target }) => {
       if (this.holds(target)) this.rove(this.cards.indexOf(target));
     });
   }
 
-  show(story) {
-    this.story = story;
-    const parsed = new DOMParser().parseFromString(story.stage, "image/svg+xml");
+  show(view) {
+    this.view = view;
+    const parsed = new DOMParser().parseFromString(view.svg, "image/svg+xml");
     this.svg = document.importNode(parsed.documentElement, true);
     this.width = this.svg.viewBox.baseVal.width;
-    this.view.replaceChildren(this.svg);
+    this.frame.replaceChildren(this.svg);
     this.svg.querySelector("title").remove(); // its tooltip would cover the cards
     const all = (selector) => [...this.svg.querySelectorAll(selector)];
     this.reading = all("[data-node]"); // from rank to rank, as the picture is read
@@ -431,7 +431,7 @@ class Stage {
       ground.setAttribute("x", text.getAttribute("x") - width / 2);
       ground.setAttribute("width", width);
     }
-    const { marks, cards } = this.story;
+    const { marks, cards } = this.view;
     this.links.forEach((link, edge) => weigh(link, fill(marks[edge], texts)));
     this.gauges.forEach((gauge, node) => measure(gauge, fill(cards[node].mark, texts)));
     for (const map of this.maps) {
@@ -450,7 +450,7 @@ class Stage {
 
   /** Show the state after `step`, and keep which values and gradients are known by then. */
   paint(step, fill) {
-    const { steps } = this.story;
+    const { steps } = this.view;
     [this.active] = steps[step].nodes;
     const known = { value: new Set(), gradient: new Set(), went: new Set(), back: new Set() };
     for (const past of steps.slice(0, step + 1)) {
@@ -473,16 +473,16 @@ class Stage {
 
   paintCards(current, known, fill) {
     this.cards.forEach((card, node) => {
-      const { label, value, gradient } = this.story.cards[node];
+      const { label, value, gradient } = this.view.cards[node];
       const now = current.phase !== "start" && current.nodes.includes(node);
       card.classList.toggle("agf-has-value", known.value.has(node));
       card.classList.toggle("agf-has-gradient", known.gradient.has(node));
       card.classList.toggle("agf-now", now && current.phase === "forward");
       card.classList.toggle("agf-now-back", now && current.phase === "backward");
-      const told = known.value.has(node) ? fill(value) : "not yet known";
+      const seen = known.value.has(node) ? fill(value) : "not yet known";
       const sent = known.gradient.has(node) ? fill(gradient) : "not yet known";
       const unlike = this.unlike?.has(node) ? "; ≠ differs between the flows" : "";
-      card.setAttribute("aria-label", `${label}: value ${told}, gradient ${sent}${unlike}`);
+      card.setAttribute("aria-label", `${label}: value ${seen}, gradient ${sent}${unlike}`);
     });
   }
 
@@ -511,17 +511,17 @@ class Stage {
 
   /** Scroll the node into the middle, unless it is near it. */
   follow(node, behavior = still() ? "auto" : "smooth") {
-    const box = this.cards[node].getBoundingClientRect(), view = this.view.getBoundingClientRect();
+    const box = this.cards[node].getBoundingClientRect(), frame = this.frame.getBoundingClientRect();
     const off = (begin, size) => {
-      const distance = box[begin] + box[size] / 2 - view[begin] - view[size] / 2;
-      return Math.abs(distance) > view[size] * CALM ? distance : 0;
+      const distance = box[begin] + box[size] / 2 - frame[begin] - frame[size] / 2;
+      return Math.abs(distance) > frame[size] * CALM ? distance : 0;
     };
-    this.view.scrollBy({ left: off("left", "width"), top: off("top", "height"), behavior });
+    this.frame.scrollBy({ left: off("left", "width"), top: off("top", "height"), behavior });
   }
 
   fit() {
-    if (!this.svg || !this.view.clientWidth) return;
-    this.resize(this.scale ?? clamp(this.view.clientWidth / this.width, SCALE.legible, 1));
+    if (!this.svg || !this.frame.clientWidth) return;
+    this.resize(this.scale ?? clamp(this.frame.clientWidth / this.width, SCALE.legible, 1));
     if (this.seen || this.active === undefined) return;
     this.seen = true;
     this.follow(this.active, "auto");
@@ -540,7 +540,7 @@ class Stage {
   }
 
   whole() {
-    this.scale = Math.min(1, this.view.clientWidth / this.width);
+    this.scale = Math.min(1, this.frame.clientWidth / this.width);
     this.fit();
   }
 
@@ -592,13 +592,13 @@ class Details {
     this.node = null;
   }
 
-  /** Open a node; what the story has not told yet, the details do not tell either. */
-  show(node, story, known, fill) {
-    const another = this.node !== node || this.story !== story;
-    Object.assign(this, { node, story });
+  /** Open a node; what is not yet known at this step, the details do not show either. */
+  show(node, view, known, fill) {
+    const another = this.node !== node || this.view !== view;
+    Object.assign(this, { node, view });
     this.element.hidden = node === null;
     if (node === null) return;
-    const card = story.cards[node];
+    const card = view.cards[node];
     this.heading.textContent = card.label;
     this.list.replaceChildren(...card.details.flatMap(([term, text, when]) => [
       make("dt", { text: term }),
@@ -606,7 +606,7 @@ class Details {
     ]));
     this.maps.replaceChildren(...card.maps.filter(({ when }) => known[when].has(node))
       .map((map) => this.map(map, fill)));
-    if (another) this.about(card, story); // an opened source stays open while numbers change
+    if (another) this.about(card, view); // an opened source stays open while numbers change
   }
 
   map({ code, columns, rows, when }, fill) {
@@ -618,16 +618,16 @@ class Details {
     return make("figure", {}, make("figcaption", { text: name }), picture);
   }
 
-  about({ source, opens, within }, story) {
-    const parts = source === null ? [] : Object.entries(story.sources[source]).filter(([, text]) => text);
+  about({ source, opens, within }, view) {
+    const parts = source === null ? [] : Object.entries(view.sources[source]).filter(([, text]) => text);
     this.code.replaceChildren(...parts.map(([name, text]) =>
       make("details", {}, make("summary", { text: `source of ${name}` }), make("pre", { text }))));
-    const buttons = opens === null ? [] : [this.fold("Unfold", opens, story)];
-    this.folds.replaceChildren(...buttons, ...within.map((group) => this.fold("Fold", group, story)));
+    const buttons = opens === null ? [] : [this.fold("Unfold", opens, view)];
+    this.folds.replaceChildren(...buttons, ...within.map((group) => this.fold("Fold", group, view)));
   }
 
-  fold(verb, group, story) {
-    const text = `${verb} ${story.groups[group]}`;
+  fold(verb, group, view) {
+    const text = `${verb} ${view.groups[group]}`;
     return button(text, text, () => this.onFold(group));
   }
 }
@@ -649,7 +649,7 @@ class Sliders {
     this.rest = null;
   }
 
-  /** Take over what is to be shown as a slider moves, where it holds for the story that is told. */
+  /** Take over what is to be shown as a slider moves, where it holds for the view that is shown. */
   load(sweeps, { sliders, answers }, shape) {
     this.frames = sliders.map(({ name, values }) => sweeps.find((sweep) =>
       sweep.name === name && sweep.shape === shape && same(sweep.others, answers) &&
@@ -682,7 +682,7 @@ class Sliders {
     return (others && this.frames[i]?.[this.index(i)]) || null;
   }
 
-  /** Texts for where the sliders stand, if that is not where the story was traced. */
+  /** Texts for where the sliders stand, if that is not where the view was traced. */
   ahead() {
     const moved = this.sliders.findIndex(({ index }, i) => this.index(i) !== index);
     return moved < 0 ? null : this.at(moved);
@@ -739,14 +739,14 @@ class Sliders {
 
 // One flow: its picture, the sentence of its step, and the node that is looked into.
 
-class Scene {
+class Pane {
   /** `onFold(group)` is asked to open a folded group, or to fold an opened one. */
   constructor(onFold) {
     this.onFold = (group) => {
       this.turned = group;
       onFold(group);
     };
-    this.stage = new Stage((node) => this.act(node));
+    this.drawing = new Drawing((node) => this.act(node));
     this.details = new Details(() => this.open(null), this.onFold);
     this.fill = (template, texts = this.texts) =>
       template.replace(/\{(\d+)\}/g, (_, slot) => texts[Number(slot)]);
@@ -762,21 +762,21 @@ class Scene {
     this.jump = chooser((node) => this.goTo(node));
     this.folder = chooser((group) => this.onFold(group));
     this.find = make("span", { className: "ac-together agf-find" }, this.jump, this.folder);
-    this.element = make("div", { className: "agf-scene" }, this.heading, this.stage.view,
-      make("div", { className: "agf-told" }, room, this.status));
-    this.below = make("div", { className: "agf-scene" }, this.details.element);
+    this.element = make("div", { className: "agf-pane" }, this.heading, this.drawing.frame,
+      make("div", { className: "agf-account" }, room, this.status));
+    this.below = make("div", { className: "agf-pane" }, this.details.element);
   }
 
-  /** Take over a story; rebuild only what has changed. */
-  tell(story) {
-    const rebuilt = this.story?.stage !== story.stage;
-    const reshaped = !this.story || JSON.stringify(this.story.cards) !== JSON.stringify(story.cards);
-    this.story = story;
-    this.heading.textContent = story.name ?? "";
-    this.heading.hidden = !story.name;
-    this.of.textContent = story.name ?? "";
-    this.name(story.name ? ` of ${story.name}` : "");
-    if (rebuilt) this.restage(reshaped);
+  /** Take over a view; rebuild only what has changed. */
+  update(view) {
+    const rebuilt = this.view?.svg !== view.svg;
+    const reshaped = !this.view || JSON.stringify(this.view.cards) !== JSON.stringify(view.cards);
+    this.view = view;
+    this.heading.textContent = view.name ?? "";
+    this.heading.hidden = !view.name;
+    this.of.textContent = view.name ?? "";
+    this.name(view.name ? ` of ${view.name}` : "");
+    if (rebuilt) this.redraw(reshaped);
   }
 
   name(of) {
@@ -785,37 +785,37 @@ class Scene {
     this.details.element.ariaLabel = `Details${of}`;
   }
 
-  restage(reshaped) {
-    const { activeElement } = document, focused = this.stage.cards?.indexOf(activeElement) ?? -1;
+  redraw(reshaped) {
+    const { activeElement } = document, focused = this.drawing.cards?.indexOf(activeElement) ?? -1;
     const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
     if (reshaped) this.details.node = null;
-    this.stage.show(this.story);
+    this.drawing.show(this.view);
     // Beside each other where both are legible, else below each other.
     for (const part of [this.element, this.below]) {
-      part.style.setProperty("--agf-wanted", `${this.stage.width * SCALE.legible}px`);
+      part.style.setProperty("--agf-wanted", `${this.drawing.width * SCALE.legible}px`);
     }
     if (reshaped) this.list();
     if (reshaped) this.longest.textContent = "";
     if (reshaped) this.land(focused >= 0 || closing);
-    else if (focused >= 0) this.stage.focus(focused);
+    else if (focused >= 0) this.drawing.focus(focused);
   }
 
   /** After folding or unfolding, go to the card that stands for the group, or is its first. */
   land(focused) {
-    const { cards } = this.story, { stage, turned } = this;
-    const node = stage.reading.map((card) => Number(card.dataset.node)).find((i) =>
+    const { cards } = this.view, { drawing, turned } = this;
+    const node = drawing.reading.map((card) => Number(card.dataset.node)).find((i) =>
       cards[i].opens === turned || cards[i].within.includes(turned));
     this.turned = undefined;
-    if (node === undefined) return focused && stage.focus(stage.roving);
-    if (focused) stage.focus(node);
-    else stage.rove(node);
-    stage.follow(node);
+    if (node === undefined) return focused && drawing.focus(drawing.roving);
+    if (focused) drawing.focus(node);
+    else drawing.rove(node);
+    drawing.follow(node);
   }
 
   list() {
-    const { cards, groups } = this.story;
-    const of = this.story.name ? ` (${this.story.name})` : "";
-    offer(this.jump, `Go to …${of}`, this.stage.reading.map(({ dataset: { node } }) =>
+    const { cards, groups } = this.view;
+    const of = this.view.name ? ` (${this.view.name})` : "";
+    offer(this.jump, `Go to …${of}`, this.drawing.reading.map(({ dataset: { node } }) =>
       [node, cards[node].label]));
     const opened = [...new Set(cards.flatMap(({ within }) => within))].sort((a, b) => a - b);
     offer(this.folder, `Fold …${of}`, opened.map((group) => [group, groups[group]]));
@@ -824,21 +824,21 @@ class Scene {
 
   write(texts) {
     this.texts = texts;
-    this.stage.write(texts, this.fill);
-    if (this.story.name) this.stage.compare(texts.at(-1));
+    this.drawing.write(texts, this.fill);
+    if (this.view.name) this.drawing.compare(texts.at(-1));
     this.makeRoom();
   }
 
   /** Keep the longest sentence there has been. */
   makeRoom() {
-    const longest = this.story.steps.map(({ text }) => this.fill(text))
+    const longest = this.view.steps.map(({ text }) => this.fill(text))
       .reduce((one, other) => (other.length > one.length ? other : one));
     if (longest.length > this.longest.textContent.length) this.longest.textContent = longest;
   }
 
   paint(step) {
-    const current = this.story.steps[step];
-    this.stage.paint(step, this.fill);
+    const current = this.view.steps[step];
+    this.drawing.paint(step, this.fill);
     write(this.phase, { start: "Start", forward: "Forward", backward: "Backward" }[current.phase]);
     this.phase.dataset.phase = current.phase;
     write(this.sentence, this.fill(current.text));
@@ -847,47 +847,47 @@ class Scene {
 
   /** A folded card unfolds; another one opens its details, or closes them. */
   act(node) {
-    const { opens } = this.story.cards[node];
+    const { opens } = this.view.cards[node];
     if (opens !== null) this.onFold(opens);
     else this.open(this.details.node === node ? null : node);
   }
 
   open(node) {
     const left = this.details.element.contains(document.activeElement) ? this.details.node : null;
-    this.details.show(node, this.story, this.stage.known, this.fill);
-    this.stage.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
-    if (node === null && left !== null) this.stage.focus(left);
+    this.details.show(node, this.view, this.drawing.known, this.fill);
+    this.drawing.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
+    if (node === null && left !== null) this.drawing.focus(left);
   }
 
   goTo(node) {
-    this.stage.rove(node);
-    this.stage.follow(node);
+    this.drawing.rove(node);
+    this.drawing.follow(node);
     this.open(node);
   }
 
   /** Go to a step, with pulses if it is the next one. */
   go(before, after) {
-    const current = this.story.steps[after];
-    if (after === before + 1) this.stage.pulse(current);
-    if (after !== before) this.stage.follow(current.nodes[0]);
+    const current = this.view.steps[after];
+    if (after === before + 1) this.drawing.pulse(current);
+    if (after !== before) this.drawing.follow(current.nodes[0]);
   }
 
   /** Fold the innermost opened module around the card that has the focus. */
   foldAround() {
-    const [group] = this.story.cards[this.stage.roving].within;
+    const [group] = this.view.cards[this.drawing.roving].within;
     if (group !== undefined) this.onFold(group);
   }
 
   keys(onCard) {
-    const { stage } = this;
+    const { drawing } = this;
     return onCard ? {
-      ArrowDown: () => stage.wander(1), ArrowUp: () => stage.wander(-1),
-      Enter: () => this.act(stage.roving), Backspace: () => this.foldAround(),
+      ArrowDown: () => drawing.wander(1), ArrowUp: () => drawing.wander(-1),
+      Enter: () => this.act(drawing.roving), Backspace: () => this.foldAround(),
     } : {};
   }
 
   dispose() {
-    this.stage.observer.disconnect();
+    this.drawing.observer.disconnect();
   }
 }
 
@@ -924,22 +924,22 @@ const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step whe
 class Flow {
   constructor(model, element) {
     this.model = model;
-    this.scenes = [];
+    this.panes = [];
     this.sliders = new Sliders((texts) => this.moved(texts), (inputs) => this.ask(inputs));
     this.questions = new Questions((inputs) => this.send(inputs), () => this.giveUp(SILENCE));
     this.unfolding = new Questions((opened) => this.sendOpened(opened), () => this.giveUp(SILENCE));
     const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
     this.player = new Player((step) => this.go(step), pace);
     this.build(element);
-    // The numbers come with every answer, a story only with some, and then at the same time.
+    // The numbers come with every answer, a view only with some, and then at the same time.
     this.deaf = listen(model, { sweeps: () => this.swept(), numbers: () => this.hear(), step: () => this.paint() });
-    this.tell();
+    this.update();
   }
 
   build(element) {
     this.notice = make("p", { className: "ac-notice", role: "alert" });
-    this.above = make("div", { className: "agf-scenes" });
-    this.below = make("div", { className: "agf-scenes" });
+    this.above = make("div", { className: "agf-panes" });
+    this.below = make("div", { className: "agf-panes" });
     // What changes its height stands below what is pressed and dragged.
     this.root = make("div", { className: "ac agf", role: "group" },
       this.above, this.controls(), this.tools(), this.sliders.element, this.notice, this.below);
@@ -956,15 +956,15 @@ class Flow {
 
   /** What is seldom needed: it is shown when it is asked for. */
   tools() {
-    const each = (call) => () => this.scenes.forEach(({ stage }) => call(stage));
+    const each = (call) => () => this.panes.forEach(({ drawing }) => call(drawing));
     this.finders = make("span", { className: "ac-controls" });
     this.panel = make("div", { className: "agf-tools" },
       make("div", { className: "ac-controls" }, this.finders,
         make("span", { className: "ac-together", role: "group", "aria-label": "Zoom" },
-          button("Zoom out", "−", each((stage) => stage.zoom(1 / SCALE.factor))),
-          button("Fit to width", "fit", each((stage) => stage.whole())),
-          button("Zoom in", "+", each((stage) => stage.zoom(SCALE.factor))))),
-      signsKey(Boolean(this.model.get("story").flows)));
+          button("Zoom out", "−", each((drawing) => drawing.zoom(1 / SCALE.factor))),
+          button("Fit to width", "fit", each((drawing) => drawing.whole())),
+          button("Zoom in", "+", each((drawing) => drawing.zoom(SCALE.factor))))),
+      signsKey(Boolean(this.model.get("view").flows)));
     this.unfoldTools(false);
     return this.panel;
   }
@@ -975,15 +975,15 @@ class Flow {
     this.more.ariaExpanded = open;
   }
 
-  get flows() { return this.story.flows ?? [this.story]; }
-  get last() { return this.story.places ? this.story.places[0].length - 1 : this.story.steps.length - 1; }
+  get flows() { return this.view.flows ?? [this.view]; }
+  get last() { return this.view.places ? this.view.places[0].length - 1 : this.view.steps.length - 1; }
   get step() { return clamp(this.model.get("step"), 0, this.last); }
 
-  /** Where a flow stands in its own story when all stand at `step`. */
-  place(flow, step) { return this.story.places ? this.story.places[flow][step] : step; }
+  /** Where a flow stands among its own steps when all stand at `step`. */
+  place(flow, step) { return this.view.places ? this.view.places[flow][step] : step; }
 
   load() {
-    this.sliders.load(this.model.get("sweeps"), this.numbers, this.story.shape);
+    this.sliders.load(this.model.get("sweeps"), this.numbers, this.view.shape);
   }
 
   /** Sweeps have come: a slider that was moved on meanwhile is followed. */
@@ -995,46 +995,46 @@ class Flow {
     this.paint();
   }
 
-  /** Take over what the kernel tells: the numbers, and the story if it is another. */
-  tell() {
+  /** Take over what the kernel sends: the numbers, and the view if it is another. */
+  update() {
     this.numbers = this.model.get("numbers");
     this.notice.textContent = this.numbers.notice;
-    if (this.story !== this.model.get("story")) this.stage();
+    if (this.view !== this.model.get("view")) this.rebuild();
     this.load();
     this.sliders.show(this.numbers);
     this.moveTexts(this.sliders.ahead() ?? this.texts());
     this.paint();
   }
 
-  stage() {
-    this.story = this.model.get("story");
-    this.root.setAttribute("aria-label", this.story.title);
-    if (!this.scenes.length) this.furnish();
-    this.scenes.forEach((scene, i) => scene.tell(this.flows[i]));
+  rebuild() {
+    this.view = this.model.get("view");
+    this.root.setAttribute("aria-label", this.view.title);
+    if (!this.panes.length) this.furnish();
+    this.panes.forEach((pane, i) => pane.update(this.flows[i]));
     const steps = (phase) => this.flows.map((flow) => flow.steps.filter((step) => step.phase === phase).length);
     this.player.phases(Math.max(...steps("forward")), Math.max(...steps("backward")));
   }
 
   furnish() {
-    this.scenes = this.flows.map((_, i) => new Scene((group) => this.fold(i, group)));
-    this.above.append(...this.scenes.map(({ element }) => element));
-    this.finders.append(...this.scenes.map(({ find }) => find));
-    this.below.append(...this.scenes.map(({ below }) => below));
+    this.panes = this.flows.map((_, i) => new Pane((group) => this.fold(i, group)));
+    this.above.append(...this.panes.map(({ element }) => element));
+    this.finders.append(...this.panes.map(({ find }) => find));
+    this.below.append(...this.panes.map(({ below }) => below));
   }
 
   hear() {
-    const before = JSON.stringify(this.story.opened);
-    this.tell();
+    const before = JSON.stringify(this.view.opened);
+    this.update();
     const next = this.questions.answered();
     if (next) this.ask(next);
-    if (JSON.stringify(this.story.opened) === before) return;
+    if (JSON.stringify(this.view.opened) === before) return;
     const opened = this.unfolding.answered();
     if (opened) this.unfolding.ask(opened);
   }
 
   texts() { return this.numbers.texts; }
 
-  /** The reader moves an input: all numbers follow, at the beginning of the story from its end. */
+  /** The reader moves an input: all numbers follow, at the first step those of the last one. */
   moved(texts) {
     this.player.pause();
     this.moveTexts(texts);
@@ -1043,12 +1043,12 @@ class Flow {
   }
 
   moveTexts(texts) {
-    const all = this.story.flows ? texts : [texts];
-    this.scenes.forEach((scene, i) => scene.write(all[i]));
+    const all = this.view.flows ? texts : [texts];
+    this.panes.forEach((pane, i) => pane.write(all[i]));
   }
 
   paint() {
-    this.scenes.forEach((scene, i) => scene.paint(this.place(i, this.step)));
+    this.panes.forEach((pane, i) => pane.paint(this.place(i, this.step)));
     this.player.place(this.step, this.last);
   }
 
@@ -1057,7 +1057,7 @@ class Flow {
     if (after === before) return;
     this.model.set("step", after);
     this.model.save_changes();
-    this.scenes.forEach((scene, i) => scene.go(this.place(i, before), this.place(i, after)));
+    this.panes.forEach((pane, i) => pane.go(this.place(i, before), this.place(i, after)));
   }
 
   ask(inputs) {
@@ -1073,15 +1073,15 @@ class Flow {
 
   /** Open a group of a flow, or fold it with all inside. */
   fold(flow, group) {
-    const opened = this.story.opened.map((groups) => [...groups]);
+    const opened = this.view.opened.map((groups) => [...groups]);
     const there = opened[flow].includes(group);
     opened[flow] = there ? opened[flow].filter((g) => g !== group) : [...opened[flow], group];
-    this.scenes[flow].details.node = null;
+    this.panes[flow].details.node = null;
     this.unfolding.ask(opened);
   }
 
   sendOpened(opened) {
-    this.model.set("opened", this.story.opened);
+    this.model.set("opened", this.view.opened);
     this.model.set("opened", opened);
     this.model.save_changes();
   }
@@ -1095,15 +1095,15 @@ class Flow {
   }
 
   pressed(event) {
-    const scene = this.scenes.find(({ element }) => element.contains(event.target));
-    const onCard = Boolean(scene?.stage.holds(event.target));
+    const pane = this.panes.find(({ element }) => element.contains(event.target));
+    const onCard = Boolean(pane?.drawing.holds(event.target));
     const native = event.target.matches("button, input, select, summary");
     const actions = {
       ...(!native && this.player.keys()),
-      ...scene?.keys(onCard),
+      ...pane?.keys(onCard),
       Escape: () => {
         this.unfoldTools(false);
-        this.scenes.forEach((each) => each.open(null));
+        this.panes.forEach((each) => each.open(null));
       },
     };
     if (!(event.key in actions)) return;
@@ -1116,7 +1116,7 @@ class Flow {
     this.questions.stop();
     this.unfolding.stop();
     this.sliders.dispose();
-    this.scenes.forEach((scene) => scene.dispose());
+    this.panes.forEach((pane) => pane.dispose());
     this.deaf();
     this.root.remove();
   }

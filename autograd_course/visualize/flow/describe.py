@@ -48,7 +48,7 @@ class Map:
 class Card:
     """A node in words: what its card shows, its full name, and the rows of its details.
 
-    A row is a term, a text, and what must be known of the node before it may be told. ``mark`` is
+    A row is a term, a text, and what must be known of the node before it may be shown. ``mark`` is
     the template of the gradient's mark (:mod:`marks`), ``source`` the number of a source in the
     script. ``opens`` is the group that a folded card opens into, ``within`` lists the opened groups
     around a card, innermost first, and ``badge`` is written on its rim.
@@ -75,7 +75,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the story: who acts, and which edges something travels along."""
+    """One step: who acts, and which edges something travels along."""
 
     phase: Phase
     nodes: tuple[int, ...]
@@ -106,8 +106,8 @@ class Script:
 
 
 def shape(scripts: Sequence[Script]) -> int:
-    """Return a number for all that the scripts tell but their texts: the same for the same."""
-    return crc32(repr([replace(told, texts=()) for told in scripts]).encode())
+    """Return a number for all that scripts contain but their texts: the same for the same."""
+    return crc32(repr([replace(each, texts=()) for each in scripts]).encode())
 
 
 # --- One fact of a trace in words -----------------------------------------------------------------
@@ -134,8 +134,8 @@ def results(node: Node) -> list[Row]:
     for index, (value, gradient) in enumerate(pairs):
         which = f" {index}" if len(pairs) > 1 else ""
         about = f" ({_kind(value)})" if value else ""
-        rows.append((f"value{which}", told(value) + about, "value"))
-        rows.append((f"gradient ∂{which}", told(gradient), "gradient"))
+        rows.append((f"value{which}", in_full(value) + about, "value"))
+        rows.append((f"gradient ∂{which}", in_full(gradient), "gradient"))
     return rows
 
 
@@ -147,11 +147,11 @@ def _kind(value: Summary) -> str:
 def product(node: Node, edge: Edge) -> str:
     """Write ``grad_output × local = grad_input``; of a Function that is no such product, the call.
 
-    Where an operation of PyTorch is no such product, only the result is told.
+    Where an operation of PyTorch is no such product, only the result is given.
     """
-    result = told(edge.gradient)
+    result = in_full(edge.gradient)
     if edge.factor is not None and len(node.gradients) == 1:
-        return f"{told(node.gradients[0])} × {bracketed(told(edge.factor))} = {result}"
+        return f"{in_full(node.gradients[0])} × {bracketed(in_full(edge.factor))} = {result}"
     if node.kind != "custom":
         return result
     shapes = (f"[{g.size}]" if g and g.shape else "scalar" if g else "none" for g in node.gradients)
@@ -184,7 +184,7 @@ def arriving(node: Node) -> Summaries:
 
 
 def kept(saved: Saved, names: Sequence[str]) -> str:
-    """Tell what a saved tensor is: ``names`` are those of the node's arguments."""
+    """Describe what a saved tensor is: ``names`` are those of the node's arguments."""
     if saved.role == "output":
         return "the output"
     if saved.role == "intermediate":
@@ -218,7 +218,7 @@ def each(summaries: Sequence[Summary | None], what: str) -> str:
     return "; ".join(texts)
 
 
-def told(summary: Summary | None) -> str:
+def in_full(summary: Summary | None) -> str:
     """Write all that is known of a tensor."""
     return summary.text if summary else "none"
 
@@ -231,11 +231,11 @@ def shortened(name: str) -> str:
 # --- The rows of a node's details -----------------------------------------------------------------
 
 _MOST_PARAMETERS = 8
-_MOST_USES = 12  # of a value, that are told one by one
+_MOST_USES = 12  # of a value, that are listed one by one
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
-    """Tell a node's numbers in rows: a term, a text, and what must be known before it is told."""
+    """Describe a node in rows: a term, a text, and what must be known before it is shown."""
     if node.kind == "output":
         return results(node)
     size: Row = ("size of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
@@ -245,23 +245,23 @@ def rows(trace: Trace, node: Node) -> list[Row]:
 
 
 def facts(trace: Trace, node: Node) -> list[Row]:
-    """Tell what no number changes: hooks, and what is folded or lies around the node."""
+    """Describe what no number changes: hooks, and what is folded or lies around the node."""
     around = " in ".join(
         f"{trace.groups[group].name} ({trace.groups[group].kind})"
         for group in trace.around(node.group)
     )
-    told_facts = {
+    known = {
         "hooks on it": ", ".join(node.hooks),
         "holds": _holds(node.inside) if node.inside else "",
         "custom Functions": ", ".join(node.inside.custom) if node.inside else "",
         "folded": " → ".join(node.folded),
         "part of": around,
     }
-    return [(term, text, "value") for term, text in told_facts.items() if text]
+    return [(term, text, "value") for term, text in known.items() if text]
 
 
 def _sums(trace: Trace, node: Node) -> list[Row]:
-    """Tell for each output that is used twice or more which gradients add up."""
+    """Describe for each output that is used twice or more which gradients add up."""
     found: list[Row] = []
     for output in range(len(node.gradients)):
         uses = [edge for edge in trace.out_of(node.id) if edge.output == output]
@@ -271,15 +271,15 @@ def _sums(trace: Trace, node: Node) -> list[Row]:
         if len(uses) > _MOST_USES:
             found.append((f"∂{which} adds up", f"from {len(uses)} uses", "gradient"))
             continue
-        parts = (f"{told(use.gradient)} (from {trace.nodes[use.target].name})" for use in uses)
-        text = f"{' + '.join(parts)} = {told(arriving(node)[output])}"
+        parts = (f"{in_full(use.gradient)} (from {trace.nodes[use.target].name})" for use in uses)
+        text = f"{' + '.join(parts)} = {in_full(arriving(node)[output])}"
         found.append((f"∂{which} adds up", text, "gradient"))
     return found
 
 
 def _changed(node: Node) -> list[Row]:
     return [
-        ("∂ before → after hook", f"{told(was)} → {told(now)}", "gradient")
+        ("∂ before → after hook", f"{in_full(was)} → {in_full(now)}", "gradient")
         for was, now in zip(node.before, node.gradients, strict=False)
         if was is not None
     ]
@@ -312,7 +312,7 @@ def _holds(inside: Inside) -> str:
 
 def _parameters(inside: Inside) -> list[Row]:
     shown = inside.parameters[:_MOST_PARAMETERS]
-    found: list[Row] = [(f"∂ of {name}", told(gradient), "gradient") for name, gradient in shown]
+    found: list[Row] = [(f"∂ of {name}", in_full(gradient), "gradient") for name, gradient in shown]
     if more := len(inside.parameters) - len(shown):
         found.append(("∂ of others", f"{more} more: open it to see them", "gradient"))
     return found

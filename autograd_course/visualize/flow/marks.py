@@ -11,7 +11,7 @@ from autograd_course.visualize.kit.summary import Summary, number
 # norm of the gradient at the loss, which is 1 for a scalar loss. A gradient *vanishes* below a
 # millionth (``VANISHING``), where float32 parameters of ordinary size no longer move, and
 # *explodes* above ten thousand (``EXPLODING``), where one step of an ordinary learning rate
-# throws them away. Zero and nan or infinity are told apart from both.
+# throws them away. Zero and nan or infinity are distinguished from both.
 
 VANISHING, EXPLODING = 1e-6, 1e4
 _LEAST, _MOST = 1e-8, 1e2  # drawn from nothing to full length, logarithmically
@@ -57,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Tell in a phrase how large a gradient is beside the loss's."""
+    """Describe in a phrase how large a gradient is beside the loss's."""
     if gradient is None:
         return "no gradient arrives: nothing before it learns from this path"
     if not isinstance(gradient, Reading):
@@ -67,15 +67,15 @@ def size(gradient: Summary | None, unit: float) -> str:
         return f"{things} nan or infinite: whatever it is added to is spoiled"
     if gradient.sign == "0":
         return "zero in every element: nothing before it learns from this path"
-    told = f"|∂| is {number(gradient.norm / unit, 3)} × the loss's"
+    text = f"|∂| is {number(gradient.norm / unit, 3)} × the loss's"
     word = flag(gradient, unit)
-    return f"{told}: {word[2:]}" if word else told
+    return f"{text}: {word[2:]}" if word else text
 
 
 # --- Heat maps ------------------------------------------------------------------------------------
 # ``.`` is zero, ``a`` … ``f`` are positive and ``A`` … ``F`` negative sixths of the largest
 # magnitude in the map, and ``!`` is nan or infinite. A negative cell is drawn with a dash: the
-# sign is never told by color alone.
+# sign is never shown by color alone.
 
 LEVELS = 6
 _UP, _DOWN = "abcdef", "ABCDEF"

@@ -76,23 +76,28 @@ def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
 
 
 def _partial(m: Map, x: float, y: float) -> str:
-    """Return the sign that tells a gradient's heat map from a value's."""
+    """Return the sign that distinguishes a gradient's heat map from a value's."""
     if m.when == "value":
         return ""
     return f'<text class="agf-gradient" x="{x - PARTIAL:g}" y="{y + 9:g}">∂</text>'
 
 
 def _cells(code: str, columns: int) -> str:
-    side = cell_size(columns)
-    drawn = []
+    """Return one path for each level, the dashes of negative cells, and the rim of all."""
+    side, levels, dashes = cell_size(columns), dict[tuple[str, float], str](), ""
     for x, y, letter in cells(code, columns, 0, 0):
-        name, share = shade(letter)
-        square = f'd="M{x:g} {y:g}h{side:g}v{side:g}h-{side:g}z"'
-        drawn.append(f'<path class="agf-cell agf-{name}" {square} fill-opacity="{share:.2f}"/>')
-        if name == "minus":
-            dash = f"M{x + side / 4:g} {y + side / 2:g}h{side / 2:g}"
-            drawn.append(f'<path class="agf-dash" d="{dash}"/>')
-    return "".join(drawn)
+        level = shade(letter)
+        levels[level] = levels.get(level, "") + f"M{x:g} {y:g}h{side:g}v{side:g}h-{side:g}z"
+        if level[0] == "minus":
+            dashes += f"M{x + side / 4:g} {y + side / 2:g}h{side / 2:g}"
+    drawn = [
+        f'<path class="agf-cell agf-{name}" d="{d}" fill-opacity="{share:.2f}"/>'
+        for (name, share), d in levels.items()
+    ]
+    width, height = columns * side, len(code) // columns * side
+    rim = f"M0 0h{width:g}v{height:g}h-{width:g}z"
+    dash = f'<path class="agf-dash" d="{dashes}"/>' if dashes else ""
+    return "".join([*drawn, dash, f'<path class="agf-rim" d="{rim}"/>'])
 
 
 def _rectangle(box: Box, radius: float, name: str = "agf-face") -> str:
@@ -114,7 +119,7 @@ def _badge(box: Box, text: str) -> str:
 HERE = Path(__file__).parent
 
 
-def stage(words: Script, drawn: Layout) -> str:
+def live_svg(words: Script, drawn: Layout) -> str:
     """Return the picture as SVG with classes, for the style sheet ``picture.css``.
 
     Each element that shows a number keeps its template in ``data-text``; cards carry

@@ -69,9 +69,9 @@ class Reading(Summary):
         figures = dict(self.statistics)
         largest = max(abs(figures["min"]), abs(figures["max"]))
         shown = {"mean": figures["mean"], "std": self.std, "|max|": largest, "norm": self.norm}
-        told = [f"{name} {number(value, 3)}" for name, value in shown.items()]
-        told += [f"{number(100 * self.zeros, 3)} % zeros"] if self.zeros else []
-        return f"[{self.size}] {', '.join(told)}"
+        texts = [f"{name} {number(value, 3)}" for name, value in shown.items()]
+        texts += [f"{number(100 * self.zeros, 3)} % zeros"] if self.zeros else []
+        return f"[{self.size}] {', '.join(texts)}"
 
 
 def _flat(values: Any) -> list[float]:

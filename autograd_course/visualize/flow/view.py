@@ -16,7 +16,7 @@ from autograd_course.visualize.flow.grouping import chosen, shown
 from autograd_course.visualize.flow.layout import Layout, Sizes, layout, needed
 from autograd_course.visualize.flow.png import png
 from autograd_course.visualize.flow.record import trace_gradient_flow
-from autograd_course.visualize.flow.svg import stage, svg
+from autograd_course.visualize.flow.svg import live_svg, svg
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.kit.asking import require_values, span, whole
 from autograd_course.visualize.kit.errors import TraceError
@@ -87,9 +87,9 @@ class Picture:
         return svg(self.words, self.layout, describe(self.trace))
 
     @cached_property
-    def stage(self) -> str:
+    def live_svg(self) -> str:
         """The picture as the SVG that the widget animates."""
-        return stage(self.words, self.layout)
+        return live_svg(self.words, self.layout)
 
     def __repr__(self) -> str:
         return describe(self.trace)
@@ -102,7 +102,7 @@ class Picture:
 
 Range = tuple[float, float]
 Frame = Sequence[str] | None
-View = Callable[[Trace], Trace]
+Fold = Callable[[Trace], Trace]
 HALF = 30  # positions of a slider on each side of the middle
 _LEAST_REACH = 3.0
 _MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these, sliders are made only if asked for
@@ -153,20 +153,20 @@ class Experiment:
         values: Sequence[float],
         at: Mapping[str, float],
         words: Script,
-        view: View,
+        fold: Fold,
     ) -> Iterator[Frame]:
         """Yield the texts to show at each value of one input, the others staying where they are.
 
-        ``view`` folds a trace as ``words`` tell it. A value at which the graph is another, or the
+        ``fold`` folds a trace as it is in ``words``. A value at which the graph is another, or the
         function raises, has ``None`` for texts.
         """
-        return (self._texts({**at, name: value}, words, view) for value in values)
+        return (self._texts({**at, name: value}, words, fold) for value in values)
 
-    def _texts(self, at: Mapping[str, float], words: Script, view: View) -> Frame:
+    def _texts(self, at: Mapping[str, float], words: Script, fold: Fold) -> Frame:
         with redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                moved = script(view(self.trace(at)))
+                moved = script(fold(self.trace(at)))
             except TraceError:
                 return None
         return moved.texts if moved == words else None
@@ -233,7 +233,7 @@ Sweep = Mapping[str, Range] | bool
 
 
 @dataclass(frozen=True)
-class Scene:
+class View:
     """A trace with all its nodes, and the groups that are opened in its picture."""
 
     source: Experiment
@@ -245,14 +245,14 @@ class Scene:
     @cached_property
     def picture(self) -> Picture:
         """The picture, modules folded."""
-        return Picture(self.view(self.trace), self.drawn)
+        return Picture(self.folded(self.trace), self.drawn)
 
-    def view(self, trace: Trace) -> Trace:
-        """Fold a trace as this scene's is."""
+    def folded(self, trace: Trace) -> Trace:
+        """Fold a trace as this view's is."""
         return shown(trace, self.opened)
 
-    def at(self, values: Mapping[str, float]) -> "Scene":
-        """Return the scene with some inputs at other values.
+    def at(self, values: Mapping[str, float]) -> "View":
+        """Return the view with some inputs at other values.
 
         Its modules stay open, unless others run there. Raises :class:`TraceError`.
         """
@@ -261,48 +261,48 @@ class Scene:
         opened = self.opened if same else tuple(chosen(trace))
         return replace(self, trace=trace, opened=opened, drawn=self.picture.drawing)
 
-    def unfolded(self, opened: Sequence[int]) -> "Scene":
-        """Return the scene with other groups opened; what is no group is ignored."""
+    def unfolded(self, opened: Sequence[int]) -> "View":
+        """Return the view with other groups opened; what is no group is ignored."""
         groups = sorted({group for group in opened if 0 <= group < len(self.trace.groups)})
         return replace(self, opened=tuple(groups))
 
-    def roomy(self, frames: Iterable[Sequence[str]]) -> "Scene":
-        """Return the scene with room for other texts, too: nothing will move when they come."""
+    def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
+        """Return the view with room for other texts, too: nothing will move when they come."""
         return replace(self, drawn=self.picture.roomy(frames))
 
     @property
     def phases(self) -> tuple[int, int]:
-        """How many steps the story has forward and back; the start is none."""
-        told = [step.phase for step in self.picture.words.steps]
-        return told.count("forward"), told.count("backward")
+        """How many steps there are forward and back; the start is none."""
+        phases = [step.phase for step in self.picture.words.steps]
+        return phases.count("forward"), phases.count("backward")
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The numbers that fill the slots of what is told."""
+        """The numbers that fill the slots of the view."""
         return self.picture.words.texts
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what the page needs to know beside the texts."""
         words = asdict(replace(self.picture.words, texts=()))
         del words["texts"]
-        return {**words, "name": self.name, "stage": self.picture.stage}
+        return {**words, "name": self.name, "svg": self.picture.live_svg}
 
     def frames(
         self, name: str, values: Sequence[float], at: Mapping[str, float]
     ) -> Iterator[Frame]:
         """Yield the texts at each value of one input."""
-        return self.source.frames(name, values, at, self.picture.words, self.view)
+        return self.source.frames(name, values, at, self.picture.words, self.folded)
 
 
-def scene(
+def view_of(
     fn: Any,
     inputs: Sequence[Any],
     names: Sequence[str] | None,
     sweep: Sweep,
     depth: int | None,
     name: str = "",
-) -> Scene:
-    """Trace a function and put it on stage; see :func:`gradient_flow`."""
+) -> View:
+    """Trace a function and return what is shown of it; see :func:`gradient_flow`."""
     if not isinstance(sweep, Mapping | bool):
         raise TraceError('sweep is True, False, or a range for each name: {"x": (-3.0, 3.0)}.')
     depth = None if depth is None else whole("depth", depth, 1)
@@ -310,4 +310,4 @@ def scene(
     trace = source.trace({})
     if sweep is True:
         source = replace(source, ranges=natural_ranges(source.inputs, source.names, trace))
-    return Scene(source, trace, tuple(sorted(chosen(trace, depth))), name)
+    return View(source, trace, tuple(sorted(chosen(trace, depth))), name)

@@ -8,7 +8,7 @@ import traitlets
 
 from autograd_course.visualize.flow.describe import shape
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.flow.view import Picture, Scene, Sweep, scene
+from autograd_course.visualize.flow.view import Picture, Sweep, View, view_of
 from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.leisure import Leisure
@@ -17,34 +17,34 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 # --- What one flow and several ones have in common ------------------------------------------------
 
 
-class FlowView(Live):
-    """Scenes on stage, stepped together.
+class FlowWidget(Live):
+    """Views of functions, stepped together.
 
-    ``story`` is what is told, ``numbers`` what comes anew with every trace. ``step`` is where the
-    story stands, from 0 (inputs given) to ``steps``; setting it moves the picture. ``inputs`` holds
+    ``view`` is the view model, ``numbers`` what comes anew with every trace. ``step`` is where the
+    player is, from 0 (inputs given) to ``steps``; setting it moves the picture. ``inputs`` holds
     the values of the inputs that have sliders; setting it traces anew. ``opened`` lists for each
-    scene the groups that are not folded. ``sweeps`` holds what to show as a slider moves; after a
+    view the groups that are not folded. ``sweeps`` holds what to show as a slider moves; after a
     new trace it follows as soon as the kernel has time.
     """
 
     _esm = BUNDLES / "flow.js"
     _css = BUNDLES / "flow.css"
 
-    story = traitlets.Dict().tag(sync=True)
+    view = traitlets.Dict().tag(sync=True)
     numbers = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0, min=0).tag(**FROM_PAGE)
     inputs = traitlets.Dict().tag(**FROM_PAGE)
     opened = traitlets.List(traitlets.Any()).tag(**FROM_PAGE)
     sweeps = traitlets.List(traitlets.Dict()).tag(sync=True)
 
-    def __init__(self, scenes: Sequence[Scene], step: int | None = None) -> None:
-        self.scenes = tuple(scenes)
+    def __init__(self, views: Sequence[View], step: int | None = None) -> None:
+        self.views = tuple(views)
         at = self.steps if step is None else whole("step", step, 0)
-        values = scenes[0].source.values()
-        opened = [list(scene.opened) for scene in scenes]
-        told = {"story": self._story(), "numbers": self._numbered(values)}
-        super().__init__(**told, step=at, inputs=values, opened=opened)
-        self._leisure = Leisure()
+        values = views[0].source.values()
+        opened = [list(view.opened) for view in views]
+        state = {"view": self._view_model(), "numbers": self._numbered(values)}
+        super().__init__(**state, step=at, inputs=values, opened=opened)
+        self._idle = Leisure()
         for _ in self._swept():
             pass
         self._make_room()
@@ -53,8 +53,8 @@ class FlowView(Live):
 
     @property
     def phases(self) -> tuple[int, int]:
-        """How many steps go forward and back; of several scenes, in the longest."""
-        forward, back = zip(*(scene.phases for scene in self.scenes), strict=True)
+        """How many steps go forward and back; of several views, in the longest."""
+        forward, back = zip(*(view.phases for view in self.views), strict=True)
         return max(forward), max(back)
 
     @property
@@ -63,11 +63,11 @@ class FlowView(Live):
         return sum(self.phases)
 
     def _content(self) -> dict[str, Any]:
-        """Return the story of the scenes."""
+        """Return the content of the view model."""
         raise NotImplementedError
 
     def _texts(self) -> Sequence[Any]:
-        """Return the texts that fill the slots of the story."""
+        """Return the texts that fill the slots of the view model."""
         raise NotImplementedError
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
@@ -79,69 +79,69 @@ class FlowView(Live):
         frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
         if not frames:
             return
-        each = zip(*map(self._by_scene, frames), strict=True)
-        pairs = zip(self.scenes, each, strict=True)
-        self.scenes = tuple(scene.roomy(texts) for scene, texts in pairs)
-        self.story = self._story()
+        each = zip(*map(self._by_view, frames), strict=True)
+        pairs = zip(self.views, each, strict=True)
+        self.views = tuple(view.roomy(texts) for view, texts in pairs)
+        self.view = self._view_model()
 
-    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
-        """Return the texts of each scene."""
+    def _by_view(self, texts: Any) -> Sequence[Sequence[str]]:
+        """Return the texts of each view."""
         raise NotImplementedError
 
-    def _story(self) -> dict[str, Any]:
+    def _view_model(self) -> dict[str, Any]:
         return {
             **self._content(),
-            "shape": shape([scene.picture.words for scene in self.scenes]),
-            "opened": [list(scene.opened) for scene in self.scenes],
+            "shape": shape([view.picture.words for view in self.views]),
+            "opened": [list(view.opened) for view in self.views],
         }
 
     def _numbered(self, at: Mapping[str, float]) -> dict[str, Any]:
         return {
             "texts": self._texts(),
-            "sliders": self.scenes[0].source.sliders(at),
+            "sliders": self.views[0].source.sliders(at),
             "answers": dict(at),
             "notice": "",
             "turn": self.numbers.get("turn", 0) + 1,  # an answer is news even if it says the same
         }
 
     @traitlets.validate("step")
-    def _within_the_story(self, proposal: Any) -> int:
+    def _within_the_steps(self, proposal: Any) -> int:
         return min(int(proposal["value"]), self.steps)
 
     def _follow(self, change: Any) -> None:
-        at = {**self.scenes[0].source.values(), **change["new"]}
-        before = [scene.picture.drawing for scene in self.scenes]
+        at = {**self.views[0].source.values(), **change["new"]}
+        before = [view.picture.drawing for view in self.views]
         phases = self.phases
         try:
-            self.scenes = tuple(scene.at(at) for scene in self.scenes)
+            self.views = tuple(view.at(at) for view in self.views)
         except TraceError as error:
             turn = self.numbers["turn"] + 1
             self.numbers = {**self.numbers, "answers": at, "notice": str(error), "turn": turn}
             return
-        drawn = [scene.picture.drawing for scene in self.scenes]
-        self._retell(at, phases, anew=any(map(is_not, before, drawn)))
+        drawn = [view.picture.drawing for view in self.views]
+        self._update(at, phases, anew=any(map(is_not, before, drawn)))
 
     def _unfold(self, change: Any) -> None:
         asked = change["new"]
-        now = [list(scene.opened) for scene in self.scenes]
+        now = [list(view.opened) for view in self.views]
         if asked == now or len(asked) != len(now):
             return
-        pairs, before = zip(self.scenes, asked, strict=True), self.phases
-        self.scenes = tuple(scene.unfolded(opened) for scene, opened in pairs)
-        self._retell(self.numbers["answers"], before)
+        pairs, before = zip(self.views, asked, strict=True), self.phases
+        self.views = tuple(view.unfolded(opened) for view, opened in pairs)
+        self._update(self.numbers["answers"], before)
 
-    def _retell(self, at: Mapping[str, float], before: tuple[int, int], anew: bool = True) -> None:
+    def _update(self, at: Mapping[str, float], before: tuple[int, int], anew: bool = True) -> None:
         with self.hold_sync():
             if anew:
-                self.story = self._story()
-                self.opened = self.story["opened"]
+                self.view = self._view_model()
+                self.opened = self.view["opened"]
                 self.step = moved(self.step, before, self.phases)
             self.numbers = self._numbered(at)
-        self._leisure.begin(self._swept())
+        self._idle.begin(self._swept())
 
     def _swept(self) -> Iterator[None]:
-        """Sweep the story on stage, one value at a time; a sweep that still holds is kept."""
-        at, shape = self.numbers["answers"], self.story["shape"]
+        """Sweep each input, one value at a time; a sweep that still holds is kept."""
+        at, shape = self.numbers["answers"], self.view["shape"]
         sweeps = []
         for slider in self.numbers["sliders"]:
             name, values = slider["name"], slider["values"]
@@ -173,32 +173,32 @@ def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
 # --- One flow -------------------------------------------------------------------------------------
 
 
-class GradientFlow(FlowView):
-    """A trace on stage. Made by :func:`gradient_flow`.
+class GradientFlow(FlowWidget):
+    """A trace, step by step. Made by :func:`gradient_flow`.
 
     ``trace`` is the trace with all its nodes and ``picture`` its static picture, modules folded.
     """
 
     @property
     def trace(self) -> Trace:
-        """The trace on stage."""
-        return self.scenes[0].trace
+        """The trace that is shown."""
+        return self.views[0].trace
 
     @property
     def picture(self) -> Picture:
         """The static picture."""
-        return self.scenes[0].picture
+        return self.views[0].picture
 
     def _content(self) -> dict[str, Any]:
-        return self.scenes[0].told()
+        return self.views[0].to_dict()
 
     def _texts(self) -> Sequence[Any]:
-        return self.scenes[0].texts
+        return self.views[0].texts
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
-        return self.scenes[0].frames(name, values, at)
+        return self.views[0].frames(name, values, at)
 
-    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
+    def _by_view(self, texts: Any) -> Sequence[Sequence[str]]:
         return [texts]
 
     @property
@@ -248,4 +248,4 @@ def gradient_flow(
         >>> type(flow).__name__
         'GradientFlow'
     """
-    return GradientFlow([scene(fn, inputs, names, sweep, depth)], step)
+    return GradientFlow([view_of(fn, inputs, names, sweep, depth)], step)
