@@ -34,8 +34,8 @@ from labdrive import Lab, browsing, running_lab  # isort: skip
 
 from autograd_course.lab.folder import FIRST_NOTEBOOK
 from autograd_course.visualize import trace_gradient_flow
+from autograd_course.visualize.flow.describe import script
 from autograd_course.visualize.flow.layout import layout
-from autograd_course.visualize.flow.wording import script
 from tools.printing import find_chromium
 
 MOVES, QUICK = 30, 4

@@ -1,22 +1,28 @@
-"""``python -m tools build | check | exercise | minutes``, in the course's root folder."""
+"""``python -m tools build | check | exercise | minutes | watch``, in the course's root folder."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import nbformat
 
-from tools.build import build
+from tools.build import build, write_text
+from tools.bundle import WIDGETS, bundles
 from tools.check import drift
 from tools.derived import LESSONS, exercise
 from tools.errors import AuthoringError
 from tools.minutes import account
 from tools.notebooks import load, unexecuted
 from tools.percent import render
+
+_INTERVAL = 0.2  # seconds between two looks at the sources
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "build":
             build(root, only=options.numbers, force=options.force)
+            return 0
+        if options.command == "watch":
+            _watch(root)
             return 0
         if options.command == "minutes":
             _print_minutes(root, options.numbers)
@@ -40,6 +49,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems = [str(error)]
     print(*problems, sep="\n", file=sys.stderr, end="\n" if problems else "")
     return int(bool(problems))
+
+
+def _watch(root: Path) -> None:
+    """Bundle the widgets each time that one of their sources is saved, until Ctrl+C."""
+    print(f"watching {WIDGETS}; Ctrl+C ends it", flush=True)
+    known: dict[Path, int] = {}
+    while True:
+        with suppress(FileNotFoundError):  # an editor that puts a new file in the place of the old
+            sources = (root / WIDGETS).glob("*/*.[jc]s*")
+            saved = {path: path.stat().st_mtime_ns for path in sources}
+            if saved != known:
+                known = saved
+                _bundle(root)
+        time.sleep(_INTERVAL)
+
+
+def _bundle(root: Path) -> None:
+    try:
+        for path, text in bundles(root).items():
+            write_text(path, text, root, partial(print, flush=True))
+    except AuthoringError as error:  # saved halfway: the next save may be right
+        print(error, file=sys.stderr, flush=True)
 
 
 def _print_minutes(root: Path, numbers: Sequence[str]) -> None:
@@ -58,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("check", help="compare everything derived with what its sources make")
     making = commands.add_parser("exercise", help="print an exercise's two files as JSON")
     making.add_argument("lesson", help="its name, as in 03_gradient_patterns")
+    commands.add_parser("watch", help="bundle the widgets each time a source of theirs is saved")
     reading = commands.add_parser("minutes", help="how long each section of a built lesson takes")
     reading.add_argument("numbers", nargs="*", help="only these lessons, as in 01 02")
     return parser

@@ -31,7 +31,7 @@ def build(
     """
     derived = derive(root)
     for path, text in derived.texts.items():
-        _write_text(path, text, root, say)
+        write_text(path, text, root, say)
     if sheet := derived.texts.get(root / SHEET):
         _print(sheet, (root / SHEET).with_suffix(".pdf"), root, say)
     for path, notebook in derived.notebooks.items():
@@ -57,7 +57,8 @@ def _print(sheet: str, pdf: Path, root: Path, say: Callable[[str], None]) -> Non
         say(f"left {pdf.relative_to(root)} as it was: there is no Chromium to print it with")
 
 
-def _write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:
+def write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:
+    """Write a derived file, unless it has this text already."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -77,4 +77,4 @@ def _strays(root: Path, derived: Derived) -> Iterator[str]:
         for path in sorted((root / folder).glob("*")):
             passed_over = path.name.startswith((".", "__")) or KEPT in path.name
             if path not in known and not passed_over:
-                yield f"{path} belongs to no source: remove it, or add the .py it is built from"
+                yield f"{path} belongs to no source: remove it, or add what it is built from"

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
 
+from tools.bundle import BUNDLES, bundles
 from tools.cheat_sheet import cheat_sheet
 from tools.exercises import exercise_cells
 from tools.formatting import formatted
@@ -23,7 +24,7 @@ from tools.setup_cell import refreshed
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
 SHEET = Path("docs", "cheat_sheet.html")
 BOOKS = {Path("docs", "rules.md"): rules_book, Path("docs", "error_messages.md"): messages_book}
-FOLDERS = (LESSONS, SOLUTIONS, EXERCISES)
+FOLDERS = (LESSONS, SOLUTIONS, EXERCISES, BUNDLES)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def derive(root: Path) -> Derived:
     texts[root / INDEX] = index(declared_exercises, lessons, solved)
     texts[readme] = _readme(readme, lessons, unsolved, settings)
     texts |= {root / place: book() for place, book in BOOKS.items()}
+    texts |= bundles(root)
     if sheet := cheat_sheet(lessons, settings):
         texts[root / SHEET] = sheet
     notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}

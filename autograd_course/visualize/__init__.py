@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autograd_course.visualize.flow.compare import FlowComparison, compare_flows
+    from autograd_course.visualize.flow.describe import describe
+    from autograd_course.visualize.flow.record import trace_gradient_flow
     from autograd_course.visualize.flow.trace import Trace
-    from autograd_course.visualize.flow.tracing import trace_gradient_flow
     from autograd_course.visualize.flow.widget import GradientFlow, gradient_flow
-    from autograd_course.visualize.flow.wording import describe
     from autograd_course.visualize.functionlab.lab import function_lab
     from autograd_course.visualize.functionlab.tangent import Tangent, tangent
     from autograd_course.visualize.functionlab.widget import FunctionLab
@@ -55,10 +55,10 @@ __all__ = [
 
 _HOME = {
     "flow.compare": ("FlowComparison", "compare_flows"),
+    "flow.describe": ("describe",),
+    "flow.record": ("trace_gradient_flow",),
     "flow.trace": ("Trace",),
-    "flow.tracing": ("trace_gradient_flow",),
     "flow.widget": ("GradientFlow", "gradient_flow"),
-    "flow.wording": ("describe",),
     "functionlab.lab": ("function_lab",),
     "functionlab.tangent": ("Tangent", "tangent"),
     "functionlab.widget": ("FunctionLab",),

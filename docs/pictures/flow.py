@@ -8,13 +8,10 @@ from torch import Tensor
 
 from autograd_course.functions import Multiply, Square
 from autograd_course.visualize import gradient_flow
-from autograd_course.visualize.flow.layout import Box, Layout, layout
-from autograd_course.visualize.flow.phrases import product, total
-from autograd_course.visualize.flow.routes import ARROW, Curve
-from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.describe import Script, describe, product, script, total
+from autograd_course.visualize.flow.layout import ARROW, Box, Curve, Layout, layout
 from autograd_course.visualize.flow.svg import path, svg
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.flow.wording import describe, script
 from docs.pictures.story import Story
 from docs.pictures.timeline import css
 

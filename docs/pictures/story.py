@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from autograd_course.visualize.flow.script import Script, Step
+from autograd_course.visualize.flow.describe import Script, Step
 from docs.pictures.timeline import Change, Window
 
 SECONDS = {"start": 1.0, "forward": 1.3, "backward": 2.6}  # a step of each phase

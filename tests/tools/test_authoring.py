@@ -380,7 +380,7 @@ def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> 
     (course / stray).write_text("")
 
     assert drift(course) == [
-        f"{stray} belongs to no source: remove it, or add the .py it is built from"
+        f"{stray} belongs to no source: remove it, or add what it is built from"
     ]
 
 

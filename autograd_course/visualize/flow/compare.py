@@ -1,66 +1,65 @@
-"""Two flows side by side, stepped by one player: what a gradient does with, and without."""
+"""Several flows side by side, stepped by one player: what a gradient does with, and without."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from autograd_course.visualize.flow.differences import Different, Told, differences
-from autograd_course.visualize.flow.phrases import each
+from autograd_course.visualize.flow.describe import describe, each
+from autograd_course.visualize.flow.differences import Described, Different, differences
 from autograd_course.visualize.flow.png import png_of_several
-from autograd_course.visualize.flow.scene import Scene, Sweep, scene
-from autograd_course.visualize.flow.view import FlowView
-from autograd_course.visualize.flow.wording import describe
+from autograd_course.visualize.flow.view import Sweep, View, view_of
+from autograd_course.visualize.flow.widget import FlowWidget
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
 
 
-class FlowComparison(FlowView):
-    """Several traces on stage. Made by :func:`compare_flows`.
+class FlowComparison(FlowWidget):
+    """Several traces, stepped together. Made by :func:`compare_flows`.
 
     All go forward together, then all go back together; a shorter one waits for the others.
-    ``scenes`` holds the flows. What differs between them is marked by ≠.
+    ``views`` holds the flows. What differs between them is marked by ≠.
     """
 
     def _content(self) -> dict[str, Any]:
-        flows = [scene.told() for scene in self.scenes]
+        flows = [view.to_dict() for view in self.views]
         title = " and ".join(str(flow["name"]) for flow in flows)
         return {
             "title": f"Gradient flow compared: {title}",
             "flows": flows,
-            "places": places([scene.phases for scene in self.scenes]),
+            "places": places([view.phases for view in self.views]),
         }
 
     def _texts(self) -> Sequence[Any]:
-        return self._marked([scene.texts for scene in self.scenes])
+        return self._marked([view.texts for view in self.views])
 
     def _marked(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the texts of each flow, and last what differs in it."""
-        told = zip(texts, self._different(texts), strict=True)
-        return [[*texts, different.code] for texts, different in told]
+        pairs = zip(texts, self._different(texts), strict=True)
+        return [[*texts, different.code] for texts, different in pairs]
 
     def _different(self, texts: Sequence[Sequence[str]]) -> list[Different]:
-        pictures = [scene.picture for scene in self.scenes]
+        pictures = [view.picture for view in self.views]
         pairs = zip(pictures, texts, strict=True)
-        return differences([Told(p.trace, replace(p.words, texts=tuple(t))) for p, t in pairs])
+        return differences([Described(p.trace, replace(p.words, texts=tuple(t))) for p, t in pairs])
 
-    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
+    def _by_view(self, texts: Any) -> Sequence[Sequence[str]]:
         return [of[:-1] for of in texts]
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
-        flows = (flow.frames(name, values, at) for flow in self.scenes)
+        flows = (flow.frames(name, values, at) for flow in self.views)
         for texts in zip(*flows, strict=True):
             yield None if None in texts else self._marked(texts)  # only where all flows have some
 
     @property
     def png(self) -> bytes:
         """The flows in one picture, each under its name."""
-        named = [(s.name, s.picture.words, s.picture.layout) for s in self.scenes]
-        return png_of_several(named, self._different([s.texts for s in self.scenes]))
+        named = [(s.name, s.picture.words, s.picture.layout) for s in self.views]
+        return png_of_several(named, self._different([s.texts for s in self.views]))
 
     def __repr__(self) -> str:
-        accounts = [f"{s.name}\n{describe(s.picture.trace)}" for s in self.scenes]
-        different = self._different([scene.texts for scene in self.scenes])
-        return "\n\n".join([*accounts, _verdict(self.scenes, different)])
+        accounts = [f"{s.name}\n{describe(s.picture.trace)}" for s in self.views]
+        different = self._different([view.texts for view in self.views])
+        return "\n\n".join([*accounts, _verdict(self.views, different)])
 
 
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -76,28 +75,28 @@ def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
     ]
 
 
-def _verdict(scenes: Sequence[Scene], different: Sequence[Different]) -> str:
+def _verdict(views: Sequence[View], different: Sequence[Different]) -> str:
     """Say what differs, and set the gradients of the inputs that all flows share side by side."""
     found = [
         {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
-        for s in scenes
+        for s in views
     ]
     shared = [name for name in found[0] if all(name in other for other in found)]
     lines = [
         f"  ∂ of {name}: "
-        + "; ".join(f"{of[name]} {scene.name}" for of, scene in zip(found, scenes, strict=True))
+        + "; ".join(f"{of[name]} {view.name}" for of, view in zip(found, views, strict=True))
         for name in shared
     ]
-    marked = [_told(scene, d) for scene, d in zip(scenes, different, strict=True) if any(d)]
+    marked = [_marks_of(view, d) for view, d in zip(views, different, strict=True) if any(d)]
     return "\n".join(["Side by side", *lines, *([f"  ≠ {'; '.join(marked)}"] * bool(marked))])
 
 
-def _told(scene: Scene, different: Different) -> str:
-    trace, words = scene.picture.trace, scene.picture.words
+def _marks_of(view: View, different: Different) -> str:
+    trace, words = view.picture.trace, view.picture.words
     nodes = [trace.nodes[node].name for node in sorted(different.nodes)]
     edges = [(trace.edges[edge], words.fill(words.factors[edge])) for edge in different.edges]
     ways = [f"{trace.nodes[e.target].name} to {trace.nodes[e.source].name} {f}" for e, f in edges]
-    return f"{scene.name}: {', '.join([*nodes, *sorted(ways)])}"
+    return f"{view.name}: {', '.join([*nodes, *sorted(ways)])}"
 
 
 def compare_flows(
@@ -138,14 +137,14 @@ def compare_flows(
             'compare_flows needs two or more named functions: {"without": f, "with": g}.'
         )
     called = names or _names(flows, inputs)
-    scenes = [_scene(str(name), fn, inputs, called, sweep, depth) for name, fn in flows.items()]
-    ranges = {n: r for n, r in scenes[0].source.ranges.items() if _movable(n, scenes)}
-    same = [replace(s, source=replace(s.source, ranges=ranges)) for s in scenes]
+    views = [_view(str(name), fn, inputs, called, sweep, depth) for name, fn in flows.items()]
+    ranges = {n: r for n, r in views[0].source.ranges.items() if _movable(n, views)}
+    same = [replace(s, source=replace(s.source, ranges=ranges)) for s in views]
     return FlowComparison(same, step)
 
 
-def _movable(name: str, scenes: Sequence[Scene]) -> bool:
-    return all(name in scene.source.ranges for scene in scenes)
+def _movable(name: str, views: Sequence[View]) -> bool:
+    return all(name in view.source.ranges for view in views)
 
 
 def _names(flows: Mapping[str, Callable[..., Any]], inputs: Sequence[Any]) -> Sequence[str]:
@@ -153,10 +152,10 @@ def _names(flows: Mapping[str, Callable[..., Any]], inputs: Sequence[Any]) -> Se
     return input_names(next(iter(flows.values())), inputs, None)
 
 
-def _scene(
+def _view(
     name: str, fn: Any, inputs: Sequence[Any], names: Sequence[str], sweep: Sweep, depth: int | None
-) -> Scene:
+) -> View:
     try:
-        return scene(fn, inputs, names, sweep, depth, name)
+        return view_of(fn, inputs, names, sweep, depth, name)
     except TraceError as error:
         raise TraceError(f"{name}: {error}") from error

@@ -5,11 +5,11 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import NamedTuple
 
-from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.describe import Script
 from autograd_course.visualize.flow.trace import Trace
 
 
-class Told(NamedTuple):
+class Described(NamedTuple):
     """A flow and its words; their texts may be those of other values of its inputs."""
 
     trace: Trace
@@ -28,7 +28,7 @@ class Different(NamedTuple):
         return "/".join(" ".join(map(str, sorted(part))) for part in self)
 
 
-def differences(flows: Sequence[Told]) -> list[Different]:
+def differences(flows: Sequence[Described]) -> list[Different]:
     """Return what differs in each flow from the first, and in the first from any other.
 
     A node differs if its counterpart is another operation, or if it has none. An edge differs if
@@ -43,7 +43,7 @@ def differences(flows: Sequence[Told]) -> list[Different]:
     return [first, *found]
 
 
-def _between(one: Told, other: Told) -> list[Different]:
+def _between(one: Described, other: Described) -> list[Different]:
     found: list[tuple[set[int], set[int]]] = [(set(), set()), (set(), set())]
     for pair in _counterparts(one.trace, other.trace):
         ways = [_ways(flow, node) for flow, node in zip((one, other), pair, strict=True)]
@@ -66,7 +66,7 @@ class _Way(NamedTuple):
     factor: str
 
 
-def _ways(flow: Told, node: int | None) -> dict[int, _Way]:
+def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
     """Return the edges into a node by the argument that they bring."""
     words = flow.words
     return {
@@ -88,5 +88,5 @@ def _counterparts(one: Trace, other: Trace) -> Iterator[tuple[int | None, int | 
 def _operation(flow: Trace, node: int | None) -> str:
     if node is None:
         return ""
-    told = flow.nodes[node]
-    return f"{told.kind} {told.name if told.kind == 'input' else told.op}"
+    there = flow.nodes[node]
+    return f"{there.kind} {there.name if there.kind == 'input' else there.op}"

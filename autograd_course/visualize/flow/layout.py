@@ -1,16 +1,430 @@
-"""Where everything stands: a layered drawing, shared by picture and widget."""
+"""Where everything stands: a layered drawing, shared by the pictures and the widget."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from autograd_course.visualize.flow.across import Room, across
-from autograd_course.visualize.flow.directions import DOWN, RIGHT, Flow, Point
-from autograd_course.visualize.flow.heat import cell_size
-from autograd_course.visualize.flow.layers import Layers, layered
-from autograd_course.visualize.flow.routes import LABEL_HEIGHT, Curve, Placement, curved
-from autograd_course.visualize.flow.script import Card, Script
+from autograd_course.visualize.flow.describe import Card, Map, Script
+from autograd_course.visualize.flow.marks import cell_size
 from autograd_course.visualize.flow.trace import Trace
+
+# --- The two directions ---------------------------------------------------------------------------
+# A drawing is computed in two coordinates: *along* its flow, where rank follows rank, and *across*
+# it, where the places of one rank stand side by side. Only here it is known which of them is x.
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A direction, and the distances in pixels that it needs.
+
+    ``gap`` is the distance of two ranks without labels, ``beside`` that of a card from its
+    neighbor in the rank. Edges arrive in the middle ``ports`` of a card's side, 1 being all of it.
+    ``badge`` is where a custom Function's badge is centered on its card's upper rim, from 0 to 1.
+    """
+
+    downward: bool
+    gap: float
+    beside: float
+    ports: float
+    badge: float
+
+    def turned(self, first: float, second: float) -> Point:
+        """Turn (x, y) into (along, across), or (along, across) into (x, y)."""
+        return (second, first) if self.downward else (first, second)
+
+
+RIGHT = Flow(downward=False, gap=40.0, beside=22.0, ports=0.6, badge=0.5)
+# Edges arrive at the upper rim here: the badge makes room for them.
+DOWN = Flow(downward=True, gap=38.0, beside=34.0, ports=0.45, badge=1.0)
+
+
+# --- Ranks, and the order inside each -------------------------------------------------------------
+# A rank is a column of a drawing from left to right, and a row of one from top to bottom.
+
+# A place in a rank: a node's number, or (edge, rank) where an edge only passes through.
+Place = int | tuple[int, int]
+_SWEEPS = 12
+
+
+@dataclass(frozen=True)
+class Layers:
+    """``ranks`` list the places in their order; ``links`` join places of adjacent ranks.
+
+    ``routes[edge]`` are the places along an edge, its two ends included.
+    """
+
+    ranks: list[list[Place]]
+    links: list[tuple[Place, Place]]
+    routes: list[list[Place]]
+
+    @cached_property
+    def rank_of(self) -> dict[Place, int]:
+        """The rank of every place."""
+        return {place: r for r, rank in enumerate(self.ranks) for place in rank}
+
+    @property
+    def reading(self) -> tuple[int, ...]:
+        """The nodes rank by rank: in the order in which the drawing is read."""
+        return tuple(place for rank in self.ranks for place in rank if isinstance(place, int))
+
+
+def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
+    """Put nodes ``0 … count - 1``, topologically numbered, into ordered ranks."""
+    rank = _ranks(count, edges)
+    routes: list[list[Place]] = [
+        [source, *((edge, c) for c in range(rank[source] + 1, rank[target])), target]
+        for edge, (source, target) in enumerate(edges)
+    ]
+    ranks: list[list[Place]] = [[] for _ in range(max(rank, default=0) + 1)]
+    for node in range(count):
+        ranks[rank[node]].append(node)
+    for place in (place for route in routes for place in route):
+        if isinstance(place, tuple):
+            ranks[place[1]].append(place)
+    links = [link for route in routes for link in pairwise(route)]
+    return Layers(_ordered(ranks, links), links, routes)
+
+
+def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Place every node as near to the end as the longest path behind it allows."""
+    behind = [0] * count
+    for source, target in sorted(edges, key=lambda edge: -edge[1]):
+        behind[source] = max(behind[source], behind[target] + 1)
+    longest = max(behind, default=0)
+    return [longest - steps for steps in behind]
+
+
+def _ordered(ranks: list[list[Place]], links: list[tuple[Place, Place]]) -> list[list[Place]]:
+    sources, targets = _neighbors(links)
+    best, fewest = ranks, crossings(ranks, sources)
+    for sweep in range(_SWEEPS):
+        forward = sweep % 2 == 1
+        ranks = _swept(ranks, sources if forward else targets, forward)
+        ranks = _exchanged(ranks, sources, targets)
+        if (crossed := crossings(ranks, sources)) < fewest:
+            best, fewest = ranks, crossed
+    return best
+
+
+Neighbors = dict[Place, list[Place]]
+
+
+def _neighbors(links: list[tuple[Place, Place]]) -> tuple[Neighbors, Neighbors]:
+    sources: Neighbors = {}
+    targets: Neighbors = {}
+    for source, target in links:
+        sources.setdefault(target, []).append(source)
+        targets.setdefault(source, []).append(target)
+    return sources, targets
+
+
+def _swept(ranks: list[list[Place]], toward: Neighbors, forward: bool) -> list[list[Place]]:
+    """Sort each rank by the mean position of its neighbors in the rank before."""
+    ranks = [list(rank) for rank in ranks]
+    order = range(1, len(ranks)) if forward else range(len(ranks) - 2, -1, -1)
+    for c in order:
+        fixed = {place: i for i, place in enumerate(ranks[c - 1 if forward else c + 1])}
+        own = {place: i for i, place in enumerate(ranks[c])}
+
+        def center(
+            place: Place, fixed: dict[Place, int] = fixed, own: dict[Place, int] = own
+        ) -> float:
+            at = [fixed[neighbor] for neighbor in toward.get(place, ())]
+            return sum(at) / len(at) if at else own[place]
+
+        ranks[c].sort(key=center)
+    return ranks
+
+
+def _exchanged(
+    ranks: list[list[Place]], sources: Neighbors, targets: Neighbors
+) -> list[list[Place]]:
+    """Exchange neighbors in a rank as long as that undoes a crossing."""
+    ranks = [list(rank) for rank in ranks]
+    for c, rank in enumerate(ranks):
+        at = {p: i for side in (c - 1, c + 1) if 0 <= side < len(ranks)
+              for i, p in enumerate(ranks[side])}  # fmt: skip
+        for i in range(len(rank) - 1):
+            first, second = rank[i], rank[i + 1]
+            gain = sum(
+                _crossed(side.get(first, ()), side.get(second, ()), at)
+                - _crossed(side.get(second, ()), side.get(first, ()), at)
+                for side in (sources, targets)
+            )
+            if gain > 0:
+                rank[i], rank[i + 1] = second, first
+    return ranks
+
+
+def _crossed(first: Sequence[Place], second: Sequence[Place], at: dict[Place, int]) -> int:
+    return sum(at[a] > at[b] for a in first for b in second)
+
+
+def crossings(ranks: list[list[Place]], sources: Neighbors) -> int:
+    """Count the crossings of the links between adjacent ranks."""
+    total = 0
+    for before, rank in pairwise(ranks):
+        at = {place: i for i, place in enumerate(before)}
+        ends = [sources.get(place, []) for place in rank]
+        total += sum(
+            _crossed(ends[i], ends[j], at)
+            for i in range(len(ends))
+            for j in range(i + 1, len(ends))
+        )
+    return total
+
+
+# --- Where everything in a rank stands across the flow --------------------------------------------
+
+_ROUNDS = 24
+_BETWEEN_EDGES = 14.0
+_STRAIGHT = 12.0  # how much more a passing edge wants to be straight than a card to be centered
+_LEAF = 0.1  # how much less an input stands in the way, and pulls, than what is computed
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a rank's places need: the size of each node's card, and the distance beside a card."""
+
+    sizes: Sequence[float]
+    beside: float
+
+    def size(self, place: Place) -> float:
+        """Return how much of its rank a place takes; an edge that passes takes nothing."""
+        return self.sizes[place] if isinstance(place, int) else 0.0
+
+    def distances(self, rank: Sequence[Place]) -> list[float]:
+        """Return how far each place is from the one before it at least; 0 for the first."""
+        distances = [0.0]
+        for one, other in pairwise(rank):
+            cards = isinstance(one, int) or isinstance(other, int)
+            free = self.beside if cards else _BETWEEN_EDGES
+            distances.append((self.size(one) + self.size(other)) / 2 + free)
+        return distances
+
+
+def across(layers: Layers, room: Room) -> dict[Place, float]:
+    """Return the middle of every place, the drawing beginning at 0."""
+    middle = _stacked(layers, room)
+    leaves = _leaves(layers)
+    near = _near(layers, leaves)
+    forward = range(len(layers.ranks))
+    for turn in range(_ROUNDS):
+        for r in forward if turn % 2 else reversed(forward):
+            rank = layers.ranks[r]
+            wanted = [_wanted(near[place], middle) for place in rank]
+            weights = [_LEAF if place in leaves else 1.0 for place in rank]
+            fitted = _fitted(wanted, weights, room.distances(rank))
+            middle |= zip(rank, fitted, strict=True)
+    for places in _passages(layers) * 2 + _runs(layers, leaves):
+        _straighten(places, layers, middle, room)
+    begin = min(at - room.size(place) / 2 for place, at in middle.items())
+    return {place: at - begin for place, at in middle.items()}
+
+
+def _leaves(layers: Layers) -> set[Place]:
+    reached = {target for _, target in layers.links}
+    return {node for node in layers.reading if node not in reached}
+
+
+def _passages(layers: Layers) -> list[list[Place]]:
+    """Return the places that each long edge passes, short ones first."""
+    routes = sorted(layers.routes, key=len)
+    return [route[1:-1] for route in routes if len(route) > 2]
+
+
+def _runs(layers: Layers, leaves: set[Place]) -> list[list[Place]]:
+    """Return the chains of computed nodes, each feeding only the next and fed by no other."""
+    computed = [(a, b) for a, b in layers.links if a not in leaves]
+    uses, fed = Counter(a for a, _ in computed), Counter(b for _, b in computed)
+    runs: dict[Place, list[Place]] = {}
+    for a, b in sorted(computed, key=lambda link: layers.rank_of[link[0]]):
+        if isinstance(a, int) and isinstance(b, int) and uses[a] == fed[b] == 1:
+            run = runs.pop(a, [a])
+            runs[b] = [*run, b]
+    return list(runs.values())
+
+
+def _straighten(
+    places: Sequence[Place], layers: Layers, middle: dict[Place, float], room: Room
+) -> None:
+    """Put places of adjacent ranks in one line, as near to their mean as their neighbors allow."""
+    least, most = float("-inf"), float("inf")
+    for place in places:
+        rank = layers.ranks[layers.rank_of[place]]
+        at = rank.index(place)
+        distances = room.distances(rank)
+        if at:
+            least = max(least, middle[rank[at - 1]] + distances[at])
+        if at + 1 < len(rank):
+            most = min(most, middle[rank[at + 1]] - distances[at + 1])
+    if least <= most:
+        mean = sum(middle[place] for place in places) / len(places)
+        middle |= dict.fromkeys(places, min(max(mean, least), most))
+
+
+def _stacked(layers: Layers, room: Room) -> dict[Place, float]:
+    middle: dict[Place, float] = {}
+    for rank in layers.ranks:
+        offsets = list(accumulate(room.distances(rank)))
+        middle |= {p: at - offsets[-1] / 2 for p, at in zip(rank, offsets, strict=True)}
+    return middle
+
+
+def _near(layers: Layers, leaves: set[Place]) -> dict[Place, list[tuple[Place, float]]]:
+    near: dict[Place, list[tuple[Place, float]]] = {p: [] for rank in layers.ranks for p in rank}
+    for a, b in layers.links:
+        weight = _STRAIGHT if isinstance(a, tuple) and isinstance(b, tuple) else 1.0
+        near[a].append((b, weight))
+        near[b].append((a, _LEAF if a in leaves else weight))
+    return near
+
+
+def _wanted(near: Sequence[tuple[Place, float]], middle: dict[Place, float]) -> float:
+    total = sum(weight for _, weight in near)
+    return sum(middle[place] * weight for place, weight in near) / total if near else 0.0
+
+
+def _fitted(
+    wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
+) -> list[float]:
+    """Return the positions nearest to the wanted ones that keep the distances (least squares).
+
+    Less the distances this is isotonic regression, which pooling adjacent violators solves.
+    """
+    offsets = list(accumulate(distances))
+    pools: list[tuple[float, float, int]] = []
+    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
+        mean, total, size = want - offset, weight, 1
+        while pools and pools[-1][0] > mean:
+            other, more, count = pools.pop()
+            mean = (mean * total + other * more) / (total + more)
+            total, size = total + more, size + count
+        pools.append((mean, total, size))
+    levels = [mean for mean, _, size in pools for _ in range(size)]
+    return [level + offset for level, offset in zip(levels, offsets, strict=True)]
+
+
+# --- The ways of the edges ------------------------------------------------------------------------
+
+LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the least width
+ARROW = 10.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """An edge: cubic Bézier pieces, each from the end of the one before, arrow and label.
+
+    ``points[0]`` is the start; each following three are two control points and an end. ``arrow``
+    is a triangle, its tip first; ``label`` the label's middle.
+    """
+
+    points: tuple[Point, ...]
+    arrow: tuple[Point, Point, Point]
+    label: Point
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the places are: each rank's two ends along the flow, each place's middle across it.
+
+    ``sizes`` are the cards', along and across.
+    """
+
+    flow: Flow
+    spans: Sequence[Point]
+    middle: dict[Place, float]
+    sizes: Sequence[Point]
+
+
+def curved(layers: Layers, placed: Placement, labels: Sequence[float]) -> list[Curve]:
+    """Draw every edge from its source's end to its target's begin, around what is between.
+
+    ``labels`` are the widths of the edges' labels.
+    """
+    arriving = _ports(layers, placed, end=-1, part=placed.flow.ports)
+    leaving = _ports(layers, placed, end=0, part=placed.flow.ports / 2)
+    curves = []
+    for edge, route in enumerate(layers.routes):
+        stops = [
+            (at, placed.middle[place] + shift)
+            for place, shift in _shifts(route, leaving[edge], arriving[edge])
+            for at in _ends(place, layers.rank_of[place], placed)
+        ]
+        curves.append(_curve(stops[1:-1], placed.flow))
+    return _apart(curves, labels)
+
+
+def _shifts(route: Sequence[Place], first: float, last: float) -> list[tuple[Place, float]]:
+    between = [0.0] * (len(route) - 2)
+    return list(zip(route, [first, *between, last], strict=True))
+
+
+def _ends(place: Place, rank: int, placed: Placement) -> Point:
+    """Return where a place begins and ends along the flow; an edge passes its whole rank."""
+    begin, end = placed.spans[rank]
+    if isinstance(place, tuple):
+        return begin, end
+    middle, half = (begin + end) / 2, placed.sizes[place][0] / 2
+    return middle - half, middle + half
+
+
+def _ports(layers: Layers, placed: Placement, end: int, part: float) -> list[float]:
+    """Spread the edges at one end of each node over its side, in the order in which they come."""
+    following = -2 if end else 1
+    at: dict[int, list[int]] = {}
+    for edge, route in enumerate(layers.routes):
+        if isinstance(node := route[end], int):
+            at.setdefault(node, []).append(edge)
+    offset = [0.0] * len(layers.routes)
+    for node, edges in at.items():
+        edges.sort(key=lambda edge: (placed.middle[layers.routes[edge][following]], edge))
+        for i, edge in enumerate(edges):
+            offset[edge] = placed.sizes[node][1] * part * ((i + 0.5) / len(edges) - 0.5)
+    return offset
+
+
+def _curve(stops: Sequence[Point], flow: Flow) -> Curve:
+    points = [stops[0]]
+    for (a0, c0), (a1, c1) in pairwise(stops):
+        bend = (a1 - a0) / 2
+        points += [(a0 + bend, c0), (a1 - bend, c1), (a1, c1)]
+    (a0, c0), (a1, c1) = stops[-2:]
+    tip, one, other = (a1, c1), (a1 - ARROW, c1 - ARROW / 2), (a1 - ARROW, c1 + ARROW / 2)
+    return Curve(
+        points=tuple(_drawn(point, flow) for point in points),
+        arrow=(_drawn(tip, flow), _drawn(one, flow), _drawn(other, flow)),
+        label=_drawn(((a0 + a1) / 2, (c0 + c1) / 2), flow),
+    )
+
+
+def _drawn(point: Point, flow: Flow) -> Point:
+    x, y = flow.turned(*point)
+    return round(x, 1), round(y, 1)
+
+
+def _apart(curves: list[Curve], widths: Sequence[float]) -> list[Curve]:
+    """Move labels that would cover each other apart, downwards."""
+    moved = list(curves)
+    placed: list[tuple[float, float, float]] = []
+    for edge in sorted(range(len(curves)), key=lambda edge: curves[edge].label[::-1]):
+        (x, y), width = curves[edge].label, max(widths[edge], LABEL_WIDTH)
+        while clash := [
+            v for u, v, w in placed if abs(u - x) < (width + w) / 2 and abs(v - y) < LABEL_HEIGHT
+        ]:
+            y = round(max(clash) + LABEL_HEIGHT, 1)
+        placed.append((x, y, width))
+        moved[edge] = replace(curves[edge], label=(x, y))
+    return moved
+
+
+# --- The drawing ----------------------------------------------------------------------------------
 
 # Pixels. A character of the widest font that may stand in for ours is 0.61 of its size wide.
 TITLE, LINE = 13.0, 12.0
@@ -156,3 +570,192 @@ def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:
     corners += [point for curve in curves for point in curve.points]
     right, low = (max(ends) for ends in zip(*corners, strict=True))
     return round(right + MARGIN, 1), round(low + MARGIN, 1)
+
+
+# --- A tall drawing on a page ---------------------------------------------------------------------
+
+BETWEEN, FOOT = 24.0, 36.0  # pixels between columns, and below them
+TURN, TURN_SIZE = "continued →", 9.0  # at the foot of a column; pixels of its text
+TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its place, from the foot and from the next column
+RULE_TOP = 8.0  # from the head of the columns to the line between them
+WIDEST = 1200.0  # what a page shows without shrinking the text
+_TALL, _COLUMN = 1400.0, 1000.0  # a drawing taller than this is cut; a column's height
+_RISE, _FALL = 13.0, 6.0  # a card with its badge and arrowhead above it, and the card behind it
+_HALF_LABEL = 9.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """The part of a drawing that stands in one column."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        """Its width in pixels."""
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        """Its height in pixels."""
+        return self.bottom - self.top
+
+    def holds(self, box: Box) -> bool:
+        """Whether a card stands in it."""
+        return self.top <= box.y < self.bottom
+
+    def labels(self, curve: Curve) -> bool:
+        """Whether an edge's label stands in it."""
+        return self.top <= curve.label[1] < self.bottom
+
+    def meets(self, curve: Curve) -> bool:
+        """Whether an edge begins, ends, or passes in it."""
+        heights = [y for _, y in (*curve.points, *curve.arrow)]
+        return min(heights) < self.bottom and max(heights) > self.top
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A drawing with its columns: one, unless it is tall and narrow."""
+
+    drawn: Layout
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, from left to right: as many as the height asks for and the width allows."""
+        drawn = self.drawn
+        tall = drawn.downward and drawn.height > _TALL
+        asked = math.ceil(drawn.height / _COLUMN) if tall else 1
+        for count in range(asked, 1, -1):
+            columns = tuple(_cropped(drawn, *part) for part in _parts(drawn, count))
+            if _together(columns) <= WIDEST:
+                return columns
+        return (Column(0.0, 0.0, drawn.width, drawn.height),)
+
+    @property
+    def placed(self) -> Iterator[tuple[float, Column]]:
+        """Each column, and where its left side stands."""
+        left = 0.0
+        for column in self.columns:
+            yield left, column
+            left += column.width + BETWEEN
+
+    @property
+    def turns(self) -> list[float]:
+        """Where the middle between a column and the next one stands."""
+        return [left - BETWEEN / 2 for left, _ in self.placed][1:]
+
+    @property
+    def width(self) -> float:
+        """The width of all columns."""
+        return _together(self.columns)
+
+    @property
+    def height(self) -> float:
+        """The height of the longest column, and of what stands below several."""
+        foot = FOOT if len(self.columns) > 1 else 0.0
+        return max(column.height for column in self.columns) + foot
+
+
+def _together(columns: Sequence[Column]) -> float:
+    return sum(column.width for column in columns) + BETWEEN * (len(columns) - 1)
+
+
+Part = tuple[float, float]  # from where to where a column reaches
+
+
+def _parts(drawn: Layout, count: int) -> list[Part]:
+    """Cut the drawing into at most ``count`` parts, about equally long."""
+    cuts, height = _cuts(drawn), drawn.height / count
+    while len(found := list(_filled(cuts, height))) > count:
+        height *= 1.02
+    return found
+
+
+def _cuts(drawn: Layout) -> list[float]:
+    """Return where the drawing can be cut without cutting a card or a label, and its end."""
+    taken = [(box.y - _RISE, box.y + box.height + _FALL) for box in drawn.boxes]
+    taken += [(c.label[1] - _HALF_LABEL, c.label[1] + _HALF_LABEL) for c in drawn.curves]
+    cuts, reached = [], 0.0
+    for top, bottom in sorted(taken):
+        if top >= reached > 0.0:
+            cuts.append(top)
+        reached = max(reached, bottom)
+    return [*cuts, drawn.height]
+
+
+def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
+    """Fill parts with what is between two cuts, none longer than ``height`` if it can be."""
+    top = last = 0.0
+    for cut in cuts:
+        if cut - top > height and last > top:
+            yield top, last
+            top = last
+        last = cut
+    yield top, last
+
+
+def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
+    """Return a part as wide as what is in it: cards, badges, labels and passing edges."""
+    cards = [box for box in drawn.boxes if top <= box.y < bottom]
+    badges = [box for box in drawn.badges if top <= box.y < bottom]
+    ends = [end for box in (*cards, *badges) for end in (box.x, box.x + box.width + _FALL)]
+    inside = [x for curve in drawn.curves for x, y in curve.points if top <= y <= bottom]
+    labels = [c.label[0] for c in drawn.curves if top <= c.label[1] < bottom]
+    ends += [*inside, *(x + side * LABEL_WIDTH for x in labels for side in (-0.5, 0.5))]
+    ends = ends or [0.0, drawn.width]
+    return Column(max(0.0, min(ends) - MARGIN), top, min(drawn.width, max(ends) + MARGIN), bottom)
+
+
+# --- What stands where on a card ------------------------------------------------------------------
+
+BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from a card's top
+BADGE_BASELINE, ROUNDEST = 12.2, 31.0
+PARTIAL = 8.0  # from the sign ∂ to its heat map
+GAUGE_RISE = 5.5  # of the gradient's bar, from a card's lower rim
+UNLIKE, UNLIKE_SIZE = 8.0, 13.0  # the radius of the sign at what differs, and the size of its ≠
+_ASIDE = 8.0  # of a factor's ground, more than its text is wide (widget.js: ASIDE)
+_BEHIND = 4.0  # how far the card behind a folded one looks out
+
+
+def radius(box: Box, card: Card) -> float:
+    """Return how round a card's corners are: an input is a pill."""
+    return min(box.height / 2, ROUNDEST) if card.kind == "input" else 8
+
+
+def behind(box: Box) -> Box:
+    """Return the card behind a folded one, which shows that there are more."""
+    return Box(box.x + _BEHIND, box.y + _BEHIND, box.width, box.height)
+
+
+def label_box(curve: Curve, text: str) -> Box:
+    """Return the box of an edge's local factor."""
+    (x, y), width = curve.label, text_width(text) + _ASIDE
+    return Box(x - width / 2, y - LABEL_HEIGHT / 2, width, LABEL_HEIGHT)
+
+
+def unlike_card(box: Box) -> Point:
+    """Return where a card bears the sign that it differs: at its upper left corner."""
+    return box.x + 4, box.y + 4
+
+
+def unlike_label(box: Box) -> Point:
+    """Return where a factor bears the sign that it differs: above it."""
+    return box.x + box.width / 2, box.y - UNLIKE + 1
+
+
+def gauge_ends(box: Box, card: Card) -> tuple[float, float]:
+    """Return where a full bar begins and ends; it keeps clear of the round corners."""
+    clear = 0.62 * radius(box, card) if card.kind == "input" else 8
+    return box.x + clear, box.x + box.width - clear
+
+
+def map_corners(box: Box, card: Card) -> list[tuple[Map, float, float]]:
+    """Return a card's heat maps, each with its upper left corner."""
+    widths = [m.columns * cell_size(m.columns) for m in card.maps]
+    x = box.x + (box.width - sum(widths) - MAP_GAP * (len(widths) - 1)) / 2
+    starts = accumulate([x, *(width + MAP_GAP for width in widths)])
+    return [(m, start, box.y + MAP_TOP) for m, start in zip(card.maps, starts, strict=False)]

@@ -1,15 +1,17 @@
-"""How large a gradient is beside the loss's own, as a mark to draw and as a word.
-
-Its measure is the Euclidean norm divided by the norm of the gradient at the loss, which is 1 for a
-scalar loss. A gradient *vanishes* below a millionth (``VANISHING``), where float32 parameters of
-ordinary size no longer move, and *explodes* above ten thousand (``EXPLODING``), where one step
-of an ordinary learning rate throws them away. Zero and nan or infinity are told apart from both.
-"""
+"""Gradients and small tensors as a few characters, which both drawings and the page read."""
 
 import math
+from collections.abc import Iterator
 
-from autograd_course.visualize.flow.reading import Reading
+from autograd_course.visualize.flow.trace import Heat, Reading
 from autograd_course.visualize.kit.summary import Summary, number
+
+# --- Marks ----------------------------------------------------------------------------------------
+# How large a gradient is beside the loss's own. Its measure is the Euclidean norm divided by the
+# norm of the gradient at the loss, which is 1 for a scalar loss. A gradient *vanishes* below a
+# millionth (``VANISHING``), where float32 parameters of ordinary size no longer move, and
+# *explodes* above ten thousand (``EXPLODING``), where one step of an ordinary learning rate
+# throws them away. Zero and nan or infinity are distinguished from both.
 
 VANISHING, EXPLODING = 1e-6, 1e4
 _LEAST, _MOST = 1e-8, 1e2  # drawn from nothing to full length, logarithmically
@@ -55,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Tell in a phrase how large a gradient is beside the loss's."""
+    """Describe in a phrase how large a gradient is beside the loss's."""
     if gradient is None:
         return "no gradient arrives: nothing before it learns from this path"
     if not isinstance(gradient, Reading):
@@ -65,6 +67,53 @@ def size(gradient: Summary | None, unit: float) -> str:
         return f"{things} nan or infinite: whatever it is added to is spoiled"
     if gradient.sign == "0":
         return "zero in every element: nothing before it learns from this path"
-    told = f"|∂| is {number(gradient.norm / unit, 3)} × the loss's"
+    text = f"|∂| is {number(gradient.norm / unit, 3)} × the loss's"
     word = flag(gradient, unit)
-    return f"{told}: {word[2:]}" if word else told
+    return f"{text}: {word[2:]}" if word else text
+
+
+# --- Heat maps ------------------------------------------------------------------------------------
+# ``.`` is zero, ``a`` … ``f`` are positive and ``A`` … ``F`` negative sixths of the largest
+# magnitude in the map, and ``!`` is nan or infinite. A negative cell is drawn with a dash: the
+# sign is never shown by color alone.
+
+LEVELS = 6
+_UP, _DOWN = "abcdef", "ABCDEF"
+CELL, SMALL_CELL, _WIDE = 7.0, 5.0, 8  # pixels a cell; small ones in maps of more columns
+
+
+def coded(heat: Heat) -> str:
+    """Write a heat map's levels, row by row."""
+    largest = max((abs(cell) for cell in heat.cells if math.isfinite(cell)), default=0.0)
+    return "".join(_letter(cell, largest) for cell in heat.cells)
+
+
+def _letter(cell: float, largest: float) -> str:
+    if not math.isfinite(cell):
+        return "!"
+    if cell == 0 or largest == 0:
+        return "."
+    # A hair less than the quotient: the last digits of two machines' results differ.
+    level = max(1, math.ceil(LEVELS * abs(cell) / largest - 1e-6))
+    return (_UP if cell > 0 else _DOWN)[level - 1]
+
+
+def shade(letter: str) -> tuple[str, float]:
+    """Return the look of a cell (as in :func:`look`), and how opaque it is, from 0 to 1."""
+    if letter in _UP:
+        return "plus", (_UP.index(letter) + 1) / LEVELS
+    if letter in _DOWN:
+        return "minus", (_DOWN.index(letter) + 1) / LEVELS
+    return ("broken", 1.0) if letter == "!" else ("zero", 0.0)
+
+
+def cell_size(columns: int) -> float:
+    """Return the side of a cell on a card, in pixels."""
+    return CELL if columns <= _WIDE else SMALL_CELL
+
+
+def cells(code: str, columns: int, x: float, y: float) -> Iterator[tuple[float, float, str]]:
+    """Yield the upper left corner of each cell and its letter."""
+    side = cell_size(columns)
+    for i, letter in enumerate(code):
+        yield x + i % columns * side, y + i // columns * side, letter

@@ -3,26 +3,233 @@
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon
+from matplotlib.path import Path
 
-from autograd_course.visualize.flow.canvas import EDGE, FONT, INK, KEY, PAPER, SOFT, Canvas
-from autograd_course.visualize.flow.columns import (
+from autograd_course.visualize.flow.describe import Card, Script
+from autograd_course.visualize.flow.differences import Different
+from autograd_course.visualize.flow.layout import (
+    BADGE_BASELINE,
+    BADGE_TEXT,
+    BASELINES,
     BETWEEN,
     FOOT,
+    GAUGE_RISE,
+    LINE,
+    PARTIAL,
     RULE_TOP,
+    TITLE,
     TURN,
     TURN_ASIDE,
     TURN_RISE,
     TURN_SIZE,
+    UNLIKE,
+    UNLIKE_SIZE,
     WIDEST,
+    Box,
     Column,
+    Curve,
+    Layout,
     Sheet,
+    behind,
+    gauge_ends,
+    label_box,
+    map_corners,
+    radius,
+    unlike_card,
+    unlike_label,
 )
-from autograd_course.visualize.flow.differences import Different
-from autograd_course.visualize.flow.layout import TITLE, Layout
-from autograd_course.visualize.flow.script import Script
+from autograd_course.visualize.flow.marks import cell_size, cells, length, look, shade, thickness
 from autograd_course.visualize.kit.raster import small_png
+
+# --- The parts as artists of matplotlib -----------------------------------------------------------
+
+INK, PAPER, CARD, EDGE, SOFT = "#22262b", "#ffffff", "#f5f6f8", "#878f9a", "#5b636e"
+VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
+# A gradient's sign: positive and mixed vermilion, negative blue and dashed.
+SIGNS = {"plus": "#d55e00", "minus": "#0072b2", "mixed": "#d55e00", "zero": EDGE}
+SIGNS["broken"] = "#b3261e"
+DASHED, TRACK = (0, (1.6, 1.1)), "#c8cdd4"
+FONT = ["DejaVu Sans"]  # comes with matplotlib: the same picture everywhere
+KEY = "lines and bars: size of ∂, logarithmic; dashed blue: ∂ is negative"
+Part = tuple[float, float, float, float]
+
+
+class Canvas:
+    """A part of a figure: left, bottom, width and height, from 0 to 1; it shows one column."""
+
+    def __init__(self, figure: Figure, part: Part, column: Column) -> None:
+        self.axes = figure.add_axes(part)
+        self.axes.set(xlim=(column.left, column.right), ylim=(column.bottom, column.top))
+        self.axes.axis("off")
+        self.grid = Grid()
+
+    def cells(self) -> None:
+        """Draw the heat maps' cells, collected until now."""
+        for artist in self.grid.artists():
+            self.axes.add_artist(artist)
+
+    def edge(self, curve: Curve, mark: str) -> None:
+        """Draw an edge in the look of its gradient."""
+        codes = [Path.MOVETO] + [Path.CURVE4] * (len(curve.points) - 1)
+        line, color = Path(list(curve.points), codes), SIGNS[look(mark)]
+        style = {"edgecolor": color, "linewidth": thickness(mark), "capstyle": "butt"}
+        dash = DASHED if look(mark) == "minus" else "-"
+        self.axes.add_artist(PathPatch(line, fill=False, linestyle=dash, **style))
+        self.axes.add_artist(Polygon(list(curve.arrow), facecolor=color, edgecolor="none"))
+
+    def card(self, box: Box, card: Card, words: Script) -> None:
+        """Draw a card with all that stands on it."""
+        custom, rim = card.kind == "custom", card.kind == "output"
+        if card.kind == "module":
+            self._rectangle(behind(box), 8, facecolor=CARD, edgecolor=EDGE, linewidth=1.2)
+        self._rectangle(
+            box,
+            radius(box, card),
+            facecolor=CUSTOM_CARD if custom else CARD,
+            edgecolor=CUSTOM if custom else INK if rim else EDGE,
+            linewidth=2.4 if custom else 2.0 if rim else 1.2,
+        )
+        x = box.x + box.width / 2
+        (title, value, gradient), (top, middle, low) = card.lines, (box.y + b for b in BASELINES)
+        self._text(x, top, title, INK, TITLE, "bold")
+        self._text(x, middle, words.fill(value), VALUE)
+        self._text(x, low, words.fill(gradient), GRADIENT, weight="bold")
+        self._gauge(box, card, words.fill(card.mark))
+        for m, x, y in map_corners(box, card):
+            self.grid.add(words.fill(m.code), m.columns, x, y)
+            if m.when == "gradient":
+                self._text(x - PARTIAL, y + 9, "∂", GRADIENT, weight="bold")
+
+    def _gauge(self, box: Box, card: Card, mark: str) -> None:
+        (begin, end), y = gauge_ends(box, card), box.y + box.height - GAUGE_RISE
+        dash = DASHED if look(mark) == "minus" else "-"
+        color, reach = SIGNS[look(mark)], begin + length(mark) * (end - begin)
+        self.axes.plot([begin, end], [y, y], color=TRACK, linewidth=1)
+        self.axes.plot(
+            [begin, reach],
+            [y, y],
+            color=color,
+            linewidth=3.4,
+            linestyle=dash,
+            solid_capstyle="butt",
+            dash_capstyle="butt",
+        )
+
+    def badge(self, box: Box, card: Card) -> None:
+        """Draw a badge."""
+        color = CUSTOM if card.kind in ("custom", "module") else SOFT
+        self._rectangle(box, box.height / 2, facecolor=color, edgecolor="none")
+        x, y = box.x + box.width / 2, box.y + BADGE_BASELINE
+        self._text(x, y, card.badge, PAPER, BADGE_TEXT, "bold")
+
+    def factor(self, curve: Curve, text: str) -> None:
+        """Write an edge's local factor."""
+        x, y = curve.label
+        ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+        self._text(x, y + 4, text, GRADIENT, weight="bold", bbox=ground)
+
+    def unlike_card(self, box: Box) -> None:
+        """Mark a card that differs from its counterpart in another flow."""
+        self._unlike(*unlike_card(box))
+
+    def unlike_factor(self, curve: Curve, text: str) -> None:
+        """Mark a local factor that differs from its counterpart's."""
+        box = label_box(curve, text)
+        self._rectangle(box, 4, fill=False, edgecolor=INK, linewidth=1.4, zorder=6)
+        self._unlike(*unlike_label(box))
+
+    def _unlike(self, x: float, y: float) -> None:
+        self.axes.add_artist(Circle((x, y), UNLIKE, facecolor=INK, edgecolor=PAPER, zorder=7))
+        self._text(x, y + 4.5, "≠", PAPER, UNLIKE_SIZE, "bold", zorder=8)
+
+    def _rectangle(self, box: Box, radius: float, **look: object) -> None:
+        style = f"round,pad=0,rounding_size={radius}"
+        corner = (box.x, box.y)
+        self.axes.add_artist(
+            FancyBboxPatch(corner, box.width, box.height, boxstyle=style, **look)  # type: ignore[arg-type]
+        )
+
+    def _text(
+        self,
+        x: float,
+        baseline: float,
+        text: str,
+        color: str,
+        size: float = LINE,
+        weight: str = "normal",
+        **look: object,
+    ) -> None:
+        self.axes.text(
+            x,
+            baseline,
+            text,
+            color=color,
+            fontsize=0.92 * size,
+            fontweight=weight,
+            fontfamily=FONT,
+            ha="center",
+            va="baseline",
+            parse_math=False,
+            **look,  # type: ignore[arg-type]
+        )
+
+
+# --- The cells of all heat maps -------------------------------------------------------------------
+
+_GROUND, _DASH = "#ffffff", "#22262b"
+_COLORS = {"plus": "#d55e00", "minus": "#0072b2", "zero": "#ffffff", "broken": "#b3261e"}
+_RIM = "#b9bfc7"
+
+
+class Grid:
+    """Collects cells, and gives them as artists: squares, dashes in the negative ones, and rims."""
+
+    def __init__(self) -> None:
+        self._squares: list[list[tuple[float, float]]] = []
+        self._colors: list[str] = []
+        self._dashes: list[list[tuple[float, float]]] = []
+        self._rims: list[list[tuple[float, float]]] = []
+
+    def add(self, code: str, columns: int, x: float, y: float) -> None:
+        """Add one heat map with its upper left corner at (x, y)."""
+        side = cell_size(columns)
+        for left, top, letter in cells(code, columns, x, y):
+            name, share = shade(letter)
+            self._squares.append(_square(left, top, side, side))
+            self._colors.append(_mixed(_COLORS[name], share))
+            if name == "minus":
+                middle = top + side / 2
+                self._dashes.append([(left + side / 4, middle), (left + 3 * side / 4, middle)])
+        self._rims.append(_square(x, y, columns * side, len(code) // columns * side))
+
+    def artists(self) -> list[PolyCollection | LineCollection]:
+        """Return what is to be drawn, in its order."""
+        if not self._squares:
+            return []
+        return [
+            PolyCollection(self._squares, facecolors=self._colors, edgecolors="none", zorder=3),
+            LineCollection(self._dashes, colors=_DASH, linewidths=0.7, zorder=4),
+            PolyCollection(
+                self._rims, facecolors="none", edgecolors=_RIM, linewidths=0.6, zorder=4
+            ),
+        ]
+
+
+def _square(x: float, y: float, width: float, height: float) -> list[tuple[float, float]]:
+    return [(x, y), (x + width, y), (x + width, y + height), (x, y + height)]
+
+
+def _mixed(color: str, share: float) -> str:
+    """Mix a color with the ground, as the widget's opacity does."""
+    pairs = ((int(c[i : i + 2], 16) for c in (color, _GROUND)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
+# --- The picture ----------------------------------------------------------------------------------
 
 _PIXELS = 72  # a pixel of the layout is a point
 _ALIKE = Different()

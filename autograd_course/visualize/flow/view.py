@@ -1,171 +1,313 @@
-"""What one flow and several ones have in common as a widget."""
+"""What is shown of a function: its trace, which modules are open, and what its sliders bring."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from operator import is_not
-from pathlib import Path
+import io
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-import traitlets
+import torch
+from torch import Tensor
 
-from autograd_course.visualize.flow.scene import Scene
-from autograd_course.visualize.flow.script import shape
-from autograd_course.visualize.kit.asking import whole
+from autograd_course.visualize.flow.describe import Script, describe, script
+from autograd_course.visualize.flow.grouping import chosen, shown
+from autograd_course.visualize.flow.layout import Layout, Sizes, layout, needed
+from autograd_course.visualize.flow.png import png
+from autograd_course.visualize.flow.record import trace_gradient_flow
+from autograd_course.visualize.flow.svg import live_svg, svg
+from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.kit.asking import require_values, span, whole
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.leisure import Leisure
-from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
+from autograd_course.visualize.kit.inputs import input_names
+from autograd_course.visualize.kit.positions import among, positions
 
-HERE = Path(__file__).parent
-_PARTS = ("marks", "stage", "details", "sliders", "scene", "gradient_flow")
+# --- A trace, drawn -------------------------------------------------------------------------------
 
 
-class FlowView(Live):
-    """Scenes on stage, stepped together.
+@dataclass(frozen=True)
+class Drawn:
+    """A layout, the words that it is for, and the sizes that it gives them."""
 
-    ``story`` is what is told, ``numbers`` what comes anew with every trace. ``step`` is where the
-    story stands, from 0 (inputs given) to ``steps``; setting it moves the picture. ``inputs`` holds
-    the values of the inputs that have sliders; setting it traces anew. ``opened`` lists for each
-    scene the groups that are not folded. ``sweeps`` holds what to show as a slider moves; after a
-    new trace it follows as soon as the kernel has time.
+    words: Script
+    sizes: Sizes
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A trace, drawn when asked: PNG, SVG, and plain text for those who cannot see either.
+
+    ``drawn`` is an earlier drawing: of the same graph with other numbers it is kept, as long as
+    they fit in, so that nothing moves but the numbers.
     """
 
-    _esm = script(KIT / "player.js", *(HERE / f"{part}.js" for part in _PARTS))
-    _css = sheet(HERE / "picture.css", HERE / "gradient_flow.css")
+    trace: Trace
+    drawn: Drawn | None = field(default=None, compare=False, repr=False)
 
-    story = traitlets.Dict().tag(sync=True)
-    numbers = traitlets.Dict().tag(sync=True)
-    step = traitlets.Int(0, min=0).tag(**FROM_PAGE)
-    inputs = traitlets.Dict().tag(**FROM_PAGE)
-    opened = traitlets.List(traitlets.Any()).tag(**FROM_PAGE)
-    sweeps = traitlets.List(traitlets.Dict()).tag(sync=True)
+    @cached_property
+    def words(self) -> Script:
+        """The trace in words."""
+        return script(self.trace)
 
-    def __init__(self, scenes: Sequence[Scene], step: int | None = None) -> None:
-        self.scenes = tuple(scenes)
-        at = self.steps if step is None else whole("step", step, 0)
-        values = scenes[0].source.values()
-        opened = [list(scene.opened) for scene in scenes]
-        told = {"story": self._story(), "numbers": self._numbered(values)}
-        super().__init__(**told, step=at, inputs=values, opened=opened)
-        self._leisure = Leisure()
-        for _ in self._swept():
-            pass
-        self._make_room()
-        self.observe(self._follow, "inputs")
-        self.observe(self._unfold, "opened")
+    @cached_property
+    def layout(self) -> Layout:
+        """Where everything stands."""
+        return self.drawing.layout
+
+    @cached_property
+    def drawing(self) -> Drawn:
+        """The layout, and what it was made for."""
+        sizes, before = needed(self.words), self.drawn
+        if before is None or before.words != self.words:
+            return Drawn(self.words, sizes, layout(self.trace, self.words, sizes))
+        enough = before.sizes.with_(sizes)
+        if enough == before.sizes:
+            return before
+        return Drawn(self.words, enough, layout(self.trace, self.words, enough))
+
+    def roomy(self, frames: Iterable[Sequence[str]]) -> Drawn:
+        """Return the drawing with room for the texts of several frames."""
+        sizes = self.drawing.sizes
+        for texts in frames:
+            sizes = sizes.with_(needed(replace(self.words, texts=tuple(texts))))
+        if sizes == self.drawing.sizes:
+            return self.drawing
+        return Drawn(self.words, sizes, layout(self.trace, self.words, sizes))
+
+    @cached_property
+    def png(self) -> bytes:
+        """The picture as PNG; the same bytes for the same trace."""
+        return png(self.words, self.layout)
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as an SVG file that needs nothing else."""
+        return svg(self.words, self.layout, describe(self.trace))
+
+    @cached_property
+    def live_svg(self) -> str:
+        """The picture as the SVG that the widget animates."""
+        return live_svg(self.words, self.layout)
+
+    def __repr__(self) -> str:
+        return describe(self.trace)
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
+# --- What happens as an input moves ---------------------------------------------------------------
+
+Range = tuple[float, float]
+Frame = Sequence[str] | None
+Fold = Callable[[Trace], Trace]
+HALF = 30  # positions of a slider on each side of the middle
+_LEAST_REACH = 3.0
+_MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these, sliders are made only if asked for
+_MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps; those around each text
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A function, its inputs, and the ranges in which some of its scalar inputs may move."""
+
+    fn: Any
+    inputs: tuple[Any, ...]
+    names: tuple[str, ...]
+    ranges: Mapping[str, Range]
+
+    def trace(self, at: Mapping[str, float]) -> Trace:
+        """Trace the function with the named inputs at other values."""
+        moved = {id(x): at[n] for n, x in self._named() if n in at}
+        inputs = [_at(x, moved[id(x)]) if id(x) in moved else x for x in self.inputs]
+        # Where one tensor was given twice, one tensor is given again.
+        again = {id(old): new for old, new in zip(self.inputs, inputs, strict=True)}
+        inputs = [again[id(old)] for old in self.inputs]
+        return trace_gradient_flow(self.fn, *inputs, names=self.names)
+
+    def values(self) -> dict[str, float]:
+        """Return the given values of the inputs that may move."""
+        return {name: x.item() for name, x in self._named() if name in self.ranges}
+
+    def sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
+        """Return a slider for each range: its values, their labels, and where it stands."""
+        return [self._slider(name, at[name]) for name in self.ranges]
+
+    def _slider(self, name: str, value: float) -> dict[str, Any]:
+        values = self._places(name, value)
+        labels = [f"{value:.4g}" for value in values]
+        return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
+
+    def _places(self, name: str, value: float) -> list[float]:
+        """Return round values and the given one; the present one is mostly among them."""
+        places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
+        if value in places:
+            return places
+        return among(places, value)
+
+    def frames(
+        self,
+        name: str,
+        values: Sequence[float],
+        at: Mapping[str, float],
+        words: Script,
+        fold: Fold,
+    ) -> Iterator[Frame]:
+        """Yield the texts to show at each value of one input, the others staying where they are.
+
+        ``fold`` folds a trace as it is in ``words``. A value at which the graph is another, or the
+        function raises, has ``None`` for texts.
+        """
+        return (self._texts({**at, name: value}, words, fold) for value in values)
+
+    def _texts(self, at: Mapping[str, float], words: Script, fold: Fold) -> Frame:
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                moved = script(fold(self.trace(at)))
+            except TraceError:
+                return None
+        return moved.texts if moved == words else None
+
+    def _named(self) -> list[tuple[str, Tensor]]:
+        return _scalars(self.inputs, self.names)
+
+
+def experiment(
+    fn: Any, inputs: Sequence[Any], names: Sequence[str] | None, sweep: Mapping[str, Range] | None
+) -> Experiment:
+    """Check and name what is to be traced. Without ``sweep`` nothing may move.
+
+    Raises :class:`TraceError` if an input has no values, or ``sweep`` names no scalar input.
+    """
+    require_values(inputs)
+    called = tuple(input_names(fn, inputs, names))
+    movable = [name for name, _ in _scalars(inputs, called)]
+    if wrong := [name for name in sweep or {} if name not in movable]:
+        raise TraceError(
+            f"sweep names {wrong[0]!r}, which is not a scalar input; "
+            f"those are: {', '.join(movable) or 'none'}."
+        )
+    ranges = {name: span(name, pair) for name, pair in (sweep or {}).items()}
+    return Experiment(fn, tuple(inputs), called, ranges)
+
+
+def natural_ranges(inputs: Sequence[Any], names: Sequence[str], trace: Trace) -> dict[str, Range]:
+    """Choose a range for each scalar input of a small graph; none where that would be many.
+
+    All sweeps together stay below a megabyte, so that a notebook opens at once.
+    """
+    scalars = _scalars(inputs, names)
+    if len(scalars) > _MOST_SLIDERS or len(trace.nodes) > _MOST_NODES:
+        return {}
+    frame = sum(len(text) + _QUOTES for text in script(trace).texts)
+    fitting = _MOST_TEXT // (frame * (2 * HALF + 1))
+    return {name: _around(x.item()) for name, x in scalars[:fitting]}
+
+
+def _around(value: float) -> Range:
+    """Return a range on both sides of 0, where derivatives change: that is what one drags for."""
+    reach = max(_LEAST_REACH, 2 * abs(value))
+    return -reach, reach
+
+
+def _scalars(inputs: Sequence[Any], names: Sequence[str]) -> list[tuple[str, Tensor]]:
+    seen: dict[int, tuple[str, Tensor]] = {}
+    asked = any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    for name, x in zip(names, inputs, strict=True):
+        movable = isinstance(x, Tensor) and x.shape == () and x.is_floating_point()
+        if movable and (x.requires_grad or not asked) and bool(x.isfinite()):
+            seen.setdefault(id(x), (name, x))
+    return list(seen.values())
+
+
+def _at(tensor: Tensor, value: float) -> Tensor:
+    return torch.full_like(tensor.detach(), value).requires_grad_(tensor.requires_grad)
+
+
+# --- What is shown of a function ------------------------------------------------------------------
+
+Sweep = Mapping[str, Range] | bool
+
+
+@dataclass(frozen=True)
+class View:
+    """A trace with all its nodes, and the groups that are opened in its picture."""
+
+    source: Experiment
+    trace: Trace
+    opened: tuple[int, ...]
+    name: str = ""
+    drawn: Drawn | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The picture, modules folded."""
+        return Picture(self.folded(self.trace), self.drawn)
+
+    def folded(self, trace: Trace) -> Trace:
+        """Fold a trace as this view's is."""
+        return shown(trace, self.opened)
+
+    def at(self, values: Mapping[str, float]) -> "View":
+        """Return the view with some inputs at other values.
+
+        Its modules stay open, unless others run there. Raises :class:`TraceError`.
+        """
+        trace = self.source.trace(values)
+        same = trace.groups == self.trace.groups
+        opened = self.opened if same else tuple(chosen(trace))
+        return replace(self, trace=trace, opened=opened, drawn=self.picture.drawing)
+
+    def unfolded(self, opened: Sequence[int]) -> "View":
+        """Return the view with other groups opened; what is no group is ignored."""
+        groups = sorted({group for group in opened if 0 <= group < len(self.trace.groups)})
+        return replace(self, opened=tuple(groups))
+
+    def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
+        """Return the view with room for other texts, too: nothing will move when they come."""
+        return replace(self, drawn=self.picture.roomy(frames))
 
     @property
     def phases(self) -> tuple[int, int]:
-        """How many steps go forward and back; of several scenes, in the longest."""
-        forward, back = zip(*(scene.phases for scene in self.scenes), strict=True)
-        return max(forward), max(back)
+        """How many steps there are forward and back; the start is none."""
+        phases = [step.phase for step in self.picture.words.steps]
+        return phases.count("forward"), phases.count("backward")
 
     @property
-    def steps(self) -> int:
-        """The number of the last step, at which every gradient has arrived."""
-        return sum(self.phases)
+    def texts(self) -> tuple[str, ...]:
+        """The numbers that fill the slots of the view."""
+        return self.picture.words.texts
 
-    def _content(self) -> dict[str, Any]:
-        """Return the story of the scenes."""
-        raise NotImplementedError
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the page needs to know beside the texts."""
+        words = asdict(replace(self.picture.words, texts=()))
+        del words["texts"]
+        return {**words, "name": self.name, "svg": self.picture.live_svg}
 
-    def _texts(self) -> Sequence[Any]:
-        """Return the texts that fill the slots of the story."""
-        raise NotImplementedError
-
-    def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
-        """Yield what to show at each value of one input, ``None`` where the graph is another."""
-        raise NotImplementedError
-
-    def _make_room(self) -> None:
-        """Let the cards be as wide as any number that a slider brings, or they would move then."""
-        frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
-        if not frames:
-            return
-        each = zip(*map(self._by_scene, frames), strict=True)
-        pairs = zip(self.scenes, each, strict=True)
-        self.scenes = tuple(scene.roomy(texts) for scene, texts in pairs)
-        self.story = self._story()
-
-    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
-        """Return the texts of each scene."""
-        raise NotImplementedError
-
-    def _story(self) -> dict[str, Any]:
-        return {
-            **self._content(),
-            "shape": shape([scene.picture.words for scene in self.scenes]),
-            "opened": [list(scene.opened) for scene in self.scenes],
-        }
-
-    def _numbered(self, at: Mapping[str, float]) -> dict[str, Any]:
-        return {
-            "texts": self._texts(),
-            "sliders": self.scenes[0].source.sliders(at),
-            "answers": dict(at),
-            "notice": "",
-            "turn": self.numbers.get("turn", 0) + 1,  # an answer is news even if it says the same
-        }
-
-    @traitlets.validate("step")
-    def _within_the_story(self, proposal: Any) -> int:
-        return min(int(proposal["value"]), self.steps)
-
-    def _follow(self, change: Any) -> None:
-        at = {**self.scenes[0].source.values(), **change["new"]}
-        before = [scene.picture.drawing for scene in self.scenes]
-        phases = self.phases
-        try:
-            self.scenes = tuple(scene.at(at) for scene in self.scenes)
-        except TraceError as error:
-            turn = self.numbers["turn"] + 1
-            self.numbers = {**self.numbers, "answers": at, "notice": str(error), "turn": turn}
-            return
-        drawn = [scene.picture.drawing for scene in self.scenes]
-        self._retell(at, phases, anew=any(map(is_not, before, drawn)))
-
-    def _unfold(self, change: Any) -> None:
-        asked = change["new"]
-        now = [list(scene.opened) for scene in self.scenes]
-        if asked == now or len(asked) != len(now):
-            return
-        pairs, before = zip(self.scenes, asked, strict=True), self.phases
-        self.scenes = tuple(scene.unfolded(opened) for scene, opened in pairs)
-        self._retell(self.numbers["answers"], before)
-
-    def _retell(self, at: Mapping[str, float], before: tuple[int, int], anew: bool = True) -> None:
-        with self.hold_sync():
-            if anew:
-                self.story = self._story()
-                self.opened = self.story["opened"]
-                self.step = moved(self.step, before, self.phases)
-            self.numbers = self._numbered(at)
-        self._leisure.begin(self._swept())
-
-    def _swept(self) -> Iterator[None]:
-        """Sweep the story on stage, one value at a time; a sweep that still holds is kept."""
-        at, shape = self.numbers["answers"], self.story["shape"]
-        sweeps = []
-        for slider in self.numbers["sliders"]:
-            name, values = slider["name"], slider["values"]
-            others = {other: value for other, value in at.items() if other != name}
-            sweep = {"name": name, "values": values, "others": others, "shape": shape}
-            kept = [
-                old for old in self.sweeps if {**old, "frames": None} == {**sweep, "frames": None}
-            ]
-            if not kept:
-                frames = []
-                for texts in self._frames(name, values, at):
-                    frames.append(texts)
-                    yield
-                kept = [{**sweep, "frames": frames}]
-            sweeps += kept
-        self.sweeps = sweeps
+    def frames(
+        self, name: str, values: Sequence[float], at: Mapping[str, float]
+    ) -> Iterator[Frame]:
+        """Yield the texts at each value of one input."""
+        return self.source.frames(name, values, at, self.picture.words, self.folded)
 
 
-def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return where a step stands when the phases have become longer or shorter; ends stay ends."""
-    (forward, back), (longer, further) = before, after
-    if step in (0, forward + back):
-        return sum(after) if step else 0
-    if step <= forward:
-        return round(step / forward * longer)
-    return longer + round((step - forward) / back * further)
+def view_of(
+    fn: Any,
+    inputs: Sequence[Any],
+    names: Sequence[str] | None,
+    sweep: Sweep,
+    depth: int | None,
+    name: str = "",
+) -> View:
+    """Trace a function and return what is shown of it; see :func:`gradient_flow`."""
+    if not isinstance(sweep, Mapping | bool):
+        raise TraceError('sweep is True, False, or a range for each name: {"x": (-3.0, 3.0)}.')
+    depth = None if depth is None else whole("depth", depth, 1)
+    source = experiment(fn, inputs, names, sweep if isinstance(sweep, Mapping) else None)
+    trace = source.trace({})
+    if sweep is True:
+        source = replace(source, ranges=natural_ranges(source.inputs, source.names, trace))
+    return View(source, trace, tuple(sorted(chosen(trace, depth))), name)

@@ -1,40 +1,204 @@
 """The live picture: step, play, scrub, look into nodes, unfold modules, move the inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_not
 from typing import Any
 
-from autograd_course.visualize.flow.picture import Picture
-from autograd_course.visualize.flow.scene import Sweep, scene
+import traitlets
+
+from autograd_course.visualize.flow.describe import shape
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.flow.view import FlowView
+from autograd_course.visualize.flow.view import Picture, Sweep, View, view_of
+from autograd_course.visualize.kit.asking import whole
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.leisure import Leisure
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
+
+# --- What one flow and several ones have in common ------------------------------------------------
 
 
-class GradientFlow(FlowView):
-    """A trace on stage. Made by :func:`gradient_flow`.
+class FlowWidget(Live):
+    """Views of functions, stepped together.
+
+    ``view`` is the view model, ``numbers`` what comes anew with every trace. ``step`` is where the
+    player is, from 0 (inputs given) to ``steps``; setting it moves the picture. ``inputs`` holds
+    the values of the inputs that have sliders; setting it traces anew. ``opened`` lists for each
+    view the groups that are not folded. ``sweeps`` holds what to show as a slider moves; after a
+    new trace it follows as soon as the kernel has time.
+    """
+
+    _esm = BUNDLES / "flow.js"
+    _css = BUNDLES / "flow.css"
+
+    view = traitlets.Dict().tag(sync=True)
+    numbers = traitlets.Dict().tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(**FROM_PAGE)
+    inputs = traitlets.Dict().tag(**FROM_PAGE)
+    opened = traitlets.List(traitlets.Any()).tag(**FROM_PAGE)
+    sweeps = traitlets.List(traitlets.Dict()).tag(sync=True)
+
+    def __init__(self, views: Sequence[View], step: int | None = None) -> None:
+        self.views = tuple(views)
+        at = self.steps if step is None else whole("step", step, 0)
+        values = views[0].source.values()
+        opened = [list(view.opened) for view in views]
+        state = {"view": self._view_model(), "numbers": self._numbered(values)}
+        super().__init__(**state, step=at, inputs=values, opened=opened)
+        self._idle = Leisure()
+        for _ in self._swept():
+            pass
+        self._make_room()
+        self.observe(self._follow, "inputs")
+        self.observe(self._unfold, "opened")
+
+    @property
+    def phases(self) -> tuple[int, int]:
+        """How many steps go forward and back; of several views, in the longest."""
+        forward, back = zip(*(view.phases for view in self.views), strict=True)
+        return max(forward), max(back)
+
+    @property
+    def steps(self) -> int:
+        """The number of the last step, at which every gradient has arrived."""
+        return sum(self.phases)
+
+    def _content(self) -> dict[str, Any]:
+        """Return the content of the view model."""
+        raise NotImplementedError
+
+    def _texts(self) -> Sequence[Any]:
+        """Return the texts that fill the slots of the view model."""
+        raise NotImplementedError
+
+    def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
+        """Yield what to show at each value of one input, ``None`` where the graph is another."""
+        raise NotImplementedError
+
+    def _make_room(self) -> None:
+        """Let the cards be as wide as any number that a slider brings, or they would move then."""
+        frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
+        if not frames:
+            return
+        each = zip(*map(self._by_view, frames), strict=True)
+        pairs = zip(self.views, each, strict=True)
+        self.views = tuple(view.roomy(texts) for view, texts in pairs)
+        self.view = self._view_model()
+
+    def _by_view(self, texts: Any) -> Sequence[Sequence[str]]:
+        """Return the texts of each view."""
+        raise NotImplementedError
+
+    def _view_model(self) -> dict[str, Any]:
+        return {
+            **self._content(),
+            "shape": shape([view.picture.words for view in self.views]),
+            "opened": [list(view.opened) for view in self.views],
+        }
+
+    def _numbered(self, at: Mapping[str, float]) -> dict[str, Any]:
+        return {
+            "texts": self._texts(),
+            "sliders": self.views[0].source.sliders(at),
+            "answers": dict(at),
+            "notice": "",
+            "turn": self.numbers.get("turn", 0) + 1,  # an answer is news even if it says the same
+        }
+
+    @traitlets.validate("step")
+    def _within_the_steps(self, proposal: Any) -> int:
+        return min(int(proposal["value"]), self.steps)
+
+    def _follow(self, change: Any) -> None:
+        at = {**self.views[0].source.values(), **change["new"]}
+        before = [view.picture.drawing for view in self.views]
+        phases = self.phases
+        try:
+            self.views = tuple(view.at(at) for view in self.views)
+        except TraceError as error:
+            turn = self.numbers["turn"] + 1
+            self.numbers = {**self.numbers, "answers": at, "notice": str(error), "turn": turn}
+            return
+        drawn = [view.picture.drawing for view in self.views]
+        self._update(at, phases, anew=any(map(is_not, before, drawn)))
+
+    def _unfold(self, change: Any) -> None:
+        asked = change["new"]
+        now = [list(view.opened) for view in self.views]
+        if asked == now or len(asked) != len(now):
+            return
+        pairs, before = zip(self.views, asked, strict=True), self.phases
+        self.views = tuple(view.unfolded(opened) for view, opened in pairs)
+        self._update(self.numbers["answers"], before)
+
+    def _update(self, at: Mapping[str, float], before: tuple[int, int], anew: bool = True) -> None:
+        with self.hold_sync():
+            if anew:
+                self.view = self._view_model()
+                self.opened = self.view["opened"]
+                self.step = moved(self.step, before, self.phases)
+            self.numbers = self._numbered(at)
+        self._idle.begin(self._swept())
+
+    def _swept(self) -> Iterator[None]:
+        """Sweep each input, one value at a time; a sweep that still holds is kept."""
+        at, shape = self.numbers["answers"], self.view["shape"]
+        sweeps = []
+        for slider in self.numbers["sliders"]:
+            name, values = slider["name"], slider["values"]
+            others = {other: value for other, value in at.items() if other != name}
+            sweep = {"name": name, "values": values, "others": others, "shape": shape}
+            kept = [
+                old for old in self.sweeps if {**old, "frames": None} == {**sweep, "frames": None}
+            ]
+            if not kept:
+                frames = []
+                for texts in self._frames(name, values, at):
+                    frames.append(texts)
+                    yield
+                kept = [{**sweep, "frames": frames}]
+            sweeps += kept
+        self.sweeps = sweeps
+
+
+def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
+    """Return where a step stands when the phases have become longer or shorter; ends stay ends."""
+    (forward, back), (longer, further) = before, after
+    if step in (0, forward + back):
+        return sum(after) if step else 0
+    if step <= forward:
+        return round(step / forward * longer)
+    return longer + round((step - forward) / back * further)
+
+
+# --- One flow -------------------------------------------------------------------------------------
+
+
+class GradientFlow(FlowWidget):
+    """A trace, step by step. Made by :func:`gradient_flow`.
 
     ``trace`` is the trace with all its nodes and ``picture`` its static picture, modules folded.
     """
 
     @property
     def trace(self) -> Trace:
-        """The trace on stage."""
-        return self.scenes[0].trace
+        """The trace that is shown."""
+        return self.views[0].trace
 
     @property
     def picture(self) -> Picture:
         """The static picture."""
-        return self.scenes[0].picture
+        return self.views[0].picture
 
     def _content(self) -> dict[str, Any]:
-        return self.scenes[0].told()
+        return self.views[0].to_dict()
 
     def _texts(self) -> Sequence[Any]:
-        return self.scenes[0].texts
+        return self.views[0].texts
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
-        return self.scenes[0].frames(name, values, at)
+        return self.views[0].frames(name, values, at)
 
-    def _by_scene(self, texts: Any) -> Sequence[Sequence[str]]:
+    def _by_view(self, texts: Any) -> Sequence[Sequence[str]]:
         return [texts]
 
     @property
@@ -84,4 +248,4 @@ def gradient_flow(
         >>> type(flow).__name__
         'GradientFlow'
     """
-    return GradientFlow([scene(fn, inputs, names, sweep, depth)], step)
+    return GradientFlow([view_of(fn, inputs, names, sweep, depth)], step)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -15,10 +14,7 @@ from autograd_course.visualize.functionlab.sweep import shown, sweep
 from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
 from autograd_course.visualize.functionlab.wording import account
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
-
-HERE = Path(__file__).parent
-_SCRIPTS = (KIT / "player.js", KIT / "plot.js", HERE / "source.js", HERE / "curves.js")
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class FunctionLab(Live):
@@ -30,8 +26,8 @@ class FunctionLab(Live):
     that runs: an index, or -1 for the last one. ``sweep`` has the data.
     """
 
-    _esm = script(*_SCRIPTS, HERE / "function_lab.js")
-    _css = sheet(HERE / "function_lab.css")
+    _esm = BUNDLES / "functionlab.js"
+    _css = BUNDLES / "functionlab.css"
 
     scene = traitlets.Dict().tag(sync=True)
     choice = traitlets.Dict().tag(**FROM_PAGE)

@@ -1,7 +1,6 @@
 """The live view: three linked maps, a selected entry, and what backward did there."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -14,9 +13,7 @@ from autograd_course.visualize.jacobian.capture import capture
 from autograd_course.visualize.jacobian.figure import drawn
 from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import FROM_PAGE, Live, script, sheet
-
-HERE = Path(__file__).parent
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class JacobianView(Live):
@@ -26,8 +23,8 @@ class JacobianView(Live):
     selected ``[row, column]``. Setting either moves the view. ``finding`` is what the doctor says.
     """
 
-    _esm = script(HERE / "jacobian.js")
-    _css = sheet(HERE / "jacobian.css")
+    _esm = BUNDLES / "jacobian.js"
+    _css = BUNDLES / "jacobian.css"
 
     # Quoted: the traitlets of Colab, 5.7.1, cannot be subscripted when the program runs.
     views: "traitlets.List[dict[str, Any]]" = traitlets.List().tag(sync=True)

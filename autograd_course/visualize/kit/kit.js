@@ -1,26 +1,26 @@
-// What every widget of the course uses. Its own script follows in the same module (live.py).
+// What every widget of the course uses.
 
-const SVG = "http://www.w3.org/2000/svg";
+export const SVG = "http://www.w3.org/2000/svg";
 const PATIENCE = 5000; // milliseconds that the kernel has to answer
-const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
+export const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
   "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
 
-const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
+export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+export const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
 /** Make an HTML element: {className, text, …attributes}, children. */
-function make(tag, options = {}, ...children) {
+export function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
 /** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
-function write(element, text) {
+export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /** Make an SVG element in the same way. */
-function draw(tag, options = {}, ...children) {
+export function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
 
@@ -33,7 +33,7 @@ function filled(element, { className, text, ...attributes }, children) {
 }
 
 /** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
-function leadTo(control, drawing) {
+export function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
     event.preventDefault();
@@ -41,7 +41,7 @@ function leadTo(control, drawing) {
   });
 }
 
-function button(label, face, onClick) {
+export function button(label, face, onClick) {
   const element = make("button", { type: "button", "aria-label": label, title: label }, face);
   element.addEventListener("click", () => element.ariaDisabled === "true" || onClick());
   return element;
@@ -49,17 +49,17 @@ function button(label, face, onClick) {
 
 /** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
     every further key, onto the notebook. */
-function resting(element, now) {
+export function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
 /** Beside a slider, its value for the eye: the slider itself says it. */
-function shownValue() {
+export function shownValue() {
   return make("output", { role: "none" });
 }
 
 /** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
-function keepKeys(root, onKey = () => {}) {
+export function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
     if (!saves) event.stopPropagation();
@@ -68,14 +68,14 @@ function keepKeys(root, onKey = () => {}) {
 }
 
 /** Listen to traits of the model: {name: heard}; returns how to stop. */
-function listen(model, heard) {
+export function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
 /** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
-class Questions {
+export class Questions {
   constructor(send, onSilence) {
     this.send = send;
     this.onSilence = onSilence;

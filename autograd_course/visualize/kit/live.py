@@ -11,29 +11,13 @@ from IPython.core.getipython import get_ipython
 from ipywidgets import Box
 from PIL import Image
 
-KIT = Path(__file__).parent
+# Each widget's JavaScript and style sheet, bundled from the sources by tools/bundle.py.
+BUNDLES = Path(__file__).parents[1] / "bundles"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 # Of a trait that the page sets. It is not sent back, as ipywidgets does for a second page: that
 # would be one more message on the way of every move.
 FROM_PAGE = {"sync": True, "echo_update": False}
-
-
-def script(*files: Path) -> str:
-    """Return the kit's JavaScript and a widget's own files as one module; the last one exports.
-
-    One module, because a widget's script has no address from which it could import another.
-    """
-    return _joined(KIT / "kit.js", KIT / "saving.js", *files)
-
-
-def sheet(*files: Path) -> str:
-    """Return the kit's style sheet and a widget's own ones as one."""
-    return _joined(KIT / "kit.css", *files)
-
-
-def _joined(*files: Path) -> str:
-    return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 
 class Saved(anywidget.AnyWidget):

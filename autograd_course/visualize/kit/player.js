@@ -1,5 +1,7 @@
 // Playback of a story in steps: buttons, a scrubber, a count.
 
+import { button, clamp, draw, make, resting } from "./kit.js";
+
 const ICONS = {
   start: "M2 2h2v12H2zM14 2v12L5 8z",
   back: "M12 2v12L3 8z",
@@ -15,7 +17,7 @@ function icon(name) {
 
 /** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
     that opens at its end has not been told yet: the first step forward leads to its beginning. */
-class Player {
+export class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
     this.pace = pace; // milliseconds a step when playing

@@ -1,6 +1,8 @@
 // A plot: axes, curves, straight lines, points; its x can be dragged.
 
-const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
+import { clamp, draw } from "./kit.js";
+
+export const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
 
 /** Round values, about `count` of them and at least three, that divide a range. */
 function ticks([low, high], count = 5) {
@@ -17,7 +19,7 @@ function ticks([low, high], count = 5) {
 
 /** Things are drawn under a name; drawing under the same name again replaces them. `frame` may give
     other measures than FRAME's. */
-class Plot {
+export class Plot {
   constructor({ label, x, y, onMove, frame }) {
     this.x = x;
     this.y = y;

@@ -5,7 +5,7 @@ const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings thi
 
 /** From a widget's first moment on, save its notebook without live views, and put back those that
     the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
-function initialize({ model }) {
+export function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
   context.ready.then(() => {

@@ -19,7 +19,7 @@ from autograd_course.visualize.memory.trace import MemoryTrace
 Point = tuple[float, float]
 _INK, _PAPER, _FAINT, _GRAY, _SOFT = "#22262b", "#ffffff", "#d9dce1", "#878f9a", "#5b636e"
 _BUDGET = "#b3261e"
-# The same eight as in memory_timeline.css: dark letters are read on each of them.
+# The same eight as in widget.css: dark letters are read on each of them.
 COLORS = (
     "#56b4e9", "#e69f00", "#29b08a", "#f0e442", "#cc79a7", "#e8743b", "#8da0f0", "#a9b1bb",
 )  # fmt: skip

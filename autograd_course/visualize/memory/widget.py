@@ -1,14 +1,13 @@
 """The live timeline: walk through the events, change the variant, move the budget."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import title
-from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 from autograd_course.visualize.memory.figure import drawn
 from autograd_course.visualize.memory.folding import folded
 from autograd_course.visualize.memory.story import budgets, story
@@ -16,7 +15,6 @@ from autograd_course.visualize.memory.trace import MemoryTrace
 from autograd_course.visualize.memory.tracing import trace_memory
 from autograd_course.visualize.memory.wording import describe
 
-HERE = Path(__file__).parent
 _MOST = 8  # variants
 
 
@@ -27,8 +25,8 @@ class MemoryTimeline(Live):
     and ``step`` its event; setting either moves the picture. ``budget``, in bytes, can be set too.
     """
 
-    _esm = script(KIT / "player.js", HERE / "chart.js", HERE / "memory_timeline.js")
-    _css = sheet(HERE / "memory_timeline.css")
+    _esm = BUNDLES / "memory.js"
+    _css = BUNDLES / "memory.css"
 
     story = traitlets.Dict().tag(sync=True)
     budgets: Any = traitlets.Dict(allow_none=True).tag(sync=True)

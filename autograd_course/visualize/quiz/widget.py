@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -13,10 +12,9 @@ from autograd_course.grader.store import Kept, load, update
 from autograd_course.quizzes import COURSE, Question, Quiz, QuizError, draw
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import FROM_PAGE, Saved, script, sheet
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Saved
 from autograd_course.visualize.quiz.wording import Outcome, markdown, page, plain, summary
 
-HERE = Path(__file__).parent
 Answer = dict[str, str]  # "chosen": letters, and "text" of an essay
 _LONGEST = 20_000  # characters of an essay that are kept
 
@@ -29,8 +27,8 @@ class KnowledgeCheck(Saved):
     and that GitHub, nbconvert and a JupyterLab that does not trust the file show.
     """
 
-    _esm = script(HERE / "quiz.js")
-    _css = sheet(HERE / "quiz.css")
+    _esm = BUNDLES / "quiz.js"
+    _css = BUNDLES / "quiz.css"
 
     quiz: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     answers: traitlets.Dict[str, Answer] = traitlets.Dict().tag(**FROM_PAGE)

@@ -1,14 +1,13 @@
 """The lab, live: choose a quantizer and a surrogate, move x, train."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.leisure import Leisure
-from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 from autograd_course.visualize.stelab import story
 from autograd_course.visualize.stelab.capture import capture, checked, checked_width
 from autograd_course.visualize.stelab.estimators import (
@@ -29,8 +28,6 @@ from autograd_course.visualize.stelab.race import (
 from autograd_course.visualize.stelab.trace import Estimate, LabTrace
 from autograd_course.visualize.stelab.wording import describe
 
-HERE = Path(__file__).parent
-
 
 class STELab(Live):
     """The lab with its state. Made by :func:`ste_lab`.
@@ -42,8 +39,8 @@ class STELab(Live):
     there is of the training.
     """
 
-    _esm = script(KIT / "plot.js", HERE / "race.js", HERE / "ste_lab.js")
-    _css = sheet(HERE / "ste_lab.css")
+    _esm = BUNDLES / "stelab.js"
+    _css = BUNDLES / "stelab.css"
 
     quantizer = traitlets.Unicode().tag(**FROM_PAGE)
     surrogate = traitlets.Unicode().tag(**FROM_PAGE)

@@ -1,21 +1,18 @@
 """The live picture of tiled attention: step, play, scrub, choose the tile's size and causality."""
 
-from pathlib import Path
 from typing import Any
 
 import traitlets
 from torch import Tensor
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
+from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 from autograd_course.visualize.tiles.asking import asked, checked_block, choices
 from autograd_course.visualize.tiles.figure import drawn
 from autograd_course.visualize.tiles.story import most_telling, story
 from autograd_course.visualize.tiles.telling import account
 from autograd_course.visualize.tiles.trace import TileTrace
 from autograd_course.visualize.tiles.tracing import Inputs, trace_attention_tiles
-
-HERE = Path(__file__).parent
 
 
 class AttentionTiles(Live):
@@ -26,10 +23,8 @@ class AttentionTiles(Live):
     picture. ``trace`` is the run on stage.
     """
 
-    _esm = script(
-        KIT / "player.js", *(HERE / f"{name}.js" for name in ("stage", "matrix", "tiles"))
-    )
-    _css = sheet(HERE / "tiles.css")
+    _esm = BUNDLES / "tiles.js"
+    _css = BUNDLES / "tiles.css"
 
     stories = traitlets.Dict().tag(sync=True)
     block = traitlets.Unicode().tag(**FROM_PAGE)

@@ -9,8 +9,8 @@ from PIL import Image
 from torch import nn
 
 from autograd_course.visualize import gradient_flow
-from autograd_course.visualize.flow.columns import Sheet
-from autograd_course.visualize.flow.picture import Picture
+from autograd_course.visualize.flow.layout import Sheet
+from autograd_course.visualize.flow.view import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -62,8 +62,8 @@ def test_all_go_back_together_and_the_shorter_waits(phases: Any, expected: Any) 
 def test_the_last_step_is_the_last_of_all() -> None:
     pair = compare_flows({"a": without, "b": longer}, torch.tensor(1.3), torch.tensor(3.0), step=99)
 
-    last = [len(flow["steps"]) - 1 for flow in pair.story["flows"]]
-    assert [places[-1] for places in pair.story["places"]] == last
+    last = [len(flow["steps"]) - 1 for flow in pair.view["flows"]]
+    assert [places[-1] for places in pair.view["places"]] == last
     assert pair.step == pair.steps == max(last)
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.flow import heat, marks
-from autograd_course.visualize.flow.reading import Reading
+from autograd_course.visualize.flow import marks
+from autograd_course.visualize.flow.trace import Reading
 
 NAN, INF = math.nan, math.inf
 
@@ -78,22 +78,22 @@ def test_a_sparse_tensor_is_read_like_a_dense_one() -> None:
 def test_cells_are_sixths_of_the_largest_magnitude() -> None:
     reading = Reading.of(torch.tensor([[6.0, 1.0, 0.0], [-3.0, -6.0, 1e-9]]))
 
-    assert heat.coded(reading.heat) == "fa.CFa"
+    assert marks.coded(reading.heat) == "fa.CFa"
 
 
 def test_a_cell_that_is_no_number_is_marked_and_does_not_blind_the_others() -> None:
-    assert heat.coded(Reading.of(torch.tensor([NAN, INF, 1.0, 2.0])).heat) == "!!cf"
+    assert marks.coded(Reading.of(torch.tensor([NAN, INF, 1.0, 2.0])).heat) == "!!cf"
 
 
 def test_the_last_digits_of_a_machine_move_no_cell() -> None:
     exact = torch.arange(1.0, 7.0, dtype=torch.float64)
     above = exact + torch.tensor([1e-12] * 5 + [0.0], dtype=torch.float64)
 
-    assert heat.coded(Reading.of(exact).heat) == heat.coded(Reading.of(above).heat) == "abcdef"
+    assert marks.coded(Reading.of(exact).heat) == marks.coded(Reading.of(above).heat) == "abcdef"
 
 
 def test_a_negative_cell_is_told_from_a_positive_one_without_color() -> None:
-    assert [heat.shade(letter) for letter in "fF.!"] == [
+    assert [marks.shade(letter) for letter in "fF.!"] == [
         ("plus", 1.0), ("minus", 1.0), ("zero", 0.0), ("broken", 1.0),
     ]  # fmt: skip
 

@@ -13,9 +13,9 @@ from torch.nn.modules import module
 
 from autograd_course.functions import Square
 from autograd_course.visualize import Trace, TraceError, gradient_flow, trace_gradient_flow
-from autograd_course.visualize.flow.folding import MOST_CARDS, chosen, shown
+from autograd_course.visualize.flow.describe import script
+from autograd_course.visualize.flow.grouping import MOST_CARDS, chosen, shown
 from autograd_course.visualize.flow.trace import Node
-from autograd_course.visualize.flow.wording import script
 
 
 class Squared(nn.Module):
@@ -294,7 +294,7 @@ def test_a_chain_without_modules_is_cut_into_runs() -> None:
 def test_a_payload_of_thousands_of_nodes_stays_below_a_megabyte() -> None:
     flow = gradient_flow(recurrent, torch.ones(2))
 
-    assert len(repr(flow.story)) < 1_000_000
+    assert len(repr(flow.view)) < 1_000_000
 
 
 # In the widget
@@ -302,12 +302,12 @@ def test_a_payload_of_thousands_of_nodes_stays_below_a_megabyte() -> None:
 
 def test_opening_a_group_retells_the_story() -> None:
     flow = gradient_flow(sigmoids(3), torch.ones(2, 4), names=["x"], depth=0)
-    (card,) = [c for c in flow.story["cards"] if c["title"] == "▸ 1"]
+    (card,) = [c for c in flow.view["cards"] if c["title"] == "▸ 1"]
 
     flow.opened = [[card["opens"]]]
 
-    assert flow.story["opened"] == [[card["opens"]]]
-    assert "▸ 1.0" in [c["title"] for c in flow.story["cards"]]
+    assert flow.view["opened"] == [[card["opens"]]]
+    assert "▸ 1.0" in [c["title"] for c in flow.view["cards"]]
     assert "1.0" in repr(flow)
 
 
@@ -326,9 +326,9 @@ def test_the_story_stands_where_it_stood(step: int, after: int) -> None:
 
 def test_a_card_says_what_is_around_it() -> None:
     flow = gradient_flow(sigmoids(3), torch.ones(2, 4), depth=1)
-    (card,) = [c for c in flow.story["cards"] if c["title"] == "▸ 1.0"]
+    (card,) = [c for c in flow.view["cards"] if c["title"] == "▸ 1.0"]
 
-    assert [flow.story["groups"][group] for group in card["within"]] == ["1"]
+    assert [flow.view["groups"][group] for group in card["within"]] == ["1"]
     assert ("part of", "1 (Sequential)", "value") in card["details"]
 
 
@@ -338,7 +338,7 @@ def test_an_answer_comes_to_any_question(opened: list[list[int]]) -> None:
 
     flow.opened = opened
 
-    assert flow.opened == flow.story["opened"]
+    assert flow.opened == flow.view["opened"]
 
 
 def test_a_folded_custom_function_is_announced(trace: Trace) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from autograd_course.functions import Square
 from autograd_course.visualize import Trace, describe, trace_gradient_flow
-from autograd_course.visualize.flow.gradients import changed
+from autograd_course.visualize.flow.describe import script
+from autograd_course.visualize.flow.record import changed
 from autograd_course.visualize.flow.trace import Node
-from autograd_course.visualize.flow.wording import script
 
 
 def node(trace: Trace, name: str) -> Node:

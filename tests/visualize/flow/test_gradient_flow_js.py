@@ -30,9 +30,9 @@ def page(browser: Browser, flow: GradientFlow) -> Iterator[Page]:
 
 def tell(page: Page, flow: GradientFlow) -> None:
     """Let the page hear what the kernel says now, and once it has swept."""
-    told = {"story": flow.story, "numbers": flow.numbers}
+    told = {"view": flow.view, "numbers": flow.numbers}
     page.evaluate("told => model.set(told)", told)
-    while flow._leisure.busy:  # in Playwright's event loop, as in a kernel's
+    while flow._idle.busy:  # in Playwright's event loop, as in a kernel's
         page.wait_for_timeout(5)
     page.evaluate("sweeps => model.set('sweeps', sweeps)", flow.sweeps)
 
@@ -594,7 +594,7 @@ def test_one_slider_moves_both_flows(browser: Browser) -> None:
         move(page.get_by_label(f"input {slider['name']}"), slider["values"].index(0.0))
         for flow in (0, 1):
             loss = (
-                page.locator(".agf-scene").nth(flow).get_by_role("button", name=re.compile("^loss"))
+                page.locator(".agf-pane").nth(flow).get_by_role("button", name=re.compile("^loss"))
             )
             expect(loss).to_have_accessible_name("loss, output: value 0, gradient 1")
 
@@ -604,7 +604,7 @@ def test_each_sentence_stands_under_its_own_picture(browser: Browser, width: int
     pair = compare_flows({"plain": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))
     with showing(browser, pair) as page:
         page.set_viewport_size({"width": width, "height": 800})
-        for scene in page.locator(".agf-scene:has(.agf-view)").all():
+        for scene in page.locator(".agf-pane:has(.agf-view)").all():
             below, told = scene.locator(".agf-view").bounding_box(), scene.get_by_role("status")
             assert below
             assert 0 <= top(told) - below["y"] - below["height"] < 10
@@ -613,7 +613,7 @@ def test_each_sentence_stands_under_its_own_picture(browser: Browser, width: int
 def test_what_differs_bears_a_sign_and_is_said(browser: Browser) -> None:
     pair = compare_flows({"plain": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))
     with showing(browser, pair) as page:
-        once, twice = page.locator(".agf-scene:has(.agf-view)").all()
+        once, twice = page.locator(".agf-pane:has(.agf-view)").all()
         expect(once.locator(".agf-unlike")).to_have_count(0)
         expect(twice.locator(".agf-unlike")).to_have_text(["≠", "≠"])
         expect(twice.locator(".agf-factor.agf-differs")).to_have_text("×0.6664≠")

@@ -9,10 +9,8 @@ import torch
 from flows import loss, random_function, transformer_block, two_and_three
 
 from autograd_course.visualize import Trace, trace_gradient_flow
-from autograd_course.visualize.flow.directions import DOWN, RIGHT, Flow
-from autograd_course.visualize.flow.layers import layered
-from autograd_course.visualize.flow.layout import Layout, layout
-from autograd_course.visualize.flow.wording import script
+from autograd_course.visualize.flow.describe import script
+from autograd_course.visualize.flow.layout import DOWN, RIGHT, Flow, Layout, layered, layout
 
 
 def of_block() -> Trace:

@@ -12,8 +12,8 @@ from PIL import Image, ImageColor
 
 from autograd_course.functions import Square
 from autograd_course.visualize import describe, tangent, trace_gradient_flow
-from autograd_course.visualize.flow.canvas import CARD, CUSTOM_CARD, GRADIENT, PAPER, VALUE
-from autograd_course.visualize.flow.picture import Picture
+from autograd_course.visualize.flow.png import CARD, CUSTOM_CARD, GRADIENT, PAPER, VALUE
+from autograd_course.visualize.flow.view import Picture
 from autograd_course.visualize.kit.errors import TraceError
 
 pytestmark = pytest.mark.slow
@@ -61,6 +61,17 @@ def test_the_svg_shows_values_gradients_and_factors(picture: Picture) -> None:
 
     assert {"Square", "4", "∂ 4", "×4", "ƒ custom"} <= set(shown)
     assert root.find(f"{SVG}desc").text == describe(picture.trace)
+
+
+def test_a_heat_map_of_zeros_is_seen_in_the_svg_by_its_rim() -> None:
+    trace = trace_gradient_flow(lambda x: (x * x).sum(), torch.zeros(2, 4), names=["x"])
+
+    root = ElementTree.fromstring(Picture(trace).svg)
+
+    maps = [group for group in root.iter(f"{SVG}g") if group.get("data-map")]
+    rims = [path.get("d") for m in maps for path in m if path.get("class") == "agf-rim"]
+    assert rims == ["M0 0h28v14h-28z"] * len(maps)
+    assert maps
 
 
 def test_names_cannot_break_the_svg() -> None:

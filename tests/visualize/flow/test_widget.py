@@ -29,7 +29,7 @@ def slider(flow: GradientFlow, name: str) -> dict:
 
 
 def card(flow: GradientFlow, title: str) -> dict:
-    return next(card for card in flow.story["cards"] if card["title"] == title)
+    return next(card for card in flow.view["cards"] if card["title"] == title)
 
 
 def filled(template: str, texts: list[str]) -> str:
@@ -50,7 +50,7 @@ def test_what_is_sent_to_the_page_is_json(flow: GradientFlow) -> None:
 
 
 def test_the_story_goes_forward_then_back(flow: GradientFlow) -> None:
-    phases = [step["phase"] for step in flow.story["steps"]]
+    phases = [step["phase"] for step in flow.view["steps"]]
 
     assert phases == ["start"] + ["forward"] * 4 + ["backward"] * 6
     assert flow.steps == 10
@@ -115,7 +115,7 @@ def test_sliders_of_small_tensors_stay_below_a_megabyte() -> None:
     flow = gradient_flow(waves, *two_and_three(), torch.tensor(1.0))
 
     assert 0 < len(flow.numbers["sliders"]) < 3
-    assert len(json.dumps(flow.story)) + len(json.dumps(flow.sweeps)) < 1_000_000
+    assert len(json.dumps(flow.view)) + len(json.dumps(flow.sweeps)) < 1_000_000
 
 
 def branching(x: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def test_where_the_graph_is_another_the_kernel_is_asked() -> None:
 
     assert sweep["frames"][sweep["values"].index(-0.5)] is None
     flow.inputs = {"x": -0.5}
-    assert [c["title"] for c in flow.story["cards"]] == ["x", "Exp", "Mul", "loss"]
+    assert [c["title"] for c in flow.view["cards"]] == ["x", "Exp", "Mul", "loss"]
 
 
 def limited(x: Tensor) -> Tensor:
@@ -175,10 +175,7 @@ def test_a_notebook_shows_a_refusal_as_one_sentence() -> None:
     assert TraceError("No.")._render_traceback_() == ["TraceError: No."]
 
 
-PAGE_SOURCES = sorted(path for path in live.KIT.parent.rglob("*") if path.suffix in (".js", ".css"))
-
-
-@pytest.mark.parametrize("path", PAGE_SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(live.BUNDLES.iterdir()), ids=lambda path: path.name)
 def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
@@ -187,10 +184,10 @@ def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
 
 def test_a_move_in_the_same_graph_sends_numbers_only() -> None:
     flow = gradient_flow(loss, *two_and_three())
-    before = flow.story
+    before = flow.view
     flow.inputs = {"x": 1.0, "y": 3.0}
 
-    assert flow.story is before
+    assert flow.view is before
     assert filled(card(flow, "x")["gradient"], flow.numbers["texts"]) == "2"
 
 

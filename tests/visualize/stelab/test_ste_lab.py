@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.live import KIT
+from autograd_course.visualize.kit.live import BUNDLES
 from autograd_course.visualize.stelab import race as racing
 from autograd_course.visualize.stelab.curves import drawn
 from autograd_course.visualize.stelab.look import look
@@ -25,7 +25,7 @@ from autograd_course.visualize.stelab.quantizers import QUANTIZERS
 from autograd_course.visualize.stelab.surrogates import SURROGATES
 from autograd_course.visualize.stelab.task import points
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate
-from autograd_course.visualize.stelab.widget import HERE, STELab, ste_lab
+from autograd_course.visualize.stelab.widget import STELab, ste_lab
 
 pytestmark = pytest.mark.slow
 
@@ -553,9 +553,8 @@ def test_the_view_is_what_the_sentences_say() -> None:
 
 
 def test_page_and_picture_have_the_kits_colors() -> None:
-    kit = (KIT / "kit.css").read_text(encoding="utf-8")
-    own = (HERE / "ste_lab.css").read_text(encoding="utf-8")
-    named = re.findall(r"--ac-ste-c\d: var\((--ac-\w+)\)", own)
-    light = [re.search(rf"{name}: (#\w+)", kit) for name in named]
+    style = (BUNDLES / "stelab.css").read_text(encoding="utf-8")
+    named = re.findall(r"--ac-ste-c\d: var\((--ac-\w+)\)", style)
+    light = [re.search(rf"{name}: (#\w+)", style) for name in named]
 
     assert [found and found[1] for found in light] == [look(i)["color"] for i in range(5)]

@@ -1,0 +1,431 @@
+// Built from jacobian/widget.js by `make notebooks`: edit the sources named below.
+
+// kit/kit.js
+const $kit_kit = (() => {
+// What every widget of the course uses.
+
+const SVG = "http://www.w3.org/2000/svg";
+const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
+  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+
+const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
+
+/** Make an HTML element: {className, text, …attributes}, children. */
+function make(tag, options = {}, ...children) {
+  return filled(document.createElement(tag), options, children);
+}
+
+/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Make an SVG element in the same way. */
+function draw(tag, options = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), options, children);
+}
+
+function filled(element, { className, text, ...attributes }, children) {
+  if (className) element.setAttribute("class", className);
+  if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+function leadTo(control, drawing) {
+  drawing.addEventListener("mousedown", (event) => {
+    if (!event.target.closest("svg")) return;
+    event.preventDefault();
+    control.focus({ preventScroll: true });
+  });
+}
+
+function button(label, face, onClick) {
+  const element = make("button", { type: "button", "aria-label": label, title: label }, face);
+  element.addEventListener("click", () => element.ariaDisabled === "true" || onClick());
+  return element;
+}
+
+/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
+    every further key, onto the notebook. */
+function resting(element, now) {
+  element.setAttribute("aria-disabled", now);
+}
+
+/** Beside a slider, its value for the eye: the slider itself says it. */
+function shownValue() {
+  return make("output", { role: "none" });
+}
+
+/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+function keepKeys(root, onKey = () => {}) {
+  root.addEventListener("keydown", (event) => {
+    const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
+    if (!saves) event.stopPropagation();
+    if (!event.ctrlKey && !event.metaKey && !event.altKey) onKey(event);
+  });
+}
+
+/** Listen to traits of the model: {name: heard}; returns how to stop. */
+function listen(model, heard) {
+  const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
+  for (const [event, call] of events) model.on(event, call);
+  return () => events.forEach(([event, call]) => model.off(event, call));
+}
+
+/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+class Questions {
+  constructor(send, onSilence) {
+    this.send = send;
+    this.onSilence = onSilence;
+    this.timer = null;
+    this.waiting = null;
+  }
+
+  ask(inputs) {
+    if (this.timer) {
+      this.waiting = inputs;
+      return;
+    }
+    this.waiting = null;
+    this.timer = setTimeout(() => {
+      this.stop();
+      this.onSilence();
+    }, PATIENCE);
+    this.send(inputs);
+  }
+
+  /** Return what was asked meanwhile. */
+  answered() {
+    const { waiting } = this;
+    this.stop();
+    return waiting;
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = this.waiting = null;
+  }
+}
+
+return { SVG, SILENCE, still, clamp, same, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+})();
+
+// kit/saving.js
+const $kit_saving = (() => {
+// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+
+const VIEW = "application/vnd.jupyter.widget-view+json";
+const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+
+/** From a widget's first moment on, save its notebook without live views, and put back those that
+    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+function initialize({ model }) {
+  const manager = model.widget_manager, context = manager?.context;
+  if (!context?.model?.toJSON) return;
+  context.ready.then(() => {
+    withoutViews(context.model);
+    revive(context.model, manager);
+  });
+}
+
+/** Leave the live views out of what is saved; the page keeps them. */
+function withoutViews(notebook) {
+  if (notebook[WATCHED]) return;
+  notebook[WATCHED] = true;
+  const whole = notebook.toJSON.bind(notebook);
+  notebook.toJSON = () => {
+    const saved = whole();
+    return { ...saved, cells: saved.cells.map((cell) => (cell.outputs ? { ...cell, outputs: cell.outputs.map(pictured) } : cell)) };
+  };
+}
+
+/** Take the live view out of an output of the course: its address is in the metadata, too. */
+function pictured(output) {
+  if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
+  const { [VIEW]: _, ...data } = output.data;
+  return { ...output, data };
+}
+
+/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+function revive(notebook, manager) {
+  const { dirty } = notebook;
+  for (const { outputs } of notebook.cells) {
+    for (let i = 0; i < (outputs?.length ?? 0); i++) {
+      const output = outputs.get(i).toJSON(), view = output.metadata?.[VIEW];
+      if (!view?.model_id || output.data[VIEW] || !manager.has_model?.(view.model_id)) continue;
+      outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
+    }
+  }
+  notebook.dirty = dirty; // what would be saved is what was saved
+}
+
+return { initialize };
+})();
+
+// jacobian/widget.js
+// The Jacobian view: three linked maps. Every word and number comes from Python.
+
+const { button, clamp, draw, keepKeys, listen, make } = $kit_kit;
+const { initialize } = $kit_saving;
+
+const EXTENT = 264, LARGEST = 54, SMALLEST = 26; // pixels: of a map, of a cell, of a map's short side
+const EDGE = { left: 18, top: 18 }; // room for the names of the selected row and column
+const LEAST_RING = 9; // pixels of the square around the selected cell
+const GRID = 24; // rows and columns between which there are lines
+let patterns = 0; // the id of a hatching is the page's
+
+/** A sentence as nodes: what it puts in backticks is code. */
+const marked = (text) => text.split("`").map((part, k) => (k % 2 ? make("code", { text: part }) : part));
+
+/** One map: the picture of a matrix, and on it lines, hatching, a band and a square. */
+class Matrix {
+  constructor({ title, filling, image }, view, part) {
+    this.view = view;
+    this.part = part; // 0: differences, whose columns are nudges; 1: backward, whose rows are calls
+    this.rows = view.rows.length;
+    this.columns = view.columns.length;
+    const side = Math.min(LARGEST, EXTENT / Math.max(this.rows, this.columns));
+    this.wide = Math.max(side, Math.min(LARGEST, SMALLEST / this.columns));
+    this.high = Math.max(side, Math.min(LARGEST, SMALLEST / this.rows));
+    this.width = this.wide * this.columns;
+    this.height = this.high * this.rows;
+    this.band = [draw("rect", { class: "ac-jac-band" }), draw("rect", { class: "ac-jac-band" })];
+    this.ring = [draw("rect", { class: "ac-jac-halo" }), draw("rect", { class: "ac-jac-ring" })];
+    this.across = draw("text", { class: "ac-jac-name", y: -6 });
+    this.down = draw("text", { class: "ac-jac-name", x: 0, y: 0 });
+    this.board = draw("svg", {
+      class: "ac-jac-board", "aria-hidden": "true",
+      viewBox: `${-EDGE.left} ${-EDGE.top} ${this.width + EDGE.left + 6} ${this.height + EDGE.top + 6}`,
+    }, ...this.picture(image), ...this.band, ...this.ring, this.across, this.down);
+    const caption = make("figcaption", {}, make("b", { text: title }), make("span", { text: filling }));
+    this.element = make("figure", { className: "ac-jac-map" }, this.board, caption);
+    this.board.style.maxWidth = `${this.width + EDGE.left + 6}px`;
+  }
+
+  picture(image) {
+    const id = `ac-jac-hatch-${patterns++}`;
+    const pattern = draw("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+      draw("line", { class: "ac-jac-stroke", x1: 0, x2: 0, y1: 0, y2: 6 }));
+    return [
+      draw("defs", {}, pattern),
+      draw("image", { href: image, width: this.width, height: this.height, preserveAspectRatio: "none" }),
+      draw("path", { class: "ac-jac-grid", d: this.lines() }),
+      draw("path", { fill: `url(#${id})`, d: this.wrong() }),
+      draw("path", { class: "ac-jac-group", d: this.lines(this.view.groups) }),
+      draw("rect", { class: "ac-jac-frame", width: this.width, height: this.height }),
+    ];
+  }
+
+  /** The lines between cells, or between the groups of cells that are a row of the tensor. */
+  lines(groups = [this.rows, this.columns].map((count) => (count <= GRID ? 1 : 0))) {
+    const { width, height, high, wide } = this, [down, across] = groups;
+    let path = "";
+    for (let i = down; down && i < this.rows; i += down) path += `M0 ${i * high}h${width}`;
+    for (let j = across; across && j < this.columns; j += across) path += `M${j * wide} 0v${height}`;
+    return path || "M0 0";
+  }
+
+  /** The wrong cells, a rectangle for each run of them in a row. */
+  wrong() {
+    const runs = this.view.marks.flatMap((marks, i) =>
+      [...marks.matchAll(/x+/g)].map(({ index, 0: { length } }) =>
+        `M${index * this.wide} ${i * this.high}h${length * this.wide}v${this.high}h${-length * this.wide}z`));
+    return runs.join("") || "M0 0";
+  }
+
+  /** Show which cell is meant, and the row or the column that was found together with it. */
+  point(row, column) {
+    const { wide, high, width, height } = this, x = column * wide, y = row * high;
+    const place = (rect, box) => Object.entries(box).forEach(([name, value]) => rect.setAttribute(name, value));
+    place(this.band[0], { x: 0, y, width: this.part === 0 ? 0 : width, height: high });
+    place(this.band[1], { x, y: 0, width: wide, height: this.part === 1 ? 0 : height });
+    const [w, h] = [Math.max(wide, LEAST_RING), Math.max(high, LEAST_RING)];
+    const box = { x: x + (wide - w) / 2, y: y + (high - h) / 2, width: w, height: h };
+    this.ring.forEach((rect) => place(rect, box));
+    this.name(this.across, this.view.columns[column], x + wide / 2, width, (at) => `translate(${at} 0)`);
+    this.name(this.down, this.view.rows[row], y + high / 2, height, (at) => `translate(-6 ${at}) rotate(-90)`);
+  }
+
+  /** Write a name beside the map, centered on its cell or as near as it fits. */
+  name(text, label, at, length, moved) {
+    const half = label.length * 3.3;
+    text.textContent = label;
+    const fits = half * 2 <= length;
+    text.setAttribute("transform", moved(fits ? clamp(at, half - 4, length - half + 4) : length / 2));
+  }
+
+  /** Return the cell under a pointer, null beside the map. */
+  under({ clientX, clientY }) {
+    const box = this.board.getBoundingClientRect(), scale = box.width / (this.width + EDGE.left + 6);
+    const column = Math.floor(((clientX - box.left) / scale - EDGE.left) / this.wide);
+    const row = Math.floor(((clientY - box.top) / scale - EDGE.top) / this.high);
+    const inside = row >= 0 && row < this.rows && column >= 0 && column < this.columns;
+    return inside ? [row, column] : null;
+  }
+}
+
+class JacobianView {
+  constructor(model, element) {
+    this.model = model;
+    this.build(element);
+    this.deaf = listen(model, {
+      views: () => this.stage(), shown: () => this.stage(), cell: () => this.point(),
+      finding: () => this.found(),
+    });
+    this.found();
+    this.stage();
+  }
+
+  build(element) {
+    this.finding = make("p", { className: "ac-jac-finding" });
+    this.heading = make("div", { className: "ac-jac-heading" });
+    this.verdict = make("p", { className: "ac-jac-verdict" });
+    this.legend = make("div", { className: "ac-jac-legend" });
+    this.scale = make("p", { className: "ac-jac-scale" });
+    this.select = make("select", { "aria-label": "Jacobian of" });
+    this.select.addEventListener("change", () => this.choose(Number(this.select.value)));
+    this.maps = make("div", {
+      className: "ac-jac-maps", role: "application", tabindex: 0,
+      "aria-label": "Three maps of the Jacobian: arrow keys move between entries, Home and End along " +
+        "a row, Page Up and Page Down along a column, N and P to the next and the previous wrong entry",
+    });
+    this.place = make("span", { className: "ac-jac-place" });
+    this.terms = [0, 1, 2].map(() => make("span", { className: "ac-jac-term" }));
+    this.word = make("span", { className: "ac-jac-word" });
+    this.status = make("div", { className: "ac-status ac-jac-status", role: "status" }, this.place, ...this.terms, this.word);
+    this.previous = button("Previous wrong entry (P)", "‹ previous wrong", () => this.leap(-1));
+    this.next = button("Next wrong entry (N)", "next wrong ›", () => this.leap(1));
+    this.how = make("p", { className: "ac-jac-how" });
+    this.controls = make("div", { className: "ac-controls" }, this.previous, this.next, this.legend);
+    this.root = make("div", { className: "ac ac-jac", role: "group" },
+      make("div", { className: "ac-jac-top" }, this.heading, this.select), this.finding, this.verdict, this.scale,
+      this.maps, this.status, this.controls, this.how);
+    this.maps.addEventListener("pointermove", (event) => this.hover(event));
+    this.maps.addEventListener("pointerleave", () => this.point());
+    this.maps.addEventListener("click", (event) => this.pick(event));
+    keepKeys(this.root, (event) => this.pressed(event));
+    element.append(this.root);
+  }
+
+  found() {
+    const text = this.model.get("finding"), colon = text.indexOf(": ");
+    const [rule, said] = [text.slice(0, colon), text.slice(colon)];
+    this.finding.replaceChildren(...(text ? [make("code", { text: rule }), ...marked(said)] : []));
+    this.finding.hidden = !text;
+  }
+
+  /** Put the chosen Jacobian on stage. */
+  stage() {
+    const views = this.model.get("views"), view = views[this.model.get("shown")];
+    this.view = view;
+    this.heading.textContent = view.heading;
+    this.root.setAttribute("aria-label", view.heading);
+    this.verdict.textContent = view.verdict;
+    this.verdict.dataset.wrong = view.wrong > 0;
+    this.scale.textContent = view.scale;
+    this.scale.hidden = !view.scale;
+    this.how.textContent = view.how;
+    this.select.replaceChildren(...views.map(({ name }, value) => make("option", { text: name, value })));
+    this.select.value = this.model.get("shown");
+    this.select.hidden = views.length < 2;
+    this.matrices = view.maps.map((map, part) => new Matrix(map, view, part));
+    this.maps.replaceChildren(...this.matrices.map(({ element }) => element));
+    this.wrong = view.marks.flatMap((marks, i) => [...marks.matchAll(/x/g)].map(({ index }) => [i, index]));
+    this.next.hidden = this.previous.hidden = !view.wrong;
+    this.explain();
+    this.point();
+  }
+
+  /** Say what the colors mean, of the marks only those that there are. */
+  explain() {
+    const seen = this.model.get("legend").filter(({ mark }) => !mark || this.view.marks.some((line) => line.includes(mark)));
+    this.legend.replaceChildren(...seen.map(({ meaning, color }) => {
+      const square = make("span", { className: color ? "ac-jac-square" : "ac-jac-square ac-jac-hatched" });
+      square.style.backgroundColor = color;
+      return make("span", { className: "ac-jac-meaning" }, square, meaning);
+    }));
+  }
+
+  get cell() {
+    const [row, column] = this.model.get("cell"), { rows, columns } = this.view;
+    return [clamp(row ?? 0, 0, rows.length - 1), clamp(column ?? 0, 0, columns.length - 1)];
+  }
+
+  /** Show a cell: the selected one, or the one under the pointer. */
+  point([row, column] = this.cell) {
+    const { view } = this, mark = view.marks[row][column], at = row * view.columns.length + column;
+    this.matrices.forEach((matrix) => matrix.point(row, column));
+    this.place.textContent = `∂${view.rows[row]} / ∂${view.columns[column]}`;
+    this.terms.forEach((term, k) => {
+      term.replaceChildren(`${view.terms[k]} `, make("b", { text: view.texts[view.numbers[k][at]] }));
+    });
+    this.word.textContent = this.model.get("words")[mark];
+    this.word.dataset.mark = mark;
+  }
+
+  hover(event) {
+    const cell = this.matrices.map((matrix) => matrix.under(event)).find(Boolean);
+    if (String(cell) !== String(this.hovered)) this.point(cell);
+    this.hovered = cell;
+  }
+
+  pick(event) {
+    const cell = this.matrices.map((matrix) => matrix.under(event)).find(Boolean);
+    if (cell) this.go(cell);
+  }
+
+  go([row, column]) {
+    const { rows, columns } = this.view;
+    this.hovered = undefined;
+    this.model.set("cell", [clamp(row, 0, rows.length - 1), clamp(column, 0, columns.length - 1)]);
+    this.model.save_changes();
+    this.point();
+  }
+
+  choose(shown) {
+    this.model.set("cell", this.model.get("views")[shown].start);
+    this.model.set("shown", shown);
+    this.model.save_changes();
+  }
+
+  /** Go to the next wrong cell in reading order, or back to the one before; around at the ends. */
+  leap(direction) {
+    if (!this.wrong.length) return;
+    const order = ([row, column]) => row * this.view.columns.length + column, here = order(this.cell);
+    const ahead = direction > 0
+      ? this.wrong.find((cell) => order(cell) > here) ?? this.wrong[0]
+      : this.wrong.findLast((cell) => order(cell) < here) ?? this.wrong.at(-1);
+    this.go(ahead);
+  }
+
+  pressed(event) {
+    if (event.target !== this.maps) return;
+    const [row, column] = this.cell, { rows, columns } = this.view, far = event.shiftKey ? 8 : 1;
+    const action = {
+      ArrowUp: () => this.go([row - far, column]), ArrowDown: () => this.go([row + far, column]),
+      ArrowLeft: () => this.go([row, column - far]), ArrowRight: () => this.go([row, column + far]),
+      Home: () => this.go([row, 0]), End: () => this.go([row, columns.length - 1]),
+      PageUp: () => this.go([0, column]), PageDown: () => this.go([rows.length - 1, column]),
+      n: () => this.leap(1), p: () => this.leap(-1),
+    }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+}
+
+export default {
+  initialize,
+  render({ model, el }) {
+    const view = new JacobianView(model, el);
+    return () => view.deaf();
+  },
+};
+
+//# sourceURL=autograd_course/visualize/bundles/jacobian.js

@@ -1,0 +1,480 @@
+"""A trace in words: cards, steps and details, for the page, the pictures and plain text."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from zlib import crc32
+
+from autograd_course.visualize.flow import marks
+from autograd_course.visualize.flow.trace import (
+    Edge,
+    Inside,
+    Kind,
+    Node,
+    Reading,
+    Saved,
+    Source,
+    Summaries,
+    Trace,
+)
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.summary import Summary
+from autograd_course.visualize.kit.words import listed, size
+
+# --- What is described ----------------------------------------------------------------------------
+# A template has numbered slots (``"∂ {4}"``). Two traces of one graph differ in the texts only, so
+# that a widget can exchange all numbers in one frame.
+
+Phase = Literal["start", "forward", "backward"]
+_SLOT = re.compile(r"\{(\d+)\}")
+
+
+When = Literal["value", "gradient"]
+Row = tuple[str, str, When]
+
+
+@dataclass(frozen=True)
+class Map:
+    """A heat map: ``code`` is a template for what :func:`marks.coded` writes."""
+
+    code: str
+    columns: int
+    rows: int
+    when: When
+
+
+@dataclass(frozen=True)
+class Card:
+    """A node in words: what its card shows, its full name, and the rows of its details.
+
+    A row is a term, a text, and what must be known of the node before it may be shown. ``mark`` is
+    the template of the gradient's mark (:mod:`marks`), ``source`` the number of a source in the
+    script. ``opens`` is the group that a folded card opens into, ``within`` lists the opened groups
+    around a card, innermost first, and ``badge`` is written on its rim.
+    """
+
+    kind: Kind
+    title: str
+    value: str
+    gradient: str
+    label: str
+    details: tuple[Row, ...]
+    mark: str
+    badge: str = ""
+    maps: tuple[Map, ...] = ()
+    source: int | None = None
+    opens: int | None = None
+    within: tuple[int, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, str, str]:
+        """The lines on the card; a sign, not only a color, marks the gradient."""
+        return self.title, self.value, f"∂ {self.gradient}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: who acts, and which edges something travels along."""
+
+    phase: Phase
+    nodes: tuple[int, ...]
+    edges: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Script:
+    """A trace in words. ``texts`` fill the slots.
+
+    ``factors`` and ``marks`` belong to the trace's edges. ``groups`` names the groups by number,
+    and ``sources`` holds what custom Functions are written as.
+    """
+
+    title: str
+    cards: tuple[Card, ...]
+    factors: tuple[str, ...]
+    marks: tuple[str, ...]
+    steps: tuple[Step, ...]
+    groups: tuple[str, ...]
+    sources: tuple[Source, ...]
+    texts: tuple[str, ...] = field(compare=False)
+
+    def fill(self, template: str) -> str:
+        """Put the texts into a template's slots."""
+        return _SLOT.sub(lambda slot: self.texts[int(slot[1])], template)
+
+
+def shape(scripts: Sequence[Script]) -> int:
+    """Return a number for all that scripts contain but their texts: the same for the same."""
+    return crc32(repr([replace(each, texts=()) for each in scripts]).encode())
+
+
+# --- One fact of a trace in words -----------------------------------------------------------------
+
+_LONGEST_TITLE = 17
+
+
+def headline(trace: Trace) -> str:
+    """Say what is traced, how large the graph is, and what counts as the loss."""
+    folded = [node.inside for node in trace.nodes if node.inside]
+    computed = [node for node in trace.nodes if node.kind in ("op", "custom")]
+    operations = len(computed) + sum(inside.operations for inside in folded)
+    custom = sum(node.kind == "custom" for node in computed)
+    custom += sum(len(inside.custom) for inside in folded)
+    count = f"{operations} operation{'s' * (operations != 1)}"
+    summed = " The loss is the sum of all elements of the output." if trace.summed else ""
+    return f"Gradient flow through {trace.title}: {count}, {custom} custom.{summed}"
+
+
+def results(node: Node) -> list[Row]:
+    """Return value and gradient of each of a node's outputs, as rows of its details."""
+    pairs = list(zip(node.values, node.gradients, strict=True))
+    rows: list[Row] = []
+    for index, (value, gradient) in enumerate(pairs):
+        which = f" {index}" if len(pairs) > 1 else ""
+        about = f" ({_kind(value)})" if value else ""
+        rows.append((f"value{which}", in_full(value) + about, "value"))
+        rows.append((f"gradient ∂{which}", in_full(gradient), "gradient"))
+    return rows
+
+
+def _kind(value: Summary) -> str:
+    """Name dtype and shape, the latter where the value itself does not begin with it."""
+    return value.dtype if value.statistics else f"{value.size}, {value.dtype}"
+
+
+def product(node: Node, edge: Edge) -> str:
+    """Write ``grad_output × local = grad_input``; of a Function that is no such product, the call.
+
+    Where an operation of PyTorch is no such product, only the result is given.
+    """
+    result = in_full(edge.gradient)
+    if edge.factor is not None and len(node.gradients) == 1:
+        return f"{in_full(node.gradients[0])} × {bracketed(in_full(edge.factor))} = {result}"
+    if node.kind != "custom":
+        return result
+    shapes = (f"[{g.size}]" if g and g.shape else "scalar" if g else "none" for g in node.gradients)
+    return f"backward({', '.join(shapes)}) → {result}"
+
+
+def total(node: Node, uses: Sequence[Edge]) -> str:
+    """Write a fan-out as a sum, ``2 + 3 = 5``, or nothing where there are no elements to be seen.
+
+    Of larger tensors only norms are shown, and norms do not add up.
+    """
+    parts = [edge.gradient for edge in uses if edge.gradient is not None]
+    (whole,) = arriving(node)
+    if len(parts) < 2 or whole is None or any(part.statistics for part in (*parts, whole)):
+        return ""
+    first, *others = (part.text for part in parts)
+    return f"{' + '.join([first, *map(bracketed, others)])} = {whole.text}"
+
+
+def bracketed(text: str) -> str:
+    """Put a negative number into brackets, as a summand or factor."""
+    return f"({text})" if text.startswith("-") else text
+
+
+def arriving(node: Node) -> Summaries:
+    """Return the gradients as a node's consumers sent them, before any hook."""
+    if not node.before:
+        return node.gradients
+    return tuple(was or now for was, now in zip(node.before, node.gradients, strict=True))
+
+
+def kept(saved: Saved, names: Sequence[str]) -> str:
+    """Describe what a saved tensor is: ``names`` are those of the node's arguments."""
+    if saved.role == "output":
+        return "the output"
+    if saved.role == "intermediate":
+        return "an intermediate, computed in forward"
+    if saved.argument is None:
+        return "an input without gradient"
+    return f"the input {names[saved.argument]}" if saved.argument < len(names) else "an input"
+
+
+def sent(edge: Edge) -> str:
+    """Write what goes back along an edge, and by which factor: ``4 (×4)``."""
+    factor = times(edge)
+    return each((edge.gradient,), "brief") + (f" ({factor})" if factor else "")
+
+
+def times(edge: Edge) -> str:
+    """Write an edge's local factor (``×4``), or nothing where there is none to show."""
+    if edge.factor is None or not edge.factor.few:
+        return ""
+    return f"×{bracketed(edge.factor.short)}"
+
+
+def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
+    """Write up to two outputs side by side, and count more."""
+    return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
+
+
+def each(summaries: Sequence[Summary | None], what: str) -> str:
+    """Write one property of every summary."""
+    texts = [getattr(summary, what) if summary else "none" for summary in summaries]
+    return "; ".join(texts)
+
+
+def in_full(summary: Summary | None) -> str:
+    """Write all that is known of a tensor."""
+    return summary.text if summary else "none"
+
+
+def shortened(name: str) -> str:
+    """Cut a long name at its beginning: the end of ``block.norm1.weight`` says more."""
+    return name if len(name) <= _LONGEST_TITLE else f"…{name[1 - _LONGEST_TITLE :]}"
+
+
+# --- The rows of a node's details -----------------------------------------------------------------
+
+_MOST_PARAMETERS = 8
+_MOST_USES = 12  # of a value, that are listed one by one
+
+
+def rows(trace: Trace, node: Node) -> list[Row]:
+    """Describe a node in rows: a term, a text, and what must be known before it is shown."""
+    if node.kind == "output":
+        return results(node)
+    size: Row = ("size of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
+    sums, sends = _sums(trace, node), _sends(trace, node)
+    inside = _parameters(node.inside) if node.inside else []
+    return [*results(node), size, *sums, *_changed(node), *sends, *_kept(trace, node), *inside]
+
+
+def facts(trace: Trace, node: Node) -> list[Row]:
+    """Describe what no number changes: hooks, and what is folded or lies around the node."""
+    around = " in ".join(
+        f"{trace.groups[group].name} ({trace.groups[group].kind})"
+        for group in trace.around(node.group)
+    )
+    known = {
+        "hooks on it": ", ".join(node.hooks),
+        "holds": _holds(node.inside) if node.inside else "",
+        "custom Functions": ", ".join(node.inside.custom) if node.inside else "",
+        "folded": " → ".join(node.folded),
+        "part of": around,
+    }
+    return [(term, text, "value") for term, text in known.items() if text]
+
+
+def _sums(trace: Trace, node: Node) -> list[Row]:
+    """Describe for each output that is used twice or more which gradients add up."""
+    found: list[Row] = []
+    for output in range(len(node.gradients)):
+        uses = [edge for edge in trace.out_of(node.id) if edge.output == output]
+        if len(uses) < 2:
+            continue
+        which = f" {output}" if len(node.gradients) > 1 else ""
+        if len(uses) > _MOST_USES:
+            found.append((f"∂{which} adds up", f"from {len(uses)} uses", "gradient"))
+            continue
+        parts = (f"{in_full(use.gradient)} (from {trace.nodes[use.target].name})" for use in uses)
+        text = f"{' + '.join(parts)} = {in_full(arriving(node)[output])}"
+        found.append((f"∂{which} adds up", text, "gradient"))
+    return found
+
+
+def _changed(node: Node) -> list[Row]:
+    return [
+        ("∂ before → after hook", f"{in_full(was)} → {in_full(now)}", "gradient")
+        for was, now in zip(node.before, node.gradients, strict=False)
+        if was is not None
+    ]
+
+
+def _sends(trace: Trace, node: Node) -> list[Row]:
+    return [
+        (f"sends to {trace.nodes[edge.source].name}", product(node, edge), "gradient")
+        for edge in trace.into(node.id)
+    ]
+
+
+def _kept(trace: Trace, node: Node) -> list[Row]:
+    names: dict[int, str] = {e.argument: trace.nodes[e.source].name for e in trace.into(node.id)}
+    arguments = [names.get(i, "") for i in range(max(names, default=-1) + 1)]
+    found: list[Row] = []
+    for index, saved in enumerate(node.saved):
+        about = f"{saved.summary.dtype}, {size(saved.bytes, exact_below=10 * 1024)}"
+        text = f"{saved.summary.text} ({about}): {kept(saved, arguments)}"
+        found.append((f"saved tensor {index}", text, "value"))
+    return found + [(f"ctx.{name}", text, "value") for name, text in node.attributes]
+
+
+def _holds(inside: Inside) -> str:
+    operations, parameters = inside.operations, len(inside.parameters)
+    things = [f"{operations} operation{'s' * (operations != 1)}"]
+    things += [f"{parameters} parameter{'s' * (parameters != 1)}"] if parameters else []
+    return listed(things)
+
+
+def _parameters(inside: Inside) -> list[Row]:
+    shown = inside.parameters[:_MOST_PARAMETERS]
+    found: list[Row] = [(f"∂ of {name}", in_full(gradient), "gradient") for name, gradient in shown]
+    if more := len(inside.parameters) - len(shown):
+        found.append(("∂ of others", f"{more} more: open it to see them", "gradient"))
+    return found
+
+
+# --- Cards, steps, and the account of them all ----------------------------------------------------
+
+_MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
+_MOST_SUMMED = 4  # uses of a value that a sentence adds up; more stand in the details
+_KINDS: dict[Kind, str] = {
+    "input": "input",
+    "op": "operation",
+    "custom": "custom Function",
+    "output": "output",
+}
+
+
+def script(trace: Trace) -> Script:
+    """Put a trace into words. Scripts of traces of the same graph are equal but for ``texts``."""
+    return _Writer(trace).write()
+
+
+def describe(trace: Trace) -> str:
+    """Tell a trace step by step as plain text, numbers with at most four significant digits."""
+    if not isinstance(trace, Trace):
+        raise TraceError(
+            "describe tells a trace, such as trace_gradient_flow(loss, x), "
+            f"not what is of type {type(trace).__name__}."
+        )
+    words = script(trace)
+    lines = [words.title]
+    for phase in ("start", "forward", "backward"):
+        steps = [step for step in words.steps if step.phase == phase]
+        lines += [] if phase == "start" else [phase.capitalize()]
+        lines += [f"  {words.fill(step.text)}" for step in steps]
+    return "\n".join(lines)
+
+
+class _Writer:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.texts: list[str] = []
+        self.sources: dict[Source, int] = {}
+
+    def write(self) -> Script:
+        trace = self.trace
+        return Script(
+            title=headline(trace),
+            cards=tuple(self._card(node) for node in trace.nodes),
+            factors=tuple(self._slot(times(edge)) for edge in trace.edges),
+            marks=tuple(self._slot(marks.mark(edge.gradient, trace.unit)) for edge in trace.edges),
+            steps=(self._start(), *self._forward(), *self._backward()),
+            groups=tuple(group.name for group in trace.groups),
+            sources=tuple(self.sources),
+            texts=tuple(self.texts),
+        )
+
+    def _slot(self, text: str) -> str:
+        self.texts.append(text)
+        return f"{{{len(self.texts) - 1}}}"
+
+    def _card(self, node: Node) -> Card:
+        worst = next((g for g in node.gradients if marks.flag(g, self.trace.unit)), None)
+        alarm = marks.flag(worst, self.trace.unit)
+        gradient = on_card(node.gradients, "measure", "gradients")
+        kind = _KINDS.get(node.kind, f"{node.op}, folded")
+        return Card(
+            kind=node.kind,
+            title=f"▸ {shortened(node.name)}" if node.inside else shortened(node.name),
+            value=self._slot(on_card(node.values, "short", "outputs")),
+            gradient=self._slot(f"{gradient} {alarm}" if alarm else gradient),
+            label=f"{node.name}, {kind}",
+            details=tuple(self._details(node)),
+            mark=self._slot(marks.mark(node.gradients[0], self.trace.unit)),
+            badge=_badge(node),
+            maps=(*self._maps(node.values, "value"), *self._maps(node.gradients, "gradient")),
+            source=self._source(node.source),
+            opens=node.inside.group if node.inside else None,
+            within=tuple(self.trace.around(node.group)),
+        )
+
+    def _details(self, node: Node) -> list[Row]:
+        varying = rows(self.trace, node)
+        numbers = [(term, self._slot(text), when) for term, text, when in varying]
+        return numbers + facts(self.trace, node)
+
+    def _maps(self, readings: Summaries, when: When) -> tuple[Map, ...]:
+        (reading, *more) = readings
+        if more or not isinstance(reading, Reading) or not (grid := reading.heat):
+            return ()
+        return (Map(self._slot(marks.coded(grid)), grid.columns, grid.rows, when),)
+
+    def _source(self, source: Source | None) -> int | None:
+        return None if source is None else self.sources.setdefault(source, len(self.sources))
+
+    def _start(self) -> Step:
+        inputs = [node for node in self.trace.nodes if node.kind == "input"]
+        given = [f"{node.name} = {self._value(node)}" for node in inputs[:_MOST_GIVEN]]
+        rest = len(inputs) - len(given)
+        given += [f"and {rest} more"] if rest else []
+        return Step("start", tuple(node.id for node in inputs), (), f"Given: {', '.join(given)}.")
+
+    def _forward(self) -> list[Step]:
+        steps = []
+        for node in self.trace.nodes:
+            if node.kind != "input":
+                sources = [self._name(edge.source) for edge in self.trace.into(node.id)]
+                sources = list(dict.fromkeys(sources)) if node.inside else sources
+                of = f"of {listed(sources)} " if sources else ""
+                verb = "is" if node.kind == "output" else f"{of}is"
+                text = f"{node.name} {verb} {self._value(node)}."
+                steps.append(self._step("forward", node, text))
+        return steps
+
+    def _backward(self) -> list[Step]:
+        nodes = (self.trace.nodes[node] for node in self.trace.backward)
+        return [self._step("backward", node, self._turn(node)) for node in nodes]
+
+    def _turn(self, node: Node) -> str:
+        gradient = self._slot(self._arrived(node))
+        if node.kind == "output":
+            why = "its sum is the loss" if self.trace.summed else "∂L/∂L"
+            return f"{node.name} starts with ∂ {gradient} ({why})."
+        if node.kind == "input":
+            uses = len(self.trace.out_of(node.id))
+            summed = f", the sum over its {uses} uses" if uses > 1 else ""
+            return f"{node.name} has gradient ∂ {gradient}{summed}."
+        sends = [
+            f"{self._slot(sent(edge))} to {self._name(edge.source)}"
+            for edge in self.trace.into(node.id)
+        ]
+        return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
+
+    def _arrived(self, node: Node) -> str:
+        """Write what arrives: as a sum, with what a hook made of it, and what is alarming."""
+        uses = self.trace.out_of(node.id)
+        single = len(node.gradients) == 1 and node.kind != "output"
+        text = each(arriving(node), "brief")
+        if single and 1 < len(uses) <= _MOST_SUMMED:
+            text = total(node, uses) or text
+        if any(node.before):
+            text += f", which a hook makes {each(node.gradients, 'brief')}"
+        alarms = (marks.flag(gradient, self.trace.unit) for gradient in node.gradients)
+        alarm = next((alarm for alarm in alarms if alarm), "")
+        return f"{text} ({alarm})" if alarm else text
+
+    def _step(self, phase: Phase, node: Node, text: str) -> Step:
+        edges = [i for i, edge in enumerate(self.trace.edges) if edge.target == node.id]
+        return Step(phase, (node.id,), tuple(edges), text)
+
+    def _value(self, node: Node) -> str:
+        return self._slot(each(node.values, "brief"))
+
+    def _name(self, node: int) -> str:
+        return self.trace.nodes[node].name
+
+
+def _badge(node: Node) -> str:
+    """Return the signs on a card's rim: a custom Function, or some inside, and a hook."""
+    inside = len(node.inside.custom) if node.inside else 0
+    hooked = bool(node.hooks or any(node.before))
+    if node.kind == "custom":
+        return "ƒ + hook" if hooked else "ƒ custom"
+    signs = ([f"ƒ {inside}"] if inside else []) + (["hook"] if hooked else [])
+    return " + ".join(signs)

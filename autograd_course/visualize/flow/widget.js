@@ -1,0 +1,842 @@
+// The widget: one flow, or several side by side, stepped together. Keeps the step and talks to the
+// model.
+
+import {
+  button, clamp, draw, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
+} from "../kit/kit.js";
+import { Player } from "../kit/player.js";
+import { initialize } from "../kit/saving.js";
+
+// Marks and heat maps as marks.py writes them: "-63" is a negative gradient whose mark
+// is 63 % long, "aB." are three cells.
+
+const LOOKS = { "+": "plus", "-": "minus", "±": "mixed", 0: "zero", "!": "broken" };
+const EDGE = { thin: 1, thick: 4 }; // pixels
+const DEPTH = 6; // levels of a heat map's cells on each side of zero
+
+const KEYS = "▸ is a folded module: click or Enter unfolds it, Backspace folds it again. Left and right " +
+  "arrows step, up and down go from node to node, Enter opens one, Escape closes it, Space plays. In " +
+  "the menus arrows choose, Enter goes there.";
+
+const lengthOf = (mark) => Number(mark.slice(1) || 0) / 100;
+
+function look(element, mark) {
+  for (const name of Object.values(LOOKS)) element.classList.remove(`agf-${name}`);
+  element.classList.add(`agf-${LOOKS[mark[0]]}`);
+}
+
+/** Draw an edge as thick as its gradient is large, in the look of its sign. */
+function weigh(link, mark) {
+  look(link, mark);
+  link.style.setProperty("--agf-width", EDGE.thin + (EDGE.thick - EDGE.thin) * lengthOf(mark));
+}
+
+/** Draw a card's bar as long as its gradient is large. */
+function measure(gauge, mark) {
+  const [begin, y, end] = gauge.dataset.full.split(" ").map(Number);
+  look(gauge, mark);
+  gauge.setAttribute("d", `M${begin} ${y}H${begin + lengthOf(mark) * (end - begin)}`);
+}
+
+/** Let a card or a factor bear the sign that it differs from its counterpart in another flow. */
+function mark(element, differs) {
+  const there = element.querySelector(".agf-unlike");
+  element.classList.toggle("agf-differs", differs);
+  if (differs === Boolean(there)) return;
+  if (there) return there.remove();
+  const box = element.querySelector("rect:not(.agf-behind)"), onCard = element.matches(".agf-card");
+  const [left, top, width] = ["x", "y", "width"].map((name) => Number(box.getAttribute(name)));
+  const [x, y] = onCard ? [left + 4, top + 4] : [left + width / 2, top - 7];
+  element.append(draw("g", { className: "agf-unlike" }, draw("circle", { cx: x, cy: y, r: 8 }),
+    draw("text", { x, y: y + 4.5, text: "≠" })));
+}
+
+/** Draw a heat map, one path for each level; negative cells bear a dash. */
+function heatMap(code, columns, side) {
+  const paths = new Map(), dashes = [];
+  [...code].forEach((letter, i) => {
+    const x = (i % columns) * side, y = Math.floor(i / columns) * side;
+    paths.set(letter, `${paths.get(letter) ?? ""}M${x} ${y}h${side}v${side}h${-side}z`);
+    if (/[A-F]/.test(letter)) dashes.push(`M${x + side / 4} ${y + side / 2}h${side / 2}`);
+  });
+  const cells = [...paths].map(([letter, d]) => draw("path", { d, ...shade(letter) }));
+  const rim = `M0 0h${columns * side}v${(code.length / columns) * side}h${-columns * side}z`;
+  return [...cells, draw("path", { className: "agf-dash", d: dashes.join("") }),
+    draw("path", { className: "agf-rim", d: rim })];
+}
+
+function shade(letter) {
+  const up = "abcdef".indexOf(letter) + 1, down = "ABCDEF".indexOf(letter) + 1;
+  const name = up ? "plus" : down ? "minus" : letter === "!" ? "broken" : "zero";
+  const opacity = letter === "!" ? 1 : (up || down) / DEPTH;
+  return { className: `agf-cell agf-${name}`, "fill-opacity": opacity.toFixed(2) };
+}
+
+/** A key to the signs, for those who ask. */
+function signsKey(compared) {
+  const samples = [
+    ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner, shorter: smaller |∂|, logarithmically"],
+    ["0", "∂ is zero"],
+  ];
+  const rows = samples.map(([mark, text]) => {
+    const link = draw("g", { className: "agf-link" }, draw("path", { className: "agf-edge", d: "M0 6H34" }));
+    weigh(link, mark);
+    return make("span", { className: "agf-sample" },
+      draw("svg", { className: "agf-swatch", width: 36, height: 12, "aria-hidden": "true" }, link), text);
+  });
+  const map = draw("g", {}, ...heatMap("fc.CF", 5, 12));
+  rows.push(make("span", { className: "agf-sample" },
+    draw("svg", { className: "agf-swatch", width: 62, height: 13, "aria-hidden": "true" }, map),
+    "heat map: its largest positive value to its most negative one (dash)"));
+  if (compared) rows.push(make("span", { className: "agf-sample", text: "≠ differs between the flows: an operation, a local factor" }));
+  return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
+}
+
+// The picture of a gradient flow. All words and numbers are made in Python (describe.py): a template
+// such as "∂ {4}" is filled with texts[4]. Here they are only shown, hidden and exchanged.
+
+const PULSE = 600; // milliseconds that a pulse travels along an edge
+const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
+const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (layout.py)
+const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
+
+/** Which values and gradients are visible, pulses, zoom, and the roving focus. */
+class Drawing {
+  constructor(onOpen) {
+    this.frame = make("div", { className: "agf-view" });
+    this.onOpen = onOpen;
+    this.scale = null; // null: chosen by the width
+    this.observer = new ResizeObserver(() => this.fit());
+    this.observer.observe(this.frame);
+    this.frame.addEventListener("click", (event) => this.clicked(event));
+    this.frame.addEventListener("focusin", ({ target }) => {
+      if (this.holds(target)) this.rove(this.cards.indexOf(target));
+    });
+  }
+
+  show(view) {
+    this.view = view;
+    const parsed = new DOMParser().parseFromString(view.svg, "image/svg+xml");
+    this.svg = document.importNode(parsed.documentElement, true);
+    this.width = this.svg.viewBox.baseVal.width;
+    this.frame.replaceChildren(this.svg);
+    this.svg.querySelector("title").remove(); // its tooltip would cover the cards
+    const all = (selector) => [...this.svg.querySelectorAll(selector)];
+    this.reading = all("[data-node]"); // from rank to rank, as the picture is read
+    this.cards = [];
+    for (const card of this.reading) this.cards[card.dataset.node] = card;
+    this.links = all(".agf-link");
+    this.factors = all(".agf-factor");
+    this.slots = all("[data-text]");
+    this.maps = all("[data-map]");
+    this.gauges = this.cards.map((card) => card.querySelector(".agf-gauge"));
+    this.rove(this.cards.indexOf(this.reading[0]));
+    this.fit();
+  }
+
+  write(texts, fill) {
+    for (const slot of this.slots) slot.textContent = fill(slot.dataset.text, texts);
+    for (const factor of this.factors) {
+      const text = factor.querySelector("text"), { length } = text.textContent;
+      factor.setAttribute("visibility", length ? "visible" : "hidden");
+      const width = length * LETTER + ASIDE, ground = factor.querySelector("rect");
+      ground.setAttribute("x", text.getAttribute("x") - width / 2);
+      ground.setAttribute("width", width);
+    }
+    const { marks, cards } = this.view;
+    this.links.forEach((link, edge) => weigh(link, fill(marks[edge], texts)));
+    this.gauges.forEach((gauge, node) => measure(gauge, fill(cards[node].mark, texts)));
+    for (const map of this.maps) {
+      const { columns, cell } = map.dataset;
+      map.replaceChildren(...heatMap(fill(map.dataset.map, texts), Number(columns), Number(cell)));
+    }
+  }
+
+  /** Mark what differs from another flow, as Python writes it: "1 4/0" are two nodes and an edge. */
+  compare(code) {
+    const [nodes, edges] = code.split("/").map((part) => new Set(part ? part.split(" ").map(Number) : []));
+    this.unlike = nodes;
+    this.cards.forEach((card, node) => mark(card, nodes.has(node)));
+    this.factors.forEach((factor, edge) => mark(factor, edges.has(edge)));
+  }
+
+  /** Show the state after `step`, and keep which values and gradients are known by then. */
+  paint(step, fill) {
+    const { steps } = this.view;
+    [this.active] = steps[step].nodes;
+    const known = { value: new Set(), gradient: new Set(), went: new Set(), back: new Set() };
+    for (const past of steps.slice(0, step + 1)) {
+      const backward = past.phase === "backward";
+      past.nodes.forEach((node) => known[backward ? "gradient" : "value"].add(node));
+      past.edges.forEach((edge) => known[backward ? "back" : "went"].add(edge));
+    }
+    this.known = known;
+    this.paintCards(steps[step], known, fill);
+    this.links.forEach((link, edge) => {
+      const now = steps[step].edges.includes(edge);
+      link.classList.toggle("agf-went", known.went.has(edge));
+      link.classList.toggle("agf-went-back", known.back.has(edge));
+      link.classList.toggle("agf-now-forward", now && steps[step].phase === "forward");
+      link.classList.toggle("agf-now-backward", now && steps[step].phase === "backward");
+    });
+    this.factors.forEach((factor, edge) =>
+      factor.classList.toggle("agf-went-back", known.back.has(edge)));
+  }
+
+  paintCards(current, known, fill) {
+    this.cards.forEach((card, node) => {
+      const { label, value, gradient } = this.view.cards[node];
+      const now = current.phase !== "start" && current.nodes.includes(node);
+      card.classList.toggle("agf-has-value", known.value.has(node));
+      card.classList.toggle("agf-has-gradient", known.gradient.has(node));
+      card.classList.toggle("agf-now", now && current.phase === "forward");
+      card.classList.toggle("agf-now-back", now && current.phase === "backward");
+      const seen = known.value.has(node) ? fill(value) : "not yet known";
+      const sent = known.gradient.has(node) ? fill(gradient) : "not yet known";
+      const unlike = this.unlike?.has(node) ? "; ≠ differs between the flows" : "";
+      card.setAttribute("aria-label", `${label}: value ${seen}, gradient ${sent}${unlike}`);
+    });
+  }
+
+  /** Let a pulse travel along each edge of a step: with the arrows forward, against them back. */
+  pulse({ edges, phase }) {
+    this.svg.querySelectorAll(".agf-pulse").forEach((pulse) => pulse.remove());
+    if (still()) return;
+    for (const edge of edges) this.travel(this.links[edge].querySelector("path"), phase);
+  }
+
+  travel(path, phase) {
+    const pulse = document.createElementNS(SVG, "circle");
+    const length = path.getTotalLength(), begun = performance.now();
+    pulse.setAttribute("class", phase === "backward" ? "agf-pulse agf-pulse-back" : "agf-pulse");
+    pulse.setAttribute("r", 6.5);
+    const move = (now) => {
+      const t = clamp((now - begun) / PULSE, 0, 1), eased = t * t * (3 - 2 * t);
+      const at = path.getPointAtLength(length * (phase === "backward" ? 1 - eased : eased));
+      pulse.setAttribute("transform", `translate(${at.x} ${at.y})`);
+      if (t < 1 && pulse.isConnected) requestAnimationFrame(move);
+      else pulse.remove();
+    };
+    this.svg.append(pulse);
+    move(begun);
+  }
+
+  /** Scroll the node into the middle, unless it is near it. */
+  follow(node, behavior = still() ? "auto" : "smooth") {
+    const box = this.cards[node].getBoundingClientRect(), frame = this.frame.getBoundingClientRect();
+    const off = (begin, size) => {
+      const distance = box[begin] + box[size] / 2 - frame[begin] - frame[size] / 2;
+      return Math.abs(distance) > frame[size] * CALM ? distance : 0;
+    };
+    this.frame.scrollBy({ left: off("left", "width"), top: off("top", "height"), behavior });
+  }
+
+  fit() {
+    if (!this.svg || !this.frame.clientWidth) return;
+    this.resize(this.scale ?? clamp(this.frame.clientWidth / this.width, SCALE.legible, 1));
+    if (this.seen || this.active === undefined) return;
+    this.seen = true;
+    this.follow(this.active, "auto");
+  }
+
+  resize(scale) {
+    const { width, height } = this.svg.viewBox.baseVal;
+    this.shown = scale;
+    this.svg.setAttribute("width", width * scale);
+    this.svg.setAttribute("height", height * scale);
+  }
+
+  zoom(factor) {
+    this.scale = clamp(this.shown * factor, SCALE.least, SCALE.most);
+    this.fit();
+  }
+
+  whole() {
+    this.scale = Math.min(1, this.frame.clientWidth / this.width);
+    this.fit();
+  }
+
+  rove(node) {
+    this.roving = node;
+    this.cards.forEach((card, i) => card.setAttribute("tabindex", i === node ? 0 : -1));
+  }
+
+  focus(node) {
+    this.rove(node);
+    this.cards[node].focus({ preventScroll: true });
+  }
+
+  /** Go on to the node that is read so many nodes later. */
+  wander(by) {
+    const at = this.reading.indexOf(this.cards[this.roving]) + by;
+    this.focus(this.cards.indexOf(this.reading[clamp(at, 0, this.reading.length - 1)]));
+    this.follow(this.roving);
+  }
+
+  holds(element) {
+    return this.cards.includes(element);
+  }
+
+  clicked({ target }) {
+    const node = this.cards.indexOf(target.closest("[data-node]"));
+    this.focus(node < 0 ? this.roving : node);
+    if (node >= 0) this.onOpen(node);
+  }
+}
+
+// What there is to know of one node.
+
+const LARGE = 16; // pixels of a heat map's cell in the details
+
+/** The numbers of one node, its heat maps, its source, and the modules around it. */
+class Details {
+  constructor(onClose, onFold) {
+    this.onFold = onFold;
+    this.heading = make("h4");
+    this.list = make("dl");
+    this.maps = make("div", { className: "agf-maps" });
+    this.code = make("div", { className: "agf-code" });
+    this.folds = make("div", { className: "agf-folds" });
+    const close = button("Close details", "×", onClose);
+    close.classList.add("agf-close");
+    const options = { className: "agf-details", role: "region", "aria-label": "Details", hidden: "" };
+    this.element = make("section", options, this.heading, close, this.list, this.maps, this.code, this.folds);
+    this.node = null;
+  }
+
+  /** Open a node; what is not yet known at this step, the details do not show either. */
+  show(node, view, known, fill) {
+    const another = this.node !== node || this.view !== view;
+    Object.assign(this, { node, view });
+    this.element.hidden = node === null;
+    if (node === null) return;
+    const card = view.cards[node];
+    this.heading.textContent = card.label;
+    this.list.replaceChildren(...card.details.flatMap(([term, text, when]) => [
+      make("dt", { text: term }),
+      make("dd", { text: known[when].has(node) ? fill(text) : "not yet known" }),
+    ]));
+    this.maps.replaceChildren(...card.maps.filter(({ when }) => known[when].has(node))
+      .map((map) => this.map(map, fill)));
+    if (another) this.about(card, view); // an opened source stays open while numbers change
+  }
+
+  map({ code, columns, rows, when }, fill) {
+    const width = columns * LARGE, height = rows * LARGE;
+    const name = when === "gradient" ? "gradient ∂" : "value";
+    const label = `heat map of the ${name}, ${rows} by ${columns}`;
+    const picture = draw("svg", { className: "agf-swatch", role: "img", "aria-label": label, width, height },
+      ...heatMap(fill(code), columns, LARGE));
+    return make("figure", {}, make("figcaption", { text: name }), picture);
+  }
+
+  about({ source, opens, within }, view) {
+    const parts = source === null ? [] : Object.entries(view.sources[source]).filter(([, text]) => text);
+    this.code.replaceChildren(...parts.map(([name, text]) =>
+      make("details", {}, make("summary", { text: `source of ${name}` }), make("pre", { text }))));
+    const buttons = opens === null ? [] : [this.fold("Unfold", opens, view)];
+    this.folds.replaceChildren(...buttons, ...within.map((group) => this.fold("Fold", group, view)));
+  }
+
+  fold(verb, group, view) {
+    const text = `${verb} ${view.groups[group]}`;
+    return button(text, text, () => this.onFold(group));
+  }
+}
+
+// Sliders for scalar inputs. What to show at each value lies here already; the kernel is told when
+// the hand rests, and asked at once where nothing lies here: the graph is another, or all is new.
+
+const REST = 250; // milliseconds; keys that are held down or pressed in a row come faster
+
+/** `wanted` holds the inputs for which the kernel has no answer yet. */
+class Sliders {
+  constructor(onTexts, onWanted) {
+    this.element = make("div", { className: "agf-sliders" });
+    this.onTexts = onTexts;
+    this.onWanted = onWanted;
+    this.wanted = {};
+    this.rows = [];
+    this.frames = []; // by slider and position
+    this.rest = null;
+  }
+
+  /** Take over what is to be shown as a slider moves, where it holds for the view that is shown. */
+  load(sweeps, { sliders, answers }, shape) {
+    this.frames = sliders.map(({ name, values }) => sweeps.find((sweep) =>
+      sweep.name === name && sweep.shape === shape && same(sweep.others, answers) &&
+      String(sweep.values) === String(values))?.frames);
+  }
+
+  show({ sliders, answers }) {
+    if (same(this.wanted, answers)) this.wanted = {};
+    if (this.rows.length !== sliders.length) {
+      this.rows = sliders.map((slider, i) => this.row(slider, i));
+      this.element.replaceChildren(...this.rows.map(({ row }) => row));
+    }
+    this.sliders = sliders;
+    this.answers = answers;
+    sliders.forEach((slider, i) => {
+      this.rows[i].range.max = slider.values.length - 1;
+      const wanted = this.wanted[slider.name] ?? slider.values[slider.index];
+      const index = slider.values.indexOf(wanted);
+      this.place(i, index < 0 ? slider.index : index);
+    });
+  }
+
+  index(i) {
+    return Number(this.rows[i].range.value);
+  }
+
+  /** Texts for where a slider stands: they hold while all others stand where the kernel traced. */
+  at(i) {
+    const others = this.sliders.every(({ index }, j) => j === i || this.index(j) === index);
+    return (others && this.frames[i]?.[this.index(i)]) || null;
+  }
+
+  /** Texts for where the sliders stand, if that is not where the view was traced. */
+  ahead() {
+    const moved = this.sliders.findIndex(({ index }, i) => this.index(i) !== index);
+    return moved < 0 ? null : this.at(moved);
+  }
+
+  row({ name }, i) {
+    const range = make("input", { type: "range", min: 0, step: 1, "aria-label": `input ${name}` });
+    const output = shownValue();
+    range.addEventListener("input", () => this.moved(i));
+    range.addEventListener("change", () => this.settle());
+    const row = make("label", { className: "ac-slider" }, output, range);
+    return { row, range, output };
+  }
+
+  place(i, index) {
+    const { range, output } = this.rows[i], { name, labels } = this.sliders[i];
+    range.value = index;
+    output.textContent = `${name} = ${labels[index]}`;
+    range.setAttribute("aria-valuetext", output.textContent);
+  }
+
+  moved(i) {
+    clearTimeout(this.rest);
+    const index = this.index(i), { name, values } = this.sliders[i];
+    this.place(i, index);
+    this.wanted[name] = values[index];
+    const texts = this.at(i);
+    if (texts) this.onTexts(texts);
+    else this.released();
+  }
+
+  /** Tell the kernel once nothing more comes. */
+  settle() {
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => this.released(), REST);
+  }
+
+  /** Put the sliders back to where the kernel last traced. */
+  reset() {
+    this.wanted = {};
+    this.show(this);
+  }
+
+  released() {
+    clearTimeout(this.rest);
+    this.onWanted(Object.fromEntries(
+      this.sliders.map(({ name, values }, i) => [name, values[this.index(i)]])));
+  }
+
+  dispose() {
+    clearTimeout(this.rest);
+  }
+}
+
+// One flow: its picture, the sentence of its step, and the node that is looked into.
+
+class Pane {
+  /** `onFold(group)` is asked to open a folded group, or to fold an opened one. */
+  constructor(onFold) {
+    this.onFold = (group) => {
+      this.turned = group;
+      onFold(group);
+    };
+    this.drawing = new Drawing((node) => this.act(node));
+    this.details = new Details(() => this.open(null), this.onFold);
+    this.fill = (template, texts = this.texts) =>
+      template.replace(/\{(\d+)\}/g, (_, slot) => texts[Number(slot)]);
+    this.heading = make("h4", { className: "agf-name" });
+    this.phase = make("span", { className: "agf-phase" });
+    this.sentence = make("span", { className: "agf-sentence" });
+    this.of = make("span", { className: "ac-heard" }); // for the eye, the sentence stands under its picture
+    this.status = make("div", { className: "agf-status", role: "status" }, this.of, this.phase, this.sentence);
+    // Never seen: it makes room for the longest sentence, so that no other one moves what is below.
+    this.longest = make("span", { className: "agf-sentence" });
+    const room = make("div", { className: "agf-room", "aria-hidden": "true" },
+      make("span", { className: "agf-phase", text: "Backward" }), this.longest);
+    this.jump = chooser((node) => this.goTo(node));
+    this.folder = chooser((group) => this.onFold(group));
+    this.find = make("span", { className: "ac-together agf-find" }, this.jump, this.folder);
+    this.element = make("div", { className: "agf-pane" }, this.heading, this.drawing.frame,
+      make("div", { className: "agf-account" }, room, this.status));
+    this.below = make("div", { className: "agf-pane" }, this.details.element);
+  }
+
+  /** Take over a view; rebuild only what has changed. */
+  update(view) {
+    const rebuilt = this.view?.svg !== view.svg;
+    const reshaped = !this.view || JSON.stringify(this.view.cards) !== JSON.stringify(view.cards);
+    this.view = view;
+    this.heading.textContent = view.name ?? "";
+    this.heading.hidden = !view.name;
+    this.of.textContent = view.name ?? "";
+    this.name(view.name ? ` of ${view.name}` : "");
+    if (rebuilt) this.redraw(reshaped);
+  }
+
+  name(of) {
+    this.jump.ariaLabel = `Go to a node${of}: choose one, then Enter`;
+    this.folder.ariaLabel = `Fold a module${of}: choose one, then Enter`;
+    this.details.element.ariaLabel = `Details${of}`;
+  }
+
+  redraw(reshaped) {
+    const { activeElement } = document, focused = this.drawing.cards?.indexOf(activeElement) ?? -1;
+    const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
+    if (reshaped) this.details.node = null;
+    this.drawing.show(this.view);
+    // Beside each other where both are legible, else below each other.
+    for (const part of [this.element, this.below]) {
+      part.style.setProperty("--agf-wanted", `${this.drawing.width * SCALE.legible}px`);
+    }
+    if (reshaped) this.list();
+    if (reshaped) this.longest.textContent = "";
+    if (reshaped) this.land(focused >= 0 || closing);
+    else if (focused >= 0) this.drawing.focus(focused);
+  }
+
+  /** After folding or unfolding, go to the card that stands for the group, or is its first. */
+  land(focused) {
+    const { cards } = this.view, { drawing, turned } = this;
+    const node = drawing.reading.map((card) => Number(card.dataset.node)).find((i) =>
+      cards[i].opens === turned || cards[i].within.includes(turned));
+    this.turned = undefined;
+    if (node === undefined) return focused && drawing.focus(drawing.roving);
+    if (focused) drawing.focus(node);
+    else drawing.rove(node);
+    drawing.follow(node);
+  }
+
+  list() {
+    const { cards, groups } = this.view;
+    const of = this.view.name ? ` (${this.view.name})` : "";
+    offer(this.jump, `Go to …${of}`, this.drawing.reading.map(({ dataset: { node } }) =>
+      [node, cards[node].label]));
+    const opened = [...new Set(cards.flatMap(({ within }) => within))].sort((a, b) => a - b);
+    offer(this.folder, `Fold …${of}`, opened.map((group) => [group, groups[group]]));
+    this.folder.hidden = opened.length === 0;
+  }
+
+  write(texts) {
+    this.texts = texts;
+    this.drawing.write(texts, this.fill);
+    if (this.view.name) this.drawing.compare(texts.at(-1));
+    this.makeRoom();
+  }
+
+  /** Keep the longest sentence there has been. */
+  makeRoom() {
+    const longest = this.view.steps.map(({ text }) => this.fill(text))
+      .reduce((one, other) => (other.length > one.length ? other : one));
+    if (longest.length > this.longest.textContent.length) this.longest.textContent = longest;
+  }
+
+  paint(step) {
+    const current = this.view.steps[step];
+    this.drawing.paint(step, this.fill);
+    write(this.phase, { start: "Start", forward: "Forward", backward: "Backward" }[current.phase]);
+    this.phase.dataset.phase = current.phase;
+    write(this.sentence, this.fill(current.text));
+    this.open(this.details.node);
+  }
+
+  /** A folded card unfolds; another one opens its details, or closes them. */
+  act(node) {
+    const { opens } = this.view.cards[node];
+    if (opens !== null) this.onFold(opens);
+    else this.open(this.details.node === node ? null : node);
+  }
+
+  open(node) {
+    const left = this.details.element.contains(document.activeElement) ? this.details.node : null;
+    this.details.show(node, this.view, this.drawing.known, this.fill);
+    this.drawing.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
+    if (node === null && left !== null) this.drawing.focus(left);
+  }
+
+  goTo(node) {
+    this.drawing.rove(node);
+    this.drawing.follow(node);
+    this.open(node);
+  }
+
+  /** Go to a step, with pulses if it is the next one. */
+  go(before, after) {
+    const current = this.view.steps[after];
+    if (after === before + 1) this.drawing.pulse(current);
+    if (after !== before) this.drawing.follow(current.nodes[0]);
+  }
+
+  /** Fold the innermost opened module around the card that has the focus. */
+  foldAround() {
+    const [group] = this.view.cards[this.drawing.roving].within;
+    if (group !== undefined) this.onFold(group);
+  }
+
+  keys(onCard) {
+    const { drawing } = this;
+    return onCard ? {
+      ArrowDown: () => drawing.wander(1), ArrowUp: () => drawing.wander(-1),
+      Enter: () => this.act(drawing.roving), Backspace: () => this.foldAround(),
+    } : {};
+  }
+
+  dispose() {
+    this.drawing.observer.disconnect();
+  }
+}
+
+/** A menu that does something and forgets it: at once, or at Enter where keys walk through it closed. */
+function chooser(onChoice) {
+  const select = make("select");
+  let walking = false;
+  const choose = () => {
+    const chosen = select.value;
+    select.value = "";
+    if (chosen) onChoice(Number(chosen));
+  };
+  select.addEventListener("keydown", (event) => {
+    const opens = event.key === " " || event.key === "F4" || event.altKey;
+    if (event.key !== "Enter") walking = !opens;
+    else if (select.value) {
+      event.preventDefault();
+      choose();
+    }
+  });
+  select.addEventListener("pointerdown", () => { walking = false; });
+  select.addEventListener("change", () => walking || choose());
+  select.addEventListener("blur", () => { select.value = ""; });
+  return select;
+}
+
+function offer(select, prompt, options) {
+  select.replaceChildren(make("option", { value: "", text: prompt }),
+    ...options.map(([value, text]) => make("option", { value, text })));
+}
+
+const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
+
+class Flow {
+  constructor(model, element) {
+    this.model = model;
+    this.panes = [];
+    this.sliders = new Sliders((texts) => this.moved(texts), (inputs) => this.ask(inputs));
+    this.questions = new Questions((inputs) => this.send(inputs), () => this.giveUp(SILENCE));
+    this.unfolding = new Questions((opened) => this.sendOpened(opened), () => this.giveUp(SILENCE));
+    const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
+    this.player = new Player((step) => this.go(step), pace);
+    this.build(element);
+    // The numbers come with every answer, a view only with some, and then at the same time.
+    this.deaf = listen(model, { sweeps: () => this.swept(), numbers: () => this.hear(), step: () => this.paint() });
+    this.update();
+  }
+
+  build(element) {
+    this.notice = make("p", { className: "ac-notice", role: "alert" });
+    this.above = make("div", { className: "agf-panes" });
+    this.below = make("div", { className: "agf-panes" });
+    // What changes its height stands below what is pressed and dragged.
+    this.root = make("div", { className: "ac agf", role: "group" },
+      this.above, this.controls(), this.tools(), this.sliders.element, this.notice, this.below);
+    keepKeys(this.root, (event) => this.pressed(event));
+    element.append(this.root);
+  }
+
+  controls() {
+    this.more = button("More: find, zoom, key", "⋯", () => this.unfoldTools(this.panel.hidden));
+    this.more.className = "agf-more";
+    this.player.element.append(this.more);
+    return this.player.element;
+  }
+
+  /** What is seldom needed: it is shown when it is asked for. */
+  tools() {
+    const each = (call) => () => this.panes.forEach(({ drawing }) => call(drawing));
+    this.finders = make("span", { className: "ac-controls" });
+    this.panel = make("div", { className: "agf-tools" },
+      make("div", { className: "ac-controls" }, this.finders,
+        make("span", { className: "ac-together", role: "group", "aria-label": "Zoom" },
+          button("Zoom out", "−", each((drawing) => drawing.zoom(1 / SCALE.factor))),
+          button("Fit to width", "fit", each((drawing) => drawing.whole())),
+          button("Zoom in", "+", each((drawing) => drawing.zoom(SCALE.factor))))),
+      signsKey(Boolean(this.model.get("view").flows)));
+    this.unfoldTools(false);
+    return this.panel;
+  }
+
+  unfoldTools(open) {
+    if (!open && this.panel.contains(document.activeElement)) this.more.focus();
+    this.panel.hidden = !open;
+    this.more.ariaExpanded = open;
+  }
+
+  get flows() { return this.view.flows ?? [this.view]; }
+  get last() { return this.view.places ? this.view.places[0].length - 1 : this.view.steps.length - 1; }
+  get step() { return clamp(this.model.get("step"), 0, this.last); }
+
+  /** Where a flow stands among its own steps when all stand at `step`. */
+  place(flow, step) { return this.view.places ? this.view.places[flow][step] : step; }
+
+  load() {
+    this.sliders.load(this.model.get("sweeps"), this.numbers, this.view.shape);
+  }
+
+  /** Sweeps have come: a slider that was moved on meanwhile is followed. */
+  swept() {
+    this.load();
+    const texts = this.sliders.ahead();
+    if (!texts) return;
+    this.moveTexts(texts);
+    this.paint();
+  }
+
+  /** Take over what the kernel sends: the numbers, and the view if it is another. */
+  update() {
+    this.numbers = this.model.get("numbers");
+    this.notice.textContent = this.numbers.notice;
+    if (this.view !== this.model.get("view")) this.rebuild();
+    this.load();
+    this.sliders.show(this.numbers);
+    this.moveTexts(this.sliders.ahead() ?? this.texts());
+    this.paint();
+  }
+
+  rebuild() {
+    this.view = this.model.get("view");
+    this.root.setAttribute("aria-label", this.view.title);
+    if (!this.panes.length) this.furnish();
+    this.panes.forEach((pane, i) => pane.update(this.flows[i]));
+    const steps = (phase) => this.flows.map((flow) => flow.steps.filter((step) => step.phase === phase).length);
+    this.player.phases(Math.max(...steps("forward")), Math.max(...steps("backward")));
+  }
+
+  furnish() {
+    this.panes = this.flows.map((_, i) => new Pane((group) => this.fold(i, group)));
+    this.above.append(...this.panes.map(({ element }) => element));
+    this.finders.append(...this.panes.map(({ find }) => find));
+    this.below.append(...this.panes.map(({ below }) => below));
+  }
+
+  hear() {
+    const before = JSON.stringify(this.view.opened);
+    this.update();
+    const next = this.questions.answered();
+    if (next) this.ask(next);
+    if (JSON.stringify(this.view.opened) === before) return;
+    const opened = this.unfolding.answered();
+    if (opened) this.unfolding.ask(opened);
+  }
+
+  texts() { return this.numbers.texts; }
+
+  /** The reader moves an input: all numbers follow, at the first step those of the last one. */
+  moved(texts) {
+    this.player.pause();
+    this.moveTexts(texts);
+    if (this.step === 0) this.go(this.last);
+    else this.paint();
+  }
+
+  moveTexts(texts) {
+    const all = this.view.flows ? texts : [texts];
+    this.panes.forEach((pane, i) => pane.write(all[i]));
+  }
+
+  paint() {
+    this.panes.forEach((pane, i) => pane.paint(this.place(i, this.step)));
+    this.player.place(this.step, this.last);
+  }
+
+  go(step) {
+    const before = this.step, after = clamp(step, 0, this.last);
+    if (after === before) return;
+    this.model.set("step", after);
+    this.model.save_changes();
+    this.panes.forEach((pane, i) => pane.go(this.place(i, before), this.place(i, after)));
+  }
+
+  ask(inputs) {
+    if (this.questions.timer || !same(inputs, this.numbers.answers)) this.questions.ask(inputs);
+    else this.giveUp(this.numbers.notice); // answered before: nothing would come
+  }
+
+  send(inputs) {
+    this.model.set("inputs", this.numbers.answers); // else what went unheard would be no news
+    this.model.set("inputs", inputs);
+    this.model.save_changes();
+  }
+
+  /** Open a group of a flow, or fold it with all inside. */
+  fold(flow, group) {
+    const opened = this.view.opened.map((groups) => [...groups]);
+    const there = opened[flow].includes(group);
+    opened[flow] = there ? opened[flow].filter((g) => g !== group) : [...opened[flow], group];
+    this.panes[flow].details.node = null;
+    this.unfolding.ask(opened);
+  }
+
+  sendOpened(opened) {
+    this.model.set("opened", this.view.opened);
+    this.model.set("opened", opened);
+    this.model.save_changes();
+  }
+
+  /** Show what the kernel said last, and let it be asked anew. */
+  giveUp(notice) {
+    this.sliders.reset();
+    this.moveTexts(this.texts());
+    this.paint();
+    this.notice.textContent = notice;
+  }
+
+  pressed(event) {
+    const pane = this.panes.find(({ element }) => element.contains(event.target));
+    const onCard = Boolean(pane?.drawing.holds(event.target));
+    const native = event.target.matches("button, input, select, summary");
+    const actions = {
+      ...(!native && this.player.keys()),
+      ...pane?.keys(onCard),
+      Escape: () => {
+        this.unfoldTools(false);
+        this.panes.forEach((each) => each.open(null));
+      },
+    };
+    if (!(event.key in actions)) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+
+  dispose() {
+    this.player.pause();
+    this.questions.stop();
+    this.unfolding.stop();
+    this.sliders.dispose();
+    this.panes.forEach((pane) => pane.dispose());
+    this.deaf();
+    this.root.remove();
+  }
+}
+
+function render({ model, el }) {
+  const flow = new Flow(model, el);
+  return () => flow.dispose();
+}
+
+export default { initialize, render };

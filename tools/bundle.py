@@ -1,0 +1,191 @@
+"""Bundle each widget's JavaScript and style sheet: a page loads one file of each.
+
+Jupyter gives a widget's script to the browser as text without an address, so the script cannot
+import another file. The bundle of a widget contains its ``widget.js`` and the files that this file
+imports, each of them in a function of its own: as in real modules, a file knows only the names that
+it imports. Each line of a source is a line of the bundle, below the name of its file.
+
+The widgets use a small part of JavaScript's modules, and the bundler knows only this part::
+
+    import { name, name as other } from "./file.js";
+    export const name …      export class name …      export function name …
+    export default …         in widget.js
+
+If a source contains anything else, the error says in one sentence what to write instead. A style
+sheet imports another one by ``@import "./file.css";``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NoReturn
+
+from tools.errors import AuthoringError
+
+WIDGETS = Path("autograd_course", "visualize")
+BUNDLES = WIDGETS / "bundles"
+
+_STATEMENT = re.compile(
+    r"""
+    ^import\s*\{(?P<names>[^{}]*)\}\s*from\s*"(?P<file>[^"\n]+)";
+    | ^export\ (?=(?:const|class|function|async\ function)\ (?P<exported>[\w$]+))
+    | ^(?P<default>export\ default)\b
+    | ^(?:\w[^={(\n]*=\s*)?(?P<awaits>await)\b
+    | ^[ \t]*(?P<other>import|export)\b
+    | (?P<called>\bimport)(?:\s*\(|\.meta\b)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_BINDING = re.compile(r"([\w$]+)(?:\s+as\s+([\w$]+))?")
+_SHEET = re.compile(r'^[ \t]*@import\b(?: "(?P<file>[^"\n]+)";)?', re.MULTILINE)
+_FORMS = {
+    "import": 'write `import { name } from "./file.js";` at the beginning of a line',
+    "export": "write `export` before a const, class or function, and the name after it",
+}
+
+
+def bundles(root: Path) -> dict[Path, str]:
+    """Return the text of every bundle of the course at ``root``, by its path.
+
+    Raises AuthoringError if a source uses what the bundler does not know.
+    """
+    home, texts = root / WIDGETS, {}
+    for script in sorted(home.glob("*/widget.js")):
+        bundle = root / BUNDLES / script.parent.name
+        texts[bundle.with_suffix(".js")] = bundle_script(script, home)
+        texts[bundle.with_suffix(".css")] = bundle_sheet(script.with_suffix(".css"), home)
+    return texts
+
+
+def bundle_script(entry: Path, home: Path) -> str:
+    """Return one ES module in place of ``entry`` and all that it imports, below ``home``."""
+    scripts = _Scripts(home)
+    scripts.include(entry, entry, 1)
+    *imported, (_, last) = scripts.texts.items()
+    parts = [f"// {_built_from(entry, home)}\n"]
+    for path, text in imported:
+        names = ", ".join(scripts.exports[path])
+        parts.append(f"// {_label(path, home)}\nconst {_variable(path, home)} = (() => {{")
+        parts.append(f"{text}\nreturn {{ {names} }};\n}})();\n")
+    # Errors and the browser's debugger then show this name, and not the address of a blob.
+    name = f"//# sourceURL={(BUNDLES / entry.parent.name).as_posix()}.js"
+    return "\n".join([*parts, f"// {_label(entry, home)}", last, name, ""])
+
+
+def bundle_sheet(entry: Path, home: Path) -> str:
+    """Return one style sheet in place of ``entry`` and the sheets that it imports."""
+    sheets = _Sheets(home)
+    sheets.include(entry, entry, 1)
+    parts = [f"/* {_label(path, home)} */\n{text}" for path, text in sheets.texts.items()]
+    return "\n".join([f"/* {_built_from(entry, home)} */\n", *parts])
+
+
+def _built_from(entry: Path, home: Path) -> str:
+    return f"Built from {_label(entry, home)} by `make notebooks`: edit the sources named below."
+
+
+def _label(path: Path, home: Path) -> str:
+    return path.relative_to(home).as_posix()
+
+
+def _variable(path: Path, home: Path) -> str:
+    return "$" + re.sub(r"\W", "_", _label(path.with_suffix(""), home))
+
+
+class _Sheets:
+    """Files, each after those that it imports; ``texts`` holds them without their imports."""
+
+    statement = _SHEET
+    form = 'write `@import "./file.css";`'
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.texts: dict[Path, str] = {}
+        self._begun: list[Path] = []
+
+    def include(self, path: Path, importer: Path, line: int) -> None:
+        """Add a file, and before it what it imports, unless it is there already."""
+        if path in self.texts:
+            return
+        if path in self._begun:
+            circle = " → ".join(_label(each, self.home) for each in [*self._begun, path])
+            repair = "move what both need into a third file"
+            raise AuthoringError(importer, line, f"files import each other: {circle}", repair)
+        if not path.is_file():
+            problem = f"there is no file {_label(path, self.home)}"
+            raise AuthoringError(importer, line, problem, "correct the path of the import")
+        self._begun.append(path)
+        source = path.read_text(encoding="utf-8")
+        text = self.statement.sub(lambda found: self.replaced(found, path), source)
+        self.texts[path] = text.strip("\n") + "\n"
+        self._begun.pop()
+
+    def replaced(self, found: re.Match[str], path: Path) -> str:
+        """Return what the bundle contains in place of a statement of the file at ``path``."""
+        self.imported(found, path)
+        return ""
+
+    def imported(self, found: re.Match[str], path: Path) -> Path:
+        """Include the file that a statement names, and return its path."""
+        if found["file"] is None:
+            self.refuse(found, path, self.form)
+        if not found["file"].startswith("."):
+            self.refuse(found, path, "name a file of the course, as in `./kit.js`")
+        wanted = (path.parent / found["file"]).resolve()
+        if not wanted.is_relative_to(self.home.resolve()):
+            self.refuse(found, path, f"import a file below {self.home.name}/")
+        other = self.home / wanted.relative_to(self.home.resolve())
+        self.include(other, path, _line(found))
+        return other
+
+    def refuse(self, found: re.Match[str], path: Path, repair: str) -> NoReturn:
+        """Raise AuthoringError about the line of a statement."""
+        code = found.string[found.start() :].strip().partition("\n")[0]
+        raise AuthoringError(path, _line(found), f"the bundler does not know `{code}`", repair)
+
+
+class _Scripts(_Sheets):
+    """Modules; ``exports`` holds the names that each of them exports."""
+
+    statement = _STATEMENT
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.exports: dict[Path, list[str]] = {}
+
+    def include(self, path: Path, importer: Path, line: int) -> None:
+        """Add a module, and before it what it imports. A widget has a default export."""
+        self.exports.setdefault(path, [])
+        super().include(path, importer, line)
+        if path == importer and "export default" not in self.texts[path]:
+            raise AuthoringError(path, 1, "a widget has no default export", "add `export default`")
+
+    def replaced(self, found: re.Match[str], path: Path) -> str:
+        """Return an import as a destructuring, and an exported declaration without ``export``."""
+        if found["file"]:
+            return self._destructured(found, path)
+        if found["exported"]:
+            self.exports[path].append(found["exported"])
+            return ""
+        if found["default"] and path.name == "widget.js":
+            return found[0]
+        if found["awaits"]:
+            self.refuse(found, path, "call `await` in an async function")
+        self.refuse(found, path, _FORMS["export" if "export" in found[0] else "import"])
+
+    def _destructured(self, found: re.Match[str], path: Path) -> str:
+        other = self.imported(found, path)
+        for binding in filter(None, (each.strip() for each in found["names"].split(","))):
+            name = _BINDING.fullmatch(binding)
+            if not name:
+                self.refuse(found, path, _FORMS["import"])
+            if name[1] not in self.exports[other]:
+                problem = f"{_label(other, self.home)} exports no `{name[1]}`"
+                raise AuthoringError(path, _line(found), problem, "correct the name, or export it")
+        names = re.sub(r"\s+as\s+", ": ", found["names"])
+        return f"const {{{names}}} = {_variable(other, self.home)};"
+
+
+def _line(found: re.Match[str]) -> int:
+    return found.string.count("\n", 0, found.start()) + 1
