@@ -23,7 +23,7 @@ from autograd_course.visualize.functionlab.spans import spans
 from autograd_course.visualize.functionlab.trace import Position
 from autograd_course.visualize.functionlab.widget import FunctionLab
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.positions import positions
+from autograd_course.visualize.kit.slider import positions
 
 
 class Pinball(Function):

@@ -14,6 +14,7 @@ from autograd_course.visualize.flow.modules import ModuleCall, innermost
 from autograd_course.visualize.flow.opened import attributes, saved_tensors, source_of
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Edge, Group, Node, Summaries, Trace
+from autograd_course.visualize.kit.formatting import Summary
 from autograd_course.visualize.kit.graph import (
     GraphNode,
     is_custom,
@@ -21,7 +22,6 @@ from autograd_course.visualize.kit.graph import (
     producers,
     unique,
 )
-from autograd_course.visualize.kit.summary import Summary
 
 
 @dataclass(frozen=True)

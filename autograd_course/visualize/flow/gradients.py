@@ -11,8 +11,8 @@ from torch import Tensor
 
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Summaries
+from autograd_course.visualize.kit.formatting import Summary
 from autograd_course.visualize.kit.graph import GraphNode, is_leaf, operation, producers
-from autograd_course.visualize.kit.summary import Summary
 
 # Operations that treat every element by itself; for these gradient / grad_output is a derivative.
 ELEMENTWISE = frozenset(

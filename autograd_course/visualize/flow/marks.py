@@ -9,7 +9,7 @@ of an ordinary learning rate throws them away. Zero and nan or infinity are told
 import math
 
 from autograd_course.visualize.flow.reading import Reading
-from autograd_course.visualize.kit.summary import Summary, number
+from autograd_course.visualize.kit.formatting import Summary, number
 
 VANISHING, EXPLODING = 1e-6, 1e4
 _LEAST, _MOST = 1e-8, 1e2  # drawn from nothing to full length, logarithmically

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from autograd_course.visualize.flow.script import Row
 from autograd_course.visualize.flow.trace import Edge, Node, Saved, Summaries, Trace
-from autograd_course.visualize.kit.summary import Summary
+from autograd_course.visualize.kit.formatting import Summary
 
 _LONGEST_TITLE = 17
 

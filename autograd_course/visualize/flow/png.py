@@ -22,7 +22,7 @@ from autograd_course.visualize.flow.columns import (
 from autograd_course.visualize.flow.differences import Different
 from autograd_course.visualize.flow.layout import TITLE, Layout
 from autograd_course.visualize.flow.script import Script
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.kit.figure import small_png
 
 _PIXELS = 72  # a pixel of the layout is a point
 _ALIKE = Different()

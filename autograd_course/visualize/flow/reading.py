@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.kit.summary import Summary, number
+from autograd_course.visualize.kit.formatting import Summary, number
 
 Sign = Literal["+", "-", "±", "0", "!"]
 _FEWEST, _MOST = 4, 64  # elements that are shown as a heat map

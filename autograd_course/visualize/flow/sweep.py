@@ -17,7 +17,7 @@ from autograd_course.visualize.flow.wording import script
 from autograd_course.visualize.kit.asking import require_values, span
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import input_names
-from autograd_course.visualize.kit.positions import among, positions
+from autograd_course.visualize.kit.slider import among, positions
 
 Range = tuple[float, float]
 Frame = Sequence[str] | None

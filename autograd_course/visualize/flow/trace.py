@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from autograd_course.visualize.kit.summary import Summary
+from autograd_course.visualize.kit.formatting import Summary
 
 Kind = Literal["input", "op", "custom", "module", "output"]
 Role = Literal["input", "output", "intermediate"]

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from autograd_course.visualize.flow.reading import Reading
+from autograd_course.visualize.kit.formatting import Summary
 from autograd_course.visualize.kit.graph import GraphNode
-from autograd_course.visualize.kit.summary import Summary
 
 
 class ForwardValues(DispatchMode):

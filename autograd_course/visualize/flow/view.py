@@ -11,7 +11,7 @@ from autograd_course.visualize.flow.scene import Scene
 from autograd_course.visualize.flow.script import shape
 from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.leisure import Leisure
+from autograd_course.visualize.kit.idle_task import Leisure
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 
 HERE = Path(__file__).parent

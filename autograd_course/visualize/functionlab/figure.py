@@ -21,7 +21,7 @@ from autograd_course.visualize.functionlab.figure_source import (
 from autograd_course.visualize.functionlab.listing import Listing
 from autograd_course.visualize.functionlab.scene import bands, slopes
 from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.kit.figure import small_png
 
 PAPER, FAINT, WRONG = "#ffffff", "#e3e6ea", "#b3261e"
 # Backward is broad and pale, differences narrow and dashed: both are seen where they agree.

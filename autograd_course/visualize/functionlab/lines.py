@@ -16,7 +16,7 @@ from torch._C import _FunctionBase
 
 from autograd_course.visualize.functionlab.listing import Listing, Part
 from autograd_course.visualize.functionlab.trace import Step
-from autograd_course.visualize.kit.summary import Summary, number
+from autograd_course.visualize.kit.formatting import Summary, number
 
 MOST_STEPS = 60  # of one run: a loop can go on for long
 _LONGEST = 48  # characters of a value

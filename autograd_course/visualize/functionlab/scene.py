@@ -10,8 +10,8 @@ from autograd_course.visualize.functionlab.listing import Listing
 from autograd_course.visualize.functionlab.spans import spans
 from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Range, Subject
 from autograd_course.visualize.functionlab.trace import Position, Sweep
-from autograd_course.visualize.kit.positions import positions
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.formatting import number
+from autograd_course.visualize.kit.slider import positions
 
 Json = dict[str, Any]
 Pair = tuple[float, float | None]

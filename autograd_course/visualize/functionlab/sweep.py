@@ -17,7 +17,7 @@ from autograd_course.visualize.functionlab.run import StoppedError, functions_in
 from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Subject
 from autograd_course.visualize.functionlab.tangent import Tangent
 from autograd_course.visualize.functionlab.trace import Position, Run, Sides, Sweep, Verdict
-from autograd_course.visualize.kit.positions import positions
+from autograd_course.visualize.kit.slider import positions
 
 _FINE = 4  # points of the curve between two positions
 _MANY = 100  # positions, at most

@@ -13,8 +13,8 @@ from autograd_course.errors import first_line
 from autograd_course.visualize.functionlab.tangent_figure import Line, drawn
 from autograd_course.visualize.kit.asking import number as number_given
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.kit.inputs import as_callable, title
-from autograd_course.visualize.kit.summary import number
 
 _POINTS = 241
 _STEP = 1e-5  # of a difference, relative to max(1, |x|)

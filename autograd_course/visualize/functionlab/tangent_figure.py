@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.kit.figure import small_png
 
 Point = tuple[float, float]
 _INK, _PAPER, _FAINT, _GRAY = "#22262b", "#ffffff", "#d9dce1", "#878f9a"

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from autograd_course.visualize.functionlab.listing import Listing
 from autograd_course.visualize.functionlab.trace import Kept, Position, Step, Sweep, Verdict
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.formatting import number
 
 _MOST_REGIONS = 3
 _IF_MEANT = "right if it is meant as a surrogate"

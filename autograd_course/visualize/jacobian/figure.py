@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from autograd_course.visualize.jacobian.condense import UNKNOWN, WRONG
 from autograd_course.visualize.jacobian.wording import View
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.kit.figure import small_png
 
 INK, PAPER, RIM, SOFT = "#22262b", "#ffffff", "#878f9a", "#5b636e"
 _WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, a map's longer and shorter side

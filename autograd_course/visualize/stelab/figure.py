@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from autograd_course.visualize.kit.raster import small_png
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.figure import small_png
+from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.stelab.curves import Curve
 from autograd_course.visualize.stelab.look import FAINT, GRAY, INK, PAPER, look
 from autograd_course.visualize.stelab.race import RaceTrace

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.stelab import wording
 from autograd_course.visualize.stelab.race import EVERY, STEPS, RaceTrace, Run
 from autograd_course.visualize.stelab.task import CELLS, REACH, points

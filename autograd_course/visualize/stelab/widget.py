@@ -7,7 +7,7 @@ from typing import Any
 import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.leisure import Leisure
+from autograd_course.visualize.kit.idle_task import Leisure
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 from autograd_course.visualize.stelab import story
 from autograd_course.visualize.stelab.capture import capture, checked, checked_width

@@ -2,7 +2,7 @@
 
 import math
 
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.stelab.net import Place
 from autograd_course.visualize.stelab.race import STEPS, RaceTrace, Run
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, LabTrace

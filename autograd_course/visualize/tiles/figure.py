@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.kit.figure import small_png
 from autograd_course.visualize.tiles.canvas import BACK, GRID, INK, RIM, SOFT, VALUE, Canvas
 from autograd_course.visualize.tiles.stage import COLUMNS, Stage
 from autograd_course.visualize.tiles.story import Story, at

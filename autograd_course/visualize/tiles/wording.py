@@ -2,7 +2,7 @@
 
 import math
 
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.kit.words import size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
