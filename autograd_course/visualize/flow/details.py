@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.phrases import (
 )
 from autograd_course.visualize.flow.script import Row
 from autograd_course.visualize.flow.trace import Inside, Node, Trace
-from autograd_course.visualize.kit.words import listed, size
+from autograd_course.visualize.kit.formatting import listed, size
 
 _MOST_PARAMETERS = 8
 _MOST_USES = 12  # of a value, that are told one by one

@@ -15,8 +15,8 @@ from autograd_course.visualize.flow.sweep import (
     natural_ranges,
 )
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import whole_number
 
 Sweep = Mapping[str, Range] | bool
 
@@ -94,7 +94,7 @@ def scene(
     """Trace a function and put it on stage; see :func:`gradient_flow`."""
     if not isinstance(sweep, Mapping | bool):
         raise TraceError('sweep is True, False, or a range for each name: {"x": (-3.0, 3.0)}.')
-    depth = None if depth is None else whole("depth", depth, 1)
+    depth = None if depth is None else whole_number("depth", depth, 1)
     source = experiment(fn, inputs, names, sweep if isinstance(sweep, Mapping) else None)
     trace = source.trace({})
     if sweep is True:

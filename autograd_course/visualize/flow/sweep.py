@@ -14,9 +14,8 @@ from autograd_course.visualize.flow.script import Script
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.tracing import trace_gradient_flow
 from autograd_course.visualize.flow.wording import script
-from autograd_course.visualize.kit.asking import require_values, span
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.inputs import input_names
+from autograd_course.visualize.kit.inputs import finite_range, input_names, require_values
 from autograd_course.visualize.kit.slider import among, positions
 
 Range = tuple[float, float]
@@ -109,7 +108,7 @@ def experiment(
             f"sweep names {wrong[0]!r}, which is not a scalar input; "
             f"those are: {', '.join(movable) or 'none'}."
         )
-    ranges = {name: span(name, pair) for name, pair in (sweep or {}).items()}
+    ranges = {name: finite_range(name, pair) for name, pair in (sweep or {}).items()}
     return Experiment(fn, tuple(inputs), called, ranges)
 
 

@@ -14,17 +14,18 @@ from autograd_course.visualize.flow.modules import ModuleCalls, module_paths, re
 from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.values import ForwardValues, tensor_hooks
-from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.formatting import raised
 from autograd_course.visualize.kit.graph import in_forward_order, is_leaf, operation
 from autograd_course.visualize.kit.inputs import (
     as_callable,
     captured_names,
     fresh_leaves,
     input_names,
+    require_dense,
+    require_values,
     title,
 )
-from autograd_course.visualize.kit.words import raised
 
 
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:

@@ -9,9 +9,9 @@ import traitlets
 
 from autograd_course.visualize.flow.scene import Scene
 from autograd_course.visualize.flow.script import shape
-from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.idle_task import Leisure
+from autograd_course.visualize.kit.idle_task import IdleTask
+from autograd_course.visualize.kit.inputs import whole_number
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 
 HERE = Path(__file__).parent
@@ -40,12 +40,12 @@ class FlowView(Live):
 
     def __init__(self, scenes: Sequence[Scene], step: int | None = None) -> None:
         self.scenes = tuple(scenes)
-        at = self.steps if step is None else whole("step", step, 0)
+        at = self.steps if step is None else whole_number("step", step, 0)
         values = scenes[0].source.values()
         opened = [list(scene.opened) for scene in scenes]
         told = {"story": self._story(), "numbers": self._numbered(values)}
         super().__init__(**told, step=at, inputs=values, opened=opened)
-        self._leisure = Leisure()
+        self._idle_task = IdleTask()
         for _ in self._swept():
             pass
         self._make_room()
@@ -138,7 +138,7 @@ class FlowView(Live):
                 self.opened = self.story["opened"]
                 self.step = moved(self.step, before, self.phases)
             self.numbers = self._numbered(at)
-        self._leisure.begin(self._swept())
+        self._idle_task.start(self._swept())
 
     def _swept(self) -> Iterator[None]:
         """Sweep the story on stage, one value at a time; a sweep that still holds is kept."""

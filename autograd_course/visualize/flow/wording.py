@@ -16,7 +16,7 @@ from autograd_course.visualize.flow.reading import Reading
 from autograd_course.visualize.flow.script import Card, Map, Phase, Row, Script, Step, When
 from autograd_course.visualize.flow.trace import Kind, Node, Source, Summaries, Trace
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.words import listed
+from autograd_course.visualize.kit.formatting import listed
 
 _MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
 _MOST_SUMMED = 4  # uses of a value that a sentence adds up; more stand in the details

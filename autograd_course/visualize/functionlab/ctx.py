@@ -7,7 +7,7 @@ from torch import Tensor
 
 from autograd_course.visualize.functionlab.lines import written
 from autograd_course.visualize.functionlab.trace import Kept
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import size
 
 
 def held(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:

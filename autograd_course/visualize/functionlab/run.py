@@ -15,8 +15,8 @@ from autograd_course.visualize.functionlab.listing import Listing
 from autograd_course.visualize.functionlab.subject import Subject
 from autograd_course.visualize.functionlab.trace import Run, Step
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.formatting import raised
 from autograd_course.visualize.kit.graph import in_forward_order, is_custom
-from autograd_course.visualize.kit.words import raised
 
 _SCALAR = (
     "; x was a scalar, of shape (): if another shape is needed, pass a callable that makes it, "

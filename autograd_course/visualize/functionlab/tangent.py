@@ -11,10 +11,9 @@ from torch import Tensor
 
 from autograd_course.errors import first_line
 from autograd_course.visualize.functionlab.tangent_figure import Line, drawn
-from autograd_course.visualize.kit.asking import number as number_given
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import number
-from autograd_course.visualize.kit.inputs import as_callable, title
+from autograd_course.visualize.kit.inputs import as_callable, finite_number, title
 
 _POINTS = 241
 _STEP = 1e-5  # of a difference, relative to max(1, |x|)
@@ -101,7 +100,7 @@ def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangen
         >>> tangent(Square, 1.5).backward
         3.0
     """
-    at, reach = number_given("x", x, 1.0), number_given("span", span, 3.0)
+    at, reach = finite_number("x", x, 1.0), finite_number("span", span, 3.0)
     call = as_callable(fn, "tangent")
     grid = torch.linspace(at - reach, at + reach, _POINTS, dtype=torch.float64)
     step = _STEP * max(1.0, abs(at))

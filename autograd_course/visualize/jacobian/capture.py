@@ -8,8 +8,8 @@ from autograd_doctor.formatting import sentence
 from autograd_doctor.jacobians import ComputedJacobians, compute_jacobians
 from torch import Tensor
 
-from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import require_dense, require_values
 
 
 def capture(

@@ -1,15 +1,27 @@
-"""A matplotlib figure as a small PNG, without any state of pyplot."""
+"""What the saved pictures share: colors, axes, and a small PNG, without any state of pyplot."""
 
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+INK, PAPER, SOFT, GRAY, FAINT = "#22262b", "#ffffff", "#5b636e", "#878f9a", "#d9dce1"
+VALUE, GRADIENT = "#00609a", "#ad4300"  # what runs forward, and what runs backward
+SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # of matplotlib: the same picture everywhere
 _COLORS = 48
 _EVERY = 5  # rows of which one is looked at to choose the colors: each color fills more than that
+
+
+def plain_frame(axes: Axes, **grid: Any) -> None:
+    """Draw a grid behind the data, and a frame on the left and below; ``grid`` says how."""
+    axes.grid(**{"color": FAINT, "linewidth": 0.6, **grid})
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GRAY)
 
 
 def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:

@@ -1,15 +1,15 @@
-"""Long work in small pieces, between the messages that the kernel gets."""
+"""Long work in slices, between the messages that the kernel gets."""
 
 import asyncio
 import time
 from collections.abc import Iterator
 
-AT_ONCE = 0.008  # seconds of work before whoever waits is let in
-BREATH = 0.002  # seconds for the page to be heard: a message takes several turns of the loop
-REST = 0.08  # seconds for the page to draw the answer, with all of a small machine
+SLICE_S = 0.008  # of work before whoever waits is let in
+YIELD_S = 0.002  # for the page to be heard: a message takes several turns of the loop
+DEBOUNCE_S = 0.08  # for the page to draw the answer, with all of a small machine
 
 
-class Leisure:
+class IdleTask:
     """One piece of work at a time; what is new takes the place of what is not done yet.
 
     Where no event loop runs, as in a script, all is done at once.
@@ -18,16 +18,16 @@ class Leisure:
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, pieces: Iterator[None]) -> None:
-        """Go through the pieces, each of which does its own part of the work."""
+    def start(self, steps: Iterator[None]) -> None:
+        """Go through the steps, each of which does its own part of the work."""
         self.stop()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            for _ in pieces:
+            for _ in steps:
                 pass
         else:
-            self._task = loop.create_task(_between(pieces))
+            self._task = loop.create_task(_in_slices(steps))
 
     @property
     def busy(self) -> bool:
@@ -41,10 +41,10 @@ class Leisure:
         self._task = None
 
 
-async def _between(pieces: Iterator[None]) -> None:
-    await asyncio.sleep(REST)
+async def _in_slices(steps: Iterator[None]) -> None:
+    await asyncio.sleep(DEBOUNCE_S)
     begun = time.perf_counter()
-    for _ in pieces:
-        if time.perf_counter() - begun > AT_ONCE:
-            await asyncio.sleep(BREATH)
+    for _ in steps:
+        if time.perf_counter() - begun > SLICE_S:
+            await asyncio.sleep(YIELD_S)
             begun = time.perf_counter()

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from autograd_course.visualize.kit.figure import small_png
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import size
 from autograd_course.visualize.memory.groups import Grouping, grouping
 from autograd_course.visualize.memory.phrases import verdict
 from autograd_course.visualize.memory.scale import BACKWARD, END, FORWARD, places, ticks

@@ -1,6 +1,6 @@
 """Phrases: sizes, and what a kept tensor is called."""
 
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import size
 from autograd_course.visualize.memory.trace import Event, Kept
 
 

@@ -1,6 +1,6 @@
 """Axes: events across, forward as wide as backward; bytes upward, in round steps."""
 
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import size
 from autograd_course.visualize.memory.trace import MemoryTrace
 
 FORWARD, BACKWARD, END = 1.0, 2.0, 2.16  # where each phase ends, for every variant

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import size
 from autograd_course.visualize.memory.groups import Grouping, grouping
 from autograd_course.visualize.memory.phrases import shape, verdict, what
 from autograd_course.visualize.memory.scale import END, places, ticks

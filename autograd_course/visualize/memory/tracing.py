@@ -9,10 +9,15 @@ import torch
 from autograd_doctor.memory import iter_storages, storage_keys
 from torch import Tensor
 
-from autograd_course.visualize.kit.asking import require_dense
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.inputs import as_callable, fresh_leaves, input_names, title
-from autograd_course.visualize.kit.words import raised
+from autograd_course.visualize.kit.formatting import raised
+from autograd_course.visualize.kit.inputs import (
+    as_callable,
+    fresh_leaves,
+    input_names,
+    require_dense,
+    title,
+)
 from autograd_course.visualize.memory.finish import finished
 from autograd_course.visualize.memory.graph import Graph, nodes_behind
 from autograd_course.visualize.memory.hooks import SavedTensors

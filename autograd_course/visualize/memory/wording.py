@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from autograd_course.visualize.kit.words import listed, size
+from autograd_course.visualize.kit.formatting import listed, size
 from autograd_course.visualize.memory.phrases import its, verdict, what, who
 from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
 

@@ -7,7 +7,7 @@ from typing import Any
 import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.idle_task import Leisure
+from autograd_course.visualize.kit.idle_task import IdleTask
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 from autograd_course.visualize.stelab import story
 from autograd_course.visualize.stelab.capture import capture, checked, checked_width
@@ -65,7 +65,7 @@ class STELab(Live):
         self.trace: LabTrace = capture(estimators, x)
         names = self.trace.names()
         self.race = not_started("activations", 0)
-        self._leisure = Leisure()
+        self._idle_task = IdleTask()
         super().__init__(
             quantizer=name,
             surrogate=surrogate if surrogate in names else names[-1],
@@ -139,9 +139,9 @@ class STELab(Live):
     def _train_or_stop(self, change: Any) -> None:
         if change["new"]:
             race = Race(self._estimators, checked_place(self.place), self.seed)
-            self._leisure.begin(self._trained_in_pieces(race))
+            self._idle_task.start(self._trained_in_pieces(race))
         else:
-            self._leisure.stop()
+            self._idle_task.stop()
 
     def _trained_in_pieces(self, race: Race) -> Iterator[None]:
         while not race.done:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import size
 from autograd_course.visualize.tiles import wording
 from autograd_course.visualize.tiles.heat import heat, largest
 from autograd_course.visualize.tiles.trace import TileTrace, Visit

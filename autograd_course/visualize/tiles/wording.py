@@ -2,8 +2,7 @@
 
 import math
 
-from autograd_course.visualize.kit.formatting import number
-from autograd_course.visualize.kit.words import size
+from autograd_course.visualize.kit.formatting import number, size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 _NOISE = 1e-6  # of sums that are zero but for rounding
