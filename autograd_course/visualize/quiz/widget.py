@@ -14,7 +14,7 @@ from autograd_course.quizzes import COURSE, Question, Quiz, QuizError, draw
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import FROM_PAGE, Saved, script, sheet
-from autograd_course.visualize.quiz.wording import Outcome, markdown, page, plain, summary
+from autograd_course.visualize.quiz.describe import Outcome, markdown, page, plain, summary
 
 HERE = Path(__file__).parent
 Answer = dict[str, str]  # "chosen": letters, and "text" of an essay

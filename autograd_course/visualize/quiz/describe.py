@@ -9,7 +9,7 @@ from autograd_doctor.card import WIDTH, as_text
 
 from autograd_course.grader.state import State
 from autograd_course.quizzes import Question, Quiz
-from autograd_course.visualize.quiz.marked import marked, plainly
+from autograd_course.visualize.quiz.markdown import marked, plainly
 from autograd_course.visualize.quiz.markup import blocks
 
 TRIES = 2  # wrong answers after which all options are explained
