@@ -9,8 +9,7 @@ from autograd_doctor.card import WIDTH, as_text
 
 from autograd_course.grader.state import State
 from autograd_course.quizzes import Question, Quiz
-from autograd_course.visualize.quiz.markdown import marked, plainly
-from autograd_course.visualize.quiz.markup import blocks
+from autograd_course.visualize.quiz.markdown import blocks, escape, safe_markdown
 
 TRIES = 2  # wrong answers after which all options are explained
 
@@ -99,20 +98,20 @@ class Outcome:
         if self.right:
             return str(WORDS["right"])
         wrong = WORDS["part"] if set(self.chosen) <= self.question.right else WORDS["wrong"]
-        return str(wrong) if self._told else f"{wrong} {WORDS['again']}"
+        return str(wrong) if self._explains_all else f"{wrong} {WORDS['again']}"
 
     @property
-    def _told(self) -> bool:
+    def _explains_all(self) -> bool:
         return self.right or self.tries >= TRIES
 
     def __repr__(self) -> str:
         if self.question.essay:
             return as_text(self.verdict, [("–", point) for point in self.question.rubric])
-        told = self.question.lettered if self._told else self.chosen
+        explained = self.question.lettered if self._explains_all else self.chosen
         rows = [
             (f"{'✓' if option.right else '✗'} {letter}", " ".join(option.explanation.split()))
             for letter, option in self.question.lettered.items()
-            if letter in told
+            if letter in explained
         ]
         return as_text(f"{self.question.id}: {self.verdict}", rows)
 
@@ -124,7 +123,7 @@ def plain(quiz: Quiz) -> str:
         lines += ["", f"{number}. {question.id} – {WORDS[_kind(question)]}"]
         lines += [_indented(block, "   ") for block in blocks(question.text)]
         for letter, option in question.lettered.items():
-            text = " ".join(" ".join(map(_plainly, blocks(option.text))).split())
+            text = " ".join(" ".join(map(_as_text, blocks(option.text))).split())
             lines.append(
                 fill(text, WIDTH, initial_indent=f"   {letter}) ", subsequent_indent="      ")
             )
@@ -133,11 +132,13 @@ def plain(quiz: Quiz) -> str:
 
 def markdown(quiz: Quiz) -> str:
     """Return the same as Markdown, which GitHub, JupyterLab and nbconvert show."""
-    parts = [f"**{plainly(quiz.heading)}**"]
+    parts = [f"**{escape(quiz.heading)}**"]
     for number, question in enumerate(quiz.questions, 1):
         parts.append(f"**{number}.** `{question.id}` – *{WORDS[_kind(question)]}*")
-        parts.append(marked(question.text))
-        options = [f"- **{letter}** {marked(o.text)}" for letter, o in question.lettered.items()]
+        parts.append(safe_markdown(question.text))
+        options = [
+            f"- **{letter}** {safe_markdown(o.text)}" for letter, o in question.lettered.items()
+        ]
         parts += ["\n".join(options)] if options else []
     call, _, rest = _how(quiz).partition(": ")
     return "\n\n".join([*parts, f"*{call}:* `{rest}`"])
@@ -151,10 +152,10 @@ def _how(quiz: Quiz) -> str:
 def _indented(block: Mapping[str, Any], margin: str) -> str:
     if "code" in block:
         return indent(block["code"], margin + "    ")
-    return fill(_plainly(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
+    return fill(_as_text(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
 
 
-def _plainly(block: Mapping[str, Any]) -> str:
+def _as_text(block: Mapping[str, Any]) -> str:
     if "code" in block:
         return str(block["code"])
     marks = {"": "", "code": "`", "em": "*"}

@@ -1,14 +1,44 @@
-"""Questions as Markdown for saved notebooks, in which nothing runs and nothing leads away.
+"""The little Markdown that questions use: as plain data for the page, and for saved notebooks.
 
-A file of questions may come from anyone, and GitHub, JupyterLab, nbconvert and the book differ in
-what they let through: HTML, links, pictures and formulas become text before any of them reads it.
+The page builds elements of the data, never HTML. In a saved notebook nothing runs and nothing leads
+away: a file of questions may come from anyone, and GitHub, JupyterLab, nbconvert and the book
+differ in what they let through. HTML, links, pictures and formulas become text before any of them
+reads it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from autograd_course.visualize.quiz.markup import blocks
+_FENCE = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+_SPAN = re.compile(r"`([^`]+)`|\*([^*\s][^*]*)\*")
+
+
+def blocks(text: str) -> list[dict[str, Any]]:
+    """Return paragraphs and code blocks: ``{"code": …}`` or ``{"spans": [[kind, text], …]}``.
+
+    A span's kind is ``""``, ``"code"`` or ``"em"``.
+    """
+    found: list[dict[str, Any]] = []
+    for k, part in enumerate(_FENCE.split(text)):
+        if k % 2:
+            found.append({"code": part})
+        else:
+            paragraphs = (" ".join(p.split()) for p in part.split("\n\n"))
+            found += [{"spans": list(_spans(p))} for p in paragraphs if p]
+    return found
+
+
+def _spans(text: str) -> Iterator[list[str]]:
+    start = 0
+    for match in _SPAN.finditer(text):
+        if match.start() > start:
+            yield ["", text[start : match.start()]]
+        yield ["code", match[1]] if match[1] else ["em", match[2]]
+        start = match.end()
+    if start < len(text):
+        yield ["", text[start:]]
+
 
 _BETWEEN = "\N{ZERO WIDTH SPACE}"  # keeps one code span apart from the next
 _ACTIVE = re.compile(
@@ -17,30 +47,21 @@ _ACTIVE = re.compile(
 )
 
 
-def marked(text: str) -> str:
+def safe_markdown(text: str) -> str:
     """Write a question's text as Markdown: its paragraphs, code and emphasis, and nothing else."""
-    return "\n\n".join(map(_block, blocks(text)))
+    return "\n\n".join(map(_block_in_markdown, blocks(text)))
 
 
-def plainly(text: str) -> str:
-    """Write a line as Markdown that shows it as it is."""
-    return _ACTIVE.sub(_literally, text)
-
-
-def _block(block: Mapping[str, Any]) -> str:
+def _block_in_markdown(block: Mapping[str, Any]) -> str:
     if "code" in block:
         return f"```python\n{block['code']}\n```"
-    written = "".join(_span(kind, text) for kind, text in block["spans"])
-    return written.replace("``", f"`{_BETWEEN}`")
+    looks = {"": "{}", "code": "`{}`", "em": "*{}*"}
+    spans = ((kind, text if kind == "code" else escape(text)) for kind, text in block["spans"])
+    return "".join(looks[kind].format(text) for kind, text in spans).replace("``", f"`{_BETWEEN}`")
 
 
-def _span(kind: str, text: str) -> str:
-    if kind == "code":
-        return f"`{text}`"
-    return f"*{plainly(text)}*" if kind else plainly(text)
-
-
-def _literally(found: re.Match[str]) -> str:
-    if found["code"]:
-        return f"`{found['code']}`"
-    return f"&#{ord(found['entity'])};"
+def escape(text: str) -> str:
+    """Write a line as Markdown that shows it as it is."""
+    return _ACTIVE.sub(
+        lambda found: f"`{found['code']}`" if found["code"] else f"&#{ord(found['entity'])};", text
+    )

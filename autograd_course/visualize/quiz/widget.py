@@ -42,7 +42,7 @@ class KnowledgeCheck(Saved):
         super().__init__(
             quiz=page(quiz),
             answers=_remembered(quiz, remembered.state),
-            kept=self._told(remembered),
+            kept=self._progress(remembered),
         )
         self.observe(self._keep, "answers")
 
@@ -93,9 +93,9 @@ class KnowledgeCheck(Saved):
                 state = state.answered(question.home, name, right=right, **answer)
             return state
 
-        self.kept = self._told(update(answered) if news else load())
+        self.kept = self._progress(update(answered) if news else load())
 
-    def _told(self, kept: Kept) -> dict[str, Any]:
+    def _progress(self, kept: Kept) -> dict[str, Any]:
         questions = self._quiz.questions
         return {
             "replies": self.kept.get("replies", -1) + 1 if self.trait_has_value("kept") else 0,
