@@ -23,8 +23,8 @@ from torch.autograd import Function
 
 from autograd_course import diagnose
 from autograd_course.visualize.jacobian.capture import capture
-from autograd_course.visualize.jacobian.condense import MOST as MOST_CELLS
-from autograd_course.visualize.jacobian.structure import looks
+from autograd_course.visualize.jacobian.describe import looks
+from autograd_course.visualize.jacobian.trace import MOST as MOST_CELLS
 from autograd_course.visualize.jacobian.widget import JacobianView, jacobian_view
 from autograd_course.visualize.kit.errors import TraceError
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from autograd_course.visualize.jacobian.condense import UNKNOWN, WRONG
-from autograd_course.visualize.jacobian.wording import View
+from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG
+from autograd_course.visualize.jacobian.view import View
 from autograd_course.visualize.kit.figure import small_png
 
 INK, PAPER, RIM, SOFT = "#22262b", "#ffffff", "#878f9a", "#5b636e"

@@ -12,7 +12,7 @@ from autograd_doctor.card import WIDTH
 
 from autograd_course.visualize.jacobian.capture import capture
 from autograd_course.visualize.jacobian.figure import drawn
-from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out
+from autograd_course.visualize.jacobian.view import LEGEND, WORDS, View, named, page, written_out
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import FROM_PAGE, Live, script, sheet
 

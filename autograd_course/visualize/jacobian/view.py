@@ -13,8 +13,8 @@ from autograd_doctor import jacobians as heatmap
 from autograd_doctor.formatting import distinguish, number, sentence
 from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 
-from autograd_course.visualize.jacobian.condense import AGREES, UNKNOWN, WRONG, Shown, shown
-from autograd_course.visualize.jacobian.structure import looks
+from autograd_course.visualize.jacobian.describe import looks
+from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG, Shown, shown
 
 FEW = 6  # rows and columns of a matrix that the plain text writes out
 WORDS = {
