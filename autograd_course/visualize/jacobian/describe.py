@@ -1,10 +1,74 @@
-"""What pattern a matrix has, decided by its numbers: looks diagonal, looks of low rank."""
+"""A Jacobian in words: how many entries are wrong, and what pattern a matrix has."""
 
 import torch
+from autograd_doctor import Diagnosis
+from autograd_doctor import jacobians as heatmap
+from autograd_doctor.formatting import sentence
+from autograd_doctor.jacobians import Matrix
 from torch import Tensor
+
+from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
 
 _NEGLIGIBLE = 1e-6  # of the largest entry: counts as zero, and equal if no farther apart
 _FEW = 24  # parts that are still told as blocks
+
+
+WORDS = {
+    AGREES: "they agree",
+    WRONG: "✗ backward is wrong here",
+    UNKNOWN: "finite differences find no derivative here",
+}
+
+
+HOW = (
+    "Finite differences are found a column at a time: one input element is nudged. Backward is "
+    "found a row at a time: one call, with a grad_output that is 1 at one output element and 0 "
+    "elsewhere."
+)
+HOW_DECLARED = (
+    "Both are found a row at a time: one call of a backward, with a grad_output that is 1 at one "
+    "output element and 0 elsewhere; the reference's is autograd's own."
+)
+
+
+def describe_finding(diagnosis: Diagnosis | None) -> str:
+    """Return the first finding of a diagnosis, its rule and its sentence, ``""`` without one."""
+    if diagnosis is None or not diagnosis.findings:
+        return ""
+    first = diagnosis.findings[0]
+    severity = "" if first.severity == "error" else f"{first.severity}, "
+    return f"{severity}{first.rule}: {sentence(first.message)}"
+
+
+def verdict(truth: str, entries: int, wrong: int, known: bool, blind: bool) -> str:
+    """Say how many entries are wrong.
+
+    ``known`` tells whether a derivative is found anywhere, ``blind`` whether none is found
+    somewhere.
+    """
+    if not known:
+        return "There is nothing to compare: no derivative is found anywhere."
+    if wrong:
+        return f"✗ {wrong} of {entries} entries of backward are wrong."
+    each = f"all {entries} entries" if entries > 1 else "its one entry"
+    where = " where finite differences find a derivative" if blind else ""
+    return f"✓ Backward agrees with {truth} in {each}{where}."
+
+
+def scale(height: int, width: int) -> str:
+    """Say what a cell is that is no single entry."""
+    return (
+        f"Each cell stands for {height} × {width} entries and shows the largest; "
+        "it is wrong where one of them is."
+    )
+
+
+def filling(matrix: Matrix) -> str:
+    """Say what fills a map: how many entries, how large, and in what pattern."""
+    pattern = looks(torch.tensor(matrix, dtype=torch.float64))
+    filled = heatmap.filling(matrix)
+    known = pattern in ("", "zero", "sparse") or (pattern == "diagonal" and "diagonal" in filled)
+    return filled if known else f"{filled}; looks {pattern}"
 
 
 def looks(matrix: Tensor) -> str:
@@ -23,8 +87,7 @@ def looks(matrix: Tensor) -> str:
     if simple := _diagonal(matrix, filled, largest):
         return simple
     kind = _blocks(filled) or _triangle(filled) or ("dense" if bool(filled.all()) else "sparse")
-    words = [kind, *_further(matrix, largest)]
-    return ", ".join(words)
+    return ", ".join([kind, *_further(matrix, largest)])
 
 
 def _diagonal(matrix: Tensor, filled: Tensor, largest: float) -> str:

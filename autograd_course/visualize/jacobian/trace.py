@@ -1,20 +1,42 @@
-"""A matrix as it is shown: entry by entry while it is small, else block by block."""
+"""Both Jacobians of a function, and their cells: single entries, or blocks where they are large."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from autograd_doctor.jacobians import Axis, Jacobians, Matrix
+from autograd_doctor import CannotDiagnoseError
+from autograd_doctor.formatting import sentence
+from autograd_doctor.jacobians import Axis, ComputedJacobians, Jacobians, Matrix, compute_jacobians
 from torch import Tensor
+
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import as_callable, require_dense, require_values
 
 MOST = 128  # rows and columns that are shown one by one
 
 AGREES, WRONG, UNKNOWN = ".", "x", "?"
 
 
+def capture(
+    fn: Any, inputs: Sequence[Any], of: int | None, reference: Callable[..., Any] | None
+) -> ComputedJacobians:
+    """Return both Jacobians of each output with respect to each input that is differentiated.
+
+    Raises :class:`TraceError` if forward or backward raises, or a Jacobian is too large.
+    """
+    as_callable(fn, "jacobian_view")
+    require_values(inputs)
+    require_dense(inputs)
+    try:
+        return compute_jacobians(fn, inputs, output=of, reference=reference)
+    except CannotDiagnoseError as error:
+        raise TraceError(sentence(str(error))) from None
+
+
 @dataclass(frozen=True)
-class Shown:
+class Cells:
     """What stands in the cells of the three maps, each of which is a block of ``block`` entries.
 
     Of a block, each map shows its entry of the largest size. ``marks`` holds a character a cell:
@@ -53,8 +75,8 @@ class Shown:
         return next((at for at, size in sizes.items() if size >= (1 - 1e-6) * most), (0, 0))
 
 
-def shown(pair: Jacobians) -> Shown:
-    """Return a Jacobian as it is shown."""
+def cells_of(pair: Jacobians) -> Cells:
+    """Return the cells in which a Jacobian is shown."""
     height, width = len(pair.off), len(pair.off[0])
     block = (math.ceil(height / MOST), math.ceil(width / MOST))
     differences, backward, off = (
@@ -63,7 +85,7 @@ def shown(pair: Jacobians) -> Shown:
     )
     unknown = differences.isnan()
     wrong = (off != 0) & ~unknown
-    return Shown(
+    return Cells(
         rows=_labels(pair.rows, block[0]),
         columns=_labels(pair.columns, block[1]),
         block=block,
@@ -82,7 +104,7 @@ def _labels(axis: Axis, size: int) -> tuple[str, ...]:
     )
 
 
-def _cells(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
+def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
     """Return the entries of each block along a third dimension."""
     (high, wide), (rows, columns) = block, matrix.shape
     padding = (0, -columns % wide, 0, -rows % high)
@@ -93,14 +115,14 @@ def _cells(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
 
 def _largest(matrix: Tensor, block: tuple[int, int]) -> Matrix:
     """Return the entry of the largest size of each block, with its sign."""
-    cells = _cells(matrix, block, math.nan)
-    place = cells.abs().nan_to_num(nan=-1.0, posinf=math.inf).argmax(-1, keepdim=True)
-    return tuple(map(tuple, cells.gather(-1, place).squeeze(-1).tolist()))
+    blocks = _blocks(matrix, block, math.nan)
+    place = blocks.abs().nan_to_num(nan=-1.0, posinf=math.inf).argmax(-1, keepdim=True)
+    return tuple(map(tuple, blocks.gather(-1, place).squeeze(-1).tolist()))
 
 
 def _marks(wrong: Tensor, unknown: Tensor, block: tuple[int, int]) -> tuple[str, ...]:
-    bad = _cells(wrong.double(), block, 0.0).amax(-1) > 0
-    blind = _cells(unknown.double(), block, 1.0).amin(-1) > 0
+    bad = _blocks(wrong.double(), block, 0.0).amax(-1) > 0
+    blind = _blocks(unknown.double(), block, 1.0).amin(-1) > 0
     return tuple(
         "".join(WRONG if b else UNKNOWN if u else AGREES for b, u in zip(*lines, strict=True))
         for lines in zip(bad.tolist(), blind.tolist(), strict=True)
