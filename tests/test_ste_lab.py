@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import KIT
-from autograd_course.visualize.stelab import race as racing
+from autograd_course.visualize.stelab import training_comparison
 from autograd_course.visualize.stelab.curves import drawn
 from autograd_course.visualize.stelab.look import look
 from autograd_course.visualize.stelab.net import Net
@@ -31,7 +31,7 @@ from autograd_course.visualize.stelab.widget import HERE, STELab, ste_lab
 @pytest.fixture
 def short_race(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train only a few steps, where it does not matter what is learned."""
-    monkeypatch.setattr(racing, "STEPS", 6)
+    monkeypatch.setattr(training_comparison, "STEPS", 6)
 
 
 def estimate(lab: STELab, name: str) -> Estimate:
@@ -225,7 +225,9 @@ def test_with_sign_the_clipped_surrogate_learns_and_neither_zero_nor_identity_do
 
 
 def test_training_repeats(short_race: None) -> None:
-    runs = [racing.whole_race(ste_lab()._estimators, "activations", 3) for _ in range(2)]
+    runs = [
+        training_comparison.whole_race(ste_lab()._estimators, "activations", 3) for _ in range(2)
+    ]
 
     assert runs[0] == runs[1]
 

@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from autograd_course.visualize.functionlab import wording
+from autograd_course.visualize.functionlab import describe
 from autograd_course.visualize.functionlab.extent import extent
 from autograd_course.visualize.functionlab.figure_source import (
     BACKWARD,
@@ -19,8 +19,8 @@ from autograd_course.visualize.functionlab.figure_source import (
     write,
 )
 from autograd_course.visualize.functionlab.listing import Listing
-from autograd_course.visualize.functionlab.scene import bands, slopes
 from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
+from autograd_course.visualize.functionlab.view import bands, slopes
 from autograd_course.visualize.kit.figure import small_png
 
 PAPER, FAINT, WRONG = "#ffffff", "#e3e6ea", "#b3261e"
@@ -44,8 +44,8 @@ def drawn(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> b
     _curve(upper, sweep, position)
     _slopes(lower, sweep, position)
     write(figure, lines, (_LEFT + 0.25) / _WIDTH)
-    _sentence(figure, 1 - 0.3 / height, wording.judged(position, sweep.variable), INK, 10.5)
-    _sentence(figure, 0.1 / height, wording.overview(sweep), SOFT, 8.5)
+    _sentence(figure, 1 - 0.3 / height, describe.judged(position, sweep.variable), INK, 10.5)
+    _sentence(figure, 0.1 / height, describe.overview(sweep), SOFT, 8.5)
     return small_png(figure)
 
 
@@ -74,11 +74,11 @@ def _tangents(
     position: Position,
 ) -> Iterator[tuple[float, tuple[float, float], dict[str, Any], str]]:
     if position.slope is not None:
-        label = f"slope by backward: {wording.by_backward(position)}"
+        label = f"slope by backward: {describe.by_backward(position)}"
         yield position.slope, (-1, 1), BROAD, label
     if position.sides is None or position.verdict in ("jump", "steep"):
         return
-    label = f"slope by differences: {wording.by_differences(position)}"
+    label = f"slope by differences: {describe.by_differences(position)}"
     if position.sides.bent:
         yield position.sides.left, (-1, 0), DASHED, label
         yield position.sides.right, (0, 1), DASHED, ""

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from autograd_course.visualize.functionlab import wording
+from autograd_course.visualize.functionlab import describe
 from autograd_course.visualize.functionlab.listing import Listing
 from autograd_course.visualize.functionlab.trace import Phase, Position, Step, Sweep
 
@@ -42,7 +42,7 @@ def _all(
     sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
 ) -> Iterator[Line]:
     colors: Mapping[Phase, str] = {"forward": FORWARD, "backward": BACKWARD}
-    notes, ran = wording.noted(steps), {step.row for step in steps}
+    notes, ran = describe.noted(steps), {step.row for step in steps}
     for phase in ("forward", "backward"):
         for part in (part for part in source.parts if part.phase == phase):
             for index, row in enumerate(part.rows, part.first):
@@ -51,13 +51,13 @@ def _all(
         if phase == "forward":
             yield from _held(source, position)
     yield "", INK, 0
-    yield wording.sent_back(position, sweep.grad_output), BACKWARD, 0
+    yield describe.sent_back(position, sweep.grad_output), BACKWARD, 0
 
 
 def _held(source: Listing, position: Position) -> Iterator[Line]:
     yield "", INK, 0
     if source.own and position.run:
-        kept = [wording.held(one) for one in position.run.kept] or ["nothing"]
+        kept = [describe.held(one) for one in position.run.kept] or ["nothing"]
         for word, text in zip(["ctx keeps", *[""] * len(kept)], kept, strict=False):
             yield f"{word:9} {text}", SOFT, 0
         yield "", INK, 0

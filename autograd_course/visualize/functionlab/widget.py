@@ -7,13 +7,13 @@ from typing import Any
 
 import traitlets
 
+from autograd_course.visualize.functionlab.describe import account
 from autograd_course.visualize.functionlab.figure import drawn
 from autograd_course.visualize.functionlab.listing import Listing
-from autograd_course.visualize.functionlab.scene import scene
 from autograd_course.visualize.functionlab.subject import Subject
 from autograd_course.visualize.functionlab.sweep import shown, sweep
 from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
-from autograd_course.visualize.functionlab.wording import account
+from autograd_course.visualize.functionlab.view import scene
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
 

@@ -21,11 +21,11 @@ from autograd_course.visualize.kit.inputs import (
 from autograd_course.visualize.memory.finish import finished
 from autograd_course.visualize.memory.graph import Graph, nodes_behind
 from autograd_course.visualize.memory.hooks import SavedTensors
+from autograd_course.visualize.memory.isolation import Gradients, Reach, as_it_was
 from autograd_course.visualize.memory.ledger import Ledger
 from autograd_course.visualize.memory.modules import Modules
 from autograd_course.visualize.memory.trace import MemoryTrace
 from autograd_course.visualize.memory.watch import Watch
-from autograd_course.visualize.memory.world import Gradients, Reach, as_it_was
 
 
 def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:

@@ -9,12 +9,12 @@ import traitlets
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import title
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
+from autograd_course.visualize.memory.describe import describe
 from autograd_course.visualize.memory.figure import drawn
 from autograd_course.visualize.memory.folding import folded
-from autograd_course.visualize.memory.story import budgets, story
 from autograd_course.visualize.memory.trace import MemoryTrace
 from autograd_course.visualize.memory.tracing import trace_memory
-from autograd_course.visualize.memory.wording import describe
+from autograd_course.visualize.memory.view import budgets, story
 
 HERE = Path(__file__).parent
 _MOST = 8  # variants

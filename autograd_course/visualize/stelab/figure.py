@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from autograd_course.visualize.kit.figure import small_png
 from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.stelab.curves import Curve
+from autograd_course.visualize.stelab.describe import climbs, gap, headline, tidy
 from autograd_course.visualize.stelab.look import FAINT, GRAY, INK, PAPER, look
-from autograd_course.visualize.stelab.race import RaceTrace
 from autograd_course.visualize.stelab.race_figure import draw_race
-from autograd_course.visualize.stelab.story import heights, steepest
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, LabTrace
-from autograd_course.visualize.stelab.wording import climbs, gap, headline, tidy
+from autograd_course.visualize.stelab.training_comparison import RaceTrace
+from autograd_course.visualize.stelab.view import heights, steepest
 
 _OWN: dict[str, Any] = {"color": INK, "linestyle": (0, (3, 2)), "linewidth": 1.7}
 _LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # of the figure

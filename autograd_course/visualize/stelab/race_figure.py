@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from autograd_course.visualize.stelab.describe import PLACES, result
 from autograd_course.visualize.stelab.look import CLASSES, FAINT, GRAY, INK, look
-from autograd_course.visualize.stelab.race import EVERY, STEPS, RaceTrace, Run
 from autograd_course.visualize.stelab.task import CELLS, REACH, points
-from autograd_course.visualize.stelab.wording import PLACES, result
+from autograd_course.visualize.stelab.training_comparison import EVERY, STEPS, RaceTrace, Run
 
 _GROUND = LinearSegmentedColormap.from_list(
     "classes", CLASSES, N=5

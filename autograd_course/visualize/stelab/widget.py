@@ -9,8 +9,9 @@ import traitlets
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.idle_task import IdleTask
 from autograd_course.visualize.kit.live import FROM_PAGE, KIT, Live, script, sheet
-from autograd_course.visualize.stelab import story
+from autograd_course.visualize.stelab import view
 from autograd_course.visualize.stelab.capture import capture, checked, checked_width
+from autograd_course.visualize.stelab.describe import describe
 from autograd_course.visualize.stelab.estimators import (
     Estimator,
     by_surrogate,
@@ -19,15 +20,14 @@ from autograd_course.visualize.stelab.estimators import (
 )
 from autograd_course.visualize.stelab.figure import png
 from autograd_course.visualize.stelab.quantizers import QUANTIZERS
-from autograd_course.visualize.stelab.race import (
+from autograd_course.visualize.stelab.trace import Estimate, LabTrace
+from autograd_course.visualize.stelab.training_comparison import (
     Race,
     RaceTrace,
     checked_place,
     not_started,
     whole_race,
 )
-from autograd_course.visualize.stelab.trace import Estimate, LabTrace
-from autograd_course.visualize.stelab.wording import describe
 
 HERE = Path(__file__).parent
 
@@ -71,9 +71,9 @@ class STELab(Live):
             surrogate=surrogate if surrogate in names else names[-1],
             x=x,
             width=width,
-            sweep=story.sweep(self.trace, name, self._choices),
-            progress=story.progress(self.race),
-            board=story.board(),
+            sweep=view.sweep(self.trace, name, self._choices),
+            progress=view.progress(self.race),
+            board=view.board(),
         )
         self.observe(self._requantize, "quantizer")
         self.observe(self._move, "x")
@@ -126,7 +126,7 @@ class STELab(Live):
 
     def _sample(self) -> None:
         self.trace = capture(self._estimators, self.x)
-        self.sweep = story.sweep(self.trace, self._name, self._choices)
+        self.sweep = view.sweep(self.trace, self._name, self._choices)
 
     def _restart(self, change: Any = None) -> None:
         self.training = False
@@ -134,7 +134,7 @@ class STELab(Live):
 
     def _show(self, race: RaceTrace) -> None:
         self.race = race
-        self.progress = story.progress(race)
+        self.progress = view.progress(race)
 
     def _train_or_stop(self, change: Any) -> None:
         if change["new"]:

@@ -5,8 +5,10 @@ What a step does not change is not in its frame; :func:`at` adds the frames up.
 
 from typing import Any
 
-from autograd_course.visualize.tiles import wording
-from autograd_course.visualize.tiles.frames import (
+from autograd_course.visualize.tiles import describe
+from autograd_course.visualize.tiles.heat import heat
+from autograd_course.visualize.tiles.trace import TileTrace
+from autograd_course.visualize.tiles.view import (
     Frame,
     backward,
     begin,
@@ -14,8 +16,6 @@ from autograd_course.visualize.tiles.frames import (
     frame,
     weighed,
 )
-from autograd_course.visualize.tiles.heat import heat
-from autograd_course.visualize.tiles.trace import TileTrace
 
 Story = dict[str, Any]
 
@@ -23,22 +23,22 @@ Story = dict[str, Any]
 def story(trace: TileTrace) -> Story:
     """Tell a trace: the stage, and the frames from the beginning to the end."""
     return {
-        "title": wording.headline(trace),
+        "title": describe.headline(trace),
         "rows": [[rows.start, rows.stop] for rows in trace.rows],
         "columns": [[columns.start, columns.stop] for columns in trace.columns],
         "skipped": [list(place) for place in trace.skipped],
         "hidden": ["".join("10"[pair] for pair in row) for row in trace.visible],
         "given": {name: heat(trace.tensors[name]) for name in ("q", "k", "v", "grad_out")},
-        "longest": wording.figure(trace.longest_sum, 2),
+        "longest": describe.figure(trace.longest_sum, 2),
         "begin": begin(trace),
-        "captions": wording.CAPTIONS,
-        "memory": wording.memory(trace),
+        "captions": describe.CAPTIONS,
+        "memory": describe.memory(trace),
         "whole": {phase: weighed(trace, visit) for phase, visit in trace.whole.items()},
         "frames": [
-            frame("start", "given", wording.given(trace)),
+            frame("start", "given", describe.given(trace)),
             *forward(trace),
             *backward(trace),
-            frame("end", "end", wording.end(trace)),
+            frame("end", "end", describe.end(trace)),
         ],
     }
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from autograd_course.visualize.tiles.frames import Frame
 from autograd_course.visualize.tiles.story import Story, at
+from autograd_course.visualize.tiles.view import Frame
 
 _MOST_ROWS = 16  # that are listed one by one
 

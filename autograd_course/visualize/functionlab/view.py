@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autograd_course.visualize.functionlab import wording
+from autograd_course.visualize.functionlab import describe
 from autograd_course.visualize.functionlab.extent import extent
 from autograd_course.visualize.functionlab.listing import Listing
 from autograd_course.visualize.functionlab.spans import spans
@@ -45,7 +45,7 @@ def scene(
         "slopes": {name: [(x, _plain(y)) for x, y in line] for name, line in lines.items()},
         "ranges": ranges,
         "bands": {kind: bands(at, kind) for kind in ("differ", "open")},
-        "overview": wording.overview(sweep),
+        "overview": describe.overview(sweep),
     }
 
 
@@ -73,7 +73,7 @@ def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
 def bands(at: Sequence[Position], verdict: Any) -> list[Range]:
     """Return where a verdict holds, each stretch wide enough to be seen."""
     half = (at[-1].x - at[0].x) / (len(at) - 1) / 2
-    found = wording.spans_of(at, verdict)
+    found = describe.spans_of(at, verdict)
     return [(max(low - half, at[0].x), min(high + half, at[-1].x)) for low, high in found]
 
 
@@ -118,10 +118,10 @@ def _frame(position: Position, sweep: Sweep) -> Json:
         "slope": _plain(position.slope),
         "sides": _sides(position),
         "verdict": position.verdict,
-        "sentence": wording.judged(position, sweep.variable),
-        "byBackward": wording.by_backward(position),
-        "byDifferences": wording.by_differences(position),
-        "sent": wording.sent_back(position, sweep.grad_output),
+        "sentence": describe.judged(position, sweep.variable),
+        "byBackward": describe.by_backward(position),
+        "byDifferences": describe.by_differences(position),
+        "sent": describe.sent_back(position, sweep.grad_output),
         "kept": [(one.name, one.text, one.what) for one in run.kept] if run else None,
         "steps": [(step.row, step.phase, step.note) for step in position.steps],
     }

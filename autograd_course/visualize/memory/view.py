@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autograd_course.visualize.kit.formatting import size
+from autograd_course.visualize.memory.describe import sentence
 from autograd_course.visualize.memory.groups import Grouping, grouping
 from autograd_course.visualize.memory.phrases import shape, verdict, what
 from autograd_course.visualize.memory.scale import END, places, ticks
 from autograd_course.visualize.memory.trace import Kept, MemoryTrace
-from autograd_course.visualize.memory.wording import sentence
 
 ROWS = 12  # of the list of what is kept
 _POSITIONS = 64  # of the budget's slider

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autograd_course.visualize.kit.formatting import size
-from autograd_course.visualize.tiles import wording
+from autograd_course.visualize.tiles import describe
 from autograd_course.visualize.tiles.heat import heat, largest
 from autograd_course.visualize.tiles.trace import TileTrace, Visit
 
@@ -44,7 +44,7 @@ def forward(trace: TileTrace) -> Iterator[Frame]:
             yield frame(
                 "forward",
                 "tile",
-                wording.meeting(trace, visit, before),
+                describe.meeting(trace, visit, before),
                 **_turn(trace, visit, "scores", _FORWARD),
                 figures=_running(trace, visit, before, shares),
                 filled={f"out {row}": _so_far(trace, visit)},
@@ -66,13 +66,13 @@ def backward(trace: TileTrace) -> Iterator[Frame]:
             yield frame(
                 "backward",
                 "tile",
-                wording.meeting_back(trace, visit),
+                describe.meeting_back(trace, visit),
                 **_turn(trace, visit, "weights", _BACKWARD),
                 figures={str(i): _kept(trace, i, sums[i]) for i in trace.rows[visit.row]},
                 filled={f"{n} {at}": heat(visit.of(n), most[n]) for n, at in places.items()},
             )
         yield frame(
-            "backward", "done", wording.finished_column(trace, column), line=["column", column]
+            "backward", "done", describe.finished_column(trace, column), line=["column", column]
         )
 
 
@@ -106,7 +106,7 @@ def _running(
             found[str(query)] = _figures(texts, shares[place])
             continue
         ghost = _share(before.column_of("sum")[place], longest)
-        told = f"×{wording.figure(factor, 2)}"
+        told = f"×{describe.figure(factor, 2)}"
         found[str(query)] = _figures(texts, shares[place], told, ghost)
     return found
 
@@ -124,7 +124,7 @@ def _row_done(trace: TileTrace, row: int, shares: list[list[int]]) -> Frame:
     return frame(
         "forward",
         "done",
-        wording.finished_row(trace, row),
+        describe.finished_row(trace, row),
         line=["row", row],
         figures={
             str(i): _figures(_texts(trace, {"L": trace.lse[i]}), share)
@@ -138,7 +138,7 @@ def _prepared(trace: TileTrace) -> Frame:
     return frame(
         "backward",
         "delta",
-        wording.delta(trace),
+        describe.delta(trace),
         figures={str(i): _kept(trace, i, 0.0) for i in range(trace.queries)},
     )
 
@@ -157,7 +157,7 @@ def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
     """Write a row's numbers, each under its name."""
     if not _figured(trace):
         return {}
-    return {name: wording.short(value) for name, value in values.items()}
+    return {name: describe.short(value) for name, value in values.items()}
 
 
 def _figured(trace: TileTrace) -> bool:
@@ -177,7 +177,7 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
     if max(trace.queries, trace.keys) <= _MOST_TEXTS:
         pairs = zip(visit.of(numbers), seen, strict=True)
         cells["texts"] = [
-            [wording.short(x) if shown else "" for x, shown in zip(row, mask, strict=True)]
+            [describe.short(x) if shown else "" for x, shown in zip(row, mask, strict=True)]
             for row, mask in pairs
         ]
     parts = ", ".join(f"{names[name]} {held.size}" for name, held in visit.held.items())

@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 from autograd_course.visualize.kit.formatting import number
-from autograd_course.visualize.stelab import wording
-from autograd_course.visualize.stelab.race import EVERY, STEPS, RaceTrace, Run
+from autograd_course.visualize.stelab import describe
 from autograd_course.visualize.stelab.task import CELLS, REACH, points
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, LabTrace, Staircase
+from autograd_course.visualize.stelab.training_comparison import EVERY, STEPS, RaceTrace, Run
 
 
 def sweep(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def progress(race: RaceTrace) -> dict[str, Any]:
         "steps": STEPS,
         "notice": race.notice,
         "told": f"step {race.step} of {STEPS}" if race.step else "",
-        "rest": wording.REST[race.place],
+        "rest": describe.REST[race.place],
         "runs": [_run(run) for run in race.runs],
     }
 
@@ -69,8 +69,8 @@ def board() -> dict[str, Any]:
 def _staircase(stairs: Staircase) -> dict[str, Any]:
     return {
         "curve": stairs.curve,
-        "values": [wording.tidy(value) for value in stairs.values],
-        "slopes": [[None if s is None else wording.tidy(s) for s in row] for row in stairs.slopes],
+        "values": [describe.tidy(value) for value in stairs.values],
+        "slopes": [[None if s is None else describe.tidy(s) for s in row] for row in stairs.slopes],
         "feet": [[round(foot, 4) for foot in row] for row in stairs.feet],
         "slopeCurves": stairs.slope_curves,
         "jumps": [x for x, y in stairs.curve if y is None],
@@ -85,10 +85,10 @@ def _estimate(estimate: Estimate, trace: LabTrace) -> dict[str, Any]:
         "staircase": estimate.staircase,
         "line": estimate.line,
         "curve": estimate.gradient_curve,
-        "gradients": [wording.tidy(gradient) for gradient in estimate.gradients],
-        "turns": [wording.turn(gradient) for gradient in estimate.gradients],
-        "climbs": wording.climbs(estimate, trace),
-        "gaps": [wording.gap(estimate, j) for j in range(len(WIDTHS))],
+        "gradients": [describe.tidy(gradient) for gradient in estimate.gradients],
+        "turns": [describe.turn(gradient) for gradient in estimate.gradients],
+        "climbs": describe.climbs(estimate, trace),
+        "gaps": [describe.gap(estimate, j) for j in range(len(WIDTHS))],
     }
 
 
@@ -100,12 +100,12 @@ def _about(estimate: Estimate) -> str:
 
 def _words() -> dict[str, Any]:
     return {
-        "at": wording.at("{x}", "{y}", "{gradient}", "{became}"),
-        "chords": [wording.chord(width, "{slope}", "{judged}") for width in WIDTHS],
-        "jump": wording.JUMP,
-        "turns": list(wording.TURNS),
-        "verdicts": wording.VERDICTS,
-        "widths": [wording.half_width(width) for width in WIDTHS],
+        "at": describe.at("{x}", "{y}", "{gradient}", "{became}"),
+        "chords": [describe.chord(width, "{slope}", "{judged}") for width in WIDTHS],
+        "jump": describe.JUMP,
+        "turns": list(describe.TURNS),
+        "verdicts": describe.VERDICTS,
+        "widths": [describe.half_width(width) for width in WIDTHS],
         "steps": STEPS,
     }
 
@@ -115,6 +115,6 @@ def _run(run: Run) -> dict[str, Any]:
     return {
         "name": run.name,
         "losses": [[i * EVERY, loss] for i, loss in enumerate(finite)],
-        "result": wording.result(run),
+        "result": describe.result(run),
         "shades": run.shades,
     }

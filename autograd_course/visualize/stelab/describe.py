@@ -4,8 +4,8 @@ import math
 
 from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.stelab.net import Place
-from autograd_course.visualize.stelab.race import STEPS, RaceTrace, Run
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, LabTrace
+from autograd_course.visualize.stelab.training_comparison import STEPS, RaceTrace, Run
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
