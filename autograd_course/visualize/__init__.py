@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from autograd_course.visualize.flow.tracing import trace_gradient_flow
     from autograd_course.visualize.flow.widget import GradientFlow, gradient_flow
     from autograd_course.visualize.flow.wording import describe
-    from autograd_course.visualize.functionlab.lab import function_lab
     from autograd_course.visualize.functionlab.tangent import Tangent, tangent
-    from autograd_course.visualize.functionlab.widget import FunctionLab
+    from autograd_course.visualize.functionlab.widget import FunctionLab, function_lab
     from autograd_course.visualize.jacobian.widget import JacobianView, jacobian_view
     from autograd_course.visualize.kit.errors import TraceError
     from autograd_course.visualize.memory.trace import MemoryTrace
@@ -59,9 +58,8 @@ _HOME = {
     "flow.tracing": ("trace_gradient_flow",),
     "flow.widget": ("GradientFlow", "gradient_flow"),
     "flow.wording": ("describe",),
-    "functionlab.lab": ("function_lab",),
     "functionlab.tangent": ("Tangent", "tangent"),
-    "functionlab.widget": ("FunctionLab",),
+    "functionlab.widget": ("FunctionLab", "function_lab"),
     "jacobian.widget": ("JacobianView", "jacobian_view"),
     "kit.errors": ("TraceError",),
     "memory.trace": ("MemoryTrace",),

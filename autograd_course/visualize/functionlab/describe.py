@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from autograd_course.visualize.functionlab.listing import Listing
-from autograd_course.visualize.functionlab.trace import Kept, Position, Step, Sweep, Verdict
+from autograd_course.visualize.functionlab.lines import Listing, Step
+from autograd_course.visualize.functionlab.trace import Kept, Position, Sweep, Verdict
 from autograd_course.visualize.kit.formatting import number
 
 _MOST_REGIONS = 3
@@ -87,23 +87,23 @@ def sent_back(position: Position, grad_output: float) -> str:
 def overview(sweep: Sweep) -> str:
     """Say where over the whole range backward and forward differ."""
     first, last = sweep.positions[0].x, sweep.positions[-1].x
-    told = [
-        *_told(sweep, "differ", "✗ They differ"),
-        *_told(sweep, "surrogate", "◇ backward is not the derivative"),
-        *_told(sweep, "kink", "◇ kink"),
-        *_told(sweep, "jump", "◇ jump"),
-        *_told(sweep, "steep", "◇ infinitely steep"),
-        *_told(sweep, "open", "not comparable"),
+    parts = [
+        *_regions(sweep, "differ", "✗ They differ"),
+        *_regions(sweep, "surrogate", "◇ backward is not the derivative"),
+        *_regions(sweep, "kink", "◇ kink"),
+        *_regions(sweep, "jump", "◇ jump"),
+        *_regions(sweep, "steep", "◇ infinitely steep"),
+        *_regions(sweep, "open", "not comparable"),
     ]
     if any(position.verdict == "surrogate" for position in sweep.positions):
-        told.append(f"forward is a staircase: {_IF_MEANT}")
+        parts.append(f"forward is a staircase: {_IF_MEANT}")
     elif not any(position.verdict == "differ" for position in sweep.positions):
         some = any(position.verdict == "agree" for position in sweep.positions)
-        told.insert(0, "✓ they agree" if some else "nothing to compare")
-    return f"For {sweep.variable} from {number(first)} to {number(last)}: {'; '.join(told)}."
+        parts.insert(0, "✓ they agree" if some else "nothing to compare")
+    return f"For {sweep.variable} from {number(first)} to {number(last)}: {'; '.join(parts)}."
 
 
-def _told(sweep: Sweep, verdict: Verdict, words: str) -> Iterator[str]:
+def _regions(sweep: Sweep, verdict: Verdict, words: str) -> Iterator[str]:
     regions = spans_of(sweep.positions, verdict)
     if len(regions) > _MOST_REGIONS:
         count = sum(position.verdict == verdict for position in sweep.positions)
@@ -146,7 +146,7 @@ def held(kept: Kept) -> str:
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 
-def account(sweep: Sweep, source: Listing, index: int) -> str:
+def describe(sweep: Sweep, source: Listing, index: int) -> str:
     """Tell all that the picture shows, as plain text."""
     position = sweep.positions[index]
     notes = noted(position.steps)
