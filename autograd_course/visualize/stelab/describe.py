@@ -3,9 +3,8 @@
 import math
 
 from autograd_course.visualize.kit.formatting import number
-from autograd_course.visualize.stelab.net import Place
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, LabTrace
-from autograd_course.visualize.stelab.training_comparison import STEPS, RaceTrace, Run
+from autograd_course.visualize.stelab.training_comparison import STEPS, Place, Run, TrainingTrace
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
@@ -110,7 +109,7 @@ def headline(name: str, estimate: Estimate) -> str:
 
 
 def describe(
-    trace: LabTrace, name: str, estimate: Estimate, x: float, width: float, race: RaceTrace
+    trace: LabTrace, name: str, estimate: Estimate, x: float, width: float, training: TrainingTrace
 ) -> str:
     """Tell all that the picture shows."""
     i, j, stairs = trace.xs.index(x), WIDTHS.index(width), trace.staircase_of(estimate)
@@ -125,15 +124,15 @@ def describe(
             f"  {beside}",
             f"  {climbs(estimate, trace)}",
             f"  {gap(estimate, j)}.",
-            *_told(race),
+            *_trained(training),
         ]
     )
 
 
-def _told(race: RaceTrace) -> list[str]:
-    if race.notice:
-        return [race.notice]
-    head = f"Trained {race.step} of {STEPS} steps with {PLACES[race.place]} quantized, "
-    width = max((len(run.label) for run in race.runs), default=0)
-    rows = [f"  {run.label:<{width}}  {result(run)}" for run in race.runs]
-    return [f"{head}start {race.seed + 1}:", *rows]
+def _trained(training: TrainingTrace) -> list[str]:
+    if training.notice:
+        return [training.notice]
+    head = f"Trained {training.step} of {STEPS} steps with {PLACES[training.place]} quantized, "
+    width = max((len(run.label) for run in training.runs), default=0)
+    rows = [f"  {run.label:<{width}}  {result(run)}" for run in training.runs]
+    return [f"{head}start {training.seed + 1}:", *rows]

@@ -5,12 +5,19 @@ from typing import Any
 
 from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.stelab import describe
-from autograd_course.visualize.stelab.task import CELLS, REACH, points
 from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, LabTrace, Staircase
-from autograd_course.visualize.stelab.training_comparison import EVERY, STEPS, RaceTrace, Run
+from autograd_course.visualize.stelab.training_comparison import (
+    CELLS,
+    EVERY,
+    REACH,
+    STEPS,
+    Run,
+    TrainingTrace,
+    points,
+)
 
 
-def sweep(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
+def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
     """Return everything that the sliders and the choice of a surrogate need, for one quantizer.
 
     ``name`` is that of the forward, ``quantizers`` the labels of those that may be chosen.
@@ -44,21 +51,21 @@ def steepest(trace: LabTrace) -> list[float]:
     return [min(-0.25, 1.15 * min(values)), max(1.4, 1.15 * max(values))]
 
 
-def progress(race: RaceTrace) -> dict[str, Any]:
-    """Return the state of a race: curves, maps and results so far."""
+def progress_of(training: TrainingTrace) -> dict[str, Any]:
+    """Return the state of the training: curves, maps and results so far."""
     return {
-        "place": race.place,
-        "seed": race.seed,
-        "step": race.step,
+        "place": training.place,
+        "seed": training.seed,
+        "step": training.step,
         "steps": STEPS,
-        "notice": race.notice,
-        "told": f"step {race.step} of {STEPS}" if race.step else "",
-        "rest": describe.REST[race.place],
-        "runs": [_run(run) for run in race.runs],
+        "notice": training.notice,
+        "told": f"step {training.step} of {STEPS}" if training.step else "",
+        "rest": describe.REST[training.place],
+        "runs": [_run(run) for run in training.runs],
     }
 
 
-def board() -> dict[str, Any]:
+def board_of_task() -> dict[str, Any]:
     """Return the task: the points [x, y, class] and the size of the maps."""
     positions, labels = points()
     rows = zip(positions.tolist(), labels.tolist(), strict=True)
