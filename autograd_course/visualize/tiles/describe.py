@@ -1,10 +1,13 @@
-"""Telling a tiled attention: one sentence or two a step, with the numbers of a row or a pair."""
+"""A tiled attention in words: a sentence or two a step, and all that the picture shows."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from autograd_course.visualize.kit.formatting import number, size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
+Json = dict[str, Any]
 _NOISE = 1e-6  # of sums that are zero but for rounding
 _LARGE = 8192  # queries and keys for which the memory is told, too
 
@@ -182,3 +185,48 @@ def _minus(value: float) -> str:
 
 def _start(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+# --------------------------------------------------------------------------------------------------
+# One step of a view as plain text: all that its picture shows.
+# --------------------------------------------------------------------------------------------------
+
+_MOST_ROWS = 16  # that are listed one by one
+
+
+def describe(view: Json, now: Json, step: int) -> str:
+    """Tell a step: where it stands, the order of the tiles, every row's figures, the memory.
+
+    ``now`` is the frame of the step with all that the steps before it have left.
+    """
+    lines = [view["title"]]
+    lines.append(f"Step {step} of {len(view['frames']) - 1}, {now['phase']}: {now['text']}")
+    for phase in ("forward", "backward"):
+        tiles = [f["tile"] for f in view["frames"] if f["phase"] == phase and f["tile"]]
+        lines.append(f"Order of the tiles in {phase}: {_places(tiles)}.")
+    if now["figures"] and len(view["hidden"]) <= _MOST_ROWS:
+        back = now["phase"] in ("backward", "end")
+        rows = (now["figures"].get(str(query)) for query, _ in enumerate(view["hidden"]))
+        lines += [f"  row {query}: {_figures(row, back)}" for query, row in enumerate(rows)]
+    if held := now["held"]:
+        whole = view["whole"]["backward" if now["phase"] == "backward" else "forward"]["text"]
+        lines.append(f"Alive at once: {held['text']} ({held['parts']}); as one tile {whole}.")
+    return "\n".join([*lines, view["memory"]])
+
+
+def _places(tiles: Sequence[Sequence[int]]) -> str:
+    names = [f"({i}, {j})" for i, j in tiles]
+    return " ".join(names if len(names) <= _MOST_ROWS else [*names[:5], "…", *names[-3:]])
+
+
+def _figures(row: Json | None, back: bool) -> str:
+    if row is None:
+        return "not begun"
+    texts, parts = row["texts"], row["parts"]
+    words = ", ".join(f"{name} = {text}" for name, text in texts.items())
+    words = f"done, {words}" if list(texts) == ["L"] else words
+    factor = f", rescaled {row['factor']}" if row["factor"] else ""
+    if back:
+        return f"{words}, sum of P so far {parts[0] / 10:.0f}%"
+    shares = " + ".join(f"{100 * part / (sum(parts) or 1):.0f}%" for part in parts)
+    return f"{words}{factor} (by tiles: {shares})"

@@ -1,4 +1,7 @@
-"""The frames of a story: what each step of forward and of backward changes, and says."""
+"""A tiled attention as the page and the picture show it, in frames, JSON-compatible.
+
+What a step does not change is not in its frame; :func:`at` adds the frames up.
+"""
 
 import math
 from collections.abc import Iterator
@@ -6,21 +9,82 @@ from typing import Any
 
 from autograd_course.visualize.kit.formatting import size
 from autograd_course.visualize.tiles import describe
-from autograd_course.visualize.tiles.heat import heat, largest
-from autograd_course.visualize.tiles.trace import TileTrace, Visit
+from autograd_course.visualize.tiles.trace import Matrix, Phase, TileTrace, Visit
 
+View = dict[str, Any]
 Frame = dict[str, Any]
-_FORWARD = {"q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "W", "out": "O", "max": "m"}
-_FORWARD |= {"sum": "ℓ", "rescale": "r"}
-_BACKWARD = {"q": "Q", "k": "K", "v": "V", "grad_out": "∂O", "scores": "S", "weights": "P"}
-_BACKWARD |= {"grad_scores": "∂S", "grad_q": "∂Q", "grad_k": "∂K", "grad_v": "∂V"}
-_BACKWARD |= {"lse": "L", "delta": "D"}
+# What is alive in a turn, by the names of the trace.
+_SYMBOLS: dict[Phase, dict[str, str]] = {
+    "forward": {
+        "q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "W", "out": "O", "max": "m",
+        "sum": "ℓ", "rescale": "r",
+    },
+    "backward": {
+        "q": "Q", "k": "K", "v": "V", "grad_out": "∂O", "scores": "S", "weights": "P",
+        "grad_scores": "∂S", "grad_q": "∂Q", "grad_k": "∂K", "grad_v": "∂V", "lse": "L",
+        "delta": "D",
+    },
+}  # fmt: skip
 _MOST_TEXTS = 10  # queries or keys of a matrix whose cells are large enough for numbers
 _MOST_FIGURES = 21  # and of one whose rows are high enough
 _FINE = 1000  # parts of a bar
 
 
-def frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
+def build_view(trace: TileTrace) -> View:
+    """Return what is shown of a trace: the matrix, and the frames from the beginning to the end."""
+    return {
+        "title": describe.headline(trace),
+        "rows": [[rows.start, rows.stop] for rows in trace.rows],
+        "columns": [[columns.start, columns.stop] for columns in trace.columns],
+        "skipped": [list(place) for place in trace.skipped],
+        "hidden": ["".join("10"[pair] for pair in row) for row in trace.visible],
+        "given": {name: heat(trace.tensors[name]) for name in ("q", "k", "v", "grad_out")},
+        "longest": describe.figure(trace.longest_sum, 2),
+        "begin": _figures(_texts(trace, {"m": -math.inf, "ℓ": 0.0}), []),
+        "captions": describe.CAPTIONS,
+        "memory": describe.memory(trace),
+        "whole": {phase: _weighed(trace, visit) for phase, visit in trace.whole.items()},
+        "frames": [
+            _frame("start", "given", describe.given(trace)),
+            *_forward(trace),
+            *_backward(trace),
+            _frame("end", "end", describe.end(trace)),
+        ],
+    }
+
+
+def at(view: View, step: int) -> Frame:
+    """Return the frame of a step with all that the steps before it have left."""
+    figures: dict[str, Any] = {}
+    filled: dict[str, Any] = {}
+    trail: list[list[int]] = []
+    for past in view["frames"][: step + 1]:
+        trail = [] if past["kind"] == "delta" else trail
+        trail = [*trail, past["tile"]] if past["tile"] else trail
+        figures |= past["figures"]
+        filled |= past["filled"]
+    return {**view["frames"][step], "figures": figures, "filled": filled, "trail": trail}
+
+
+def most_telling(trace: TileTrace, view: View) -> int:
+    """Return a step at which a maximum rises: late, and so that the past is about halved."""
+    steps = [i for i, f in enumerate(view["frames"]) if f["tile"] and f["phase"] == "forward"]
+
+    def rank(index: int) -> tuple[bool, float]:
+        visit = trace.forward[index]
+        late = 2 * visit.row >= len(trace.rows) - 1 and 2 * visit.column >= len(trace.columns) - 1
+        shares = (abs(f - 0.5) for f in visit.column_of("rescale") if 0 < f < 1)
+        return late, -min(shares, default=1.0)
+
+    return steps[max(range(len(steps)), key=rank)]
+
+
+# --------------------------------------------------------------------------------------------------
+# The frames: what each step of forward and of backward changes, and says.
+# --------------------------------------------------------------------------------------------------
+
+
+def _frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
     """Return a frame that changes only what is named."""
     usual: Frame = {
         "tile": None,
@@ -33,19 +97,22 @@ def frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
     return {"phase": phase, "kind": kind, "text": text, **usual, **more}
 
 
-def forward(trace: TileTrace) -> Iterator[Frame]:
+def _forward(trace: TileTrace) -> Iterator[Frame]:
     """Tell forward, row of tiles by row of tiles."""
     for row, places in enumerate(trace.rows):
         before: Visit | None = None
         parts: list[list[float]] = [[] for _ in places]
         for visit in (visit for visit in trace.forward if visit.row == row):
-            _add(parts, visit)
+            for part, factor, weights in zip(
+                parts, visit.column_of("rescale"), visit.of("weights"), strict=True
+            ):
+                part[:] = [*(factor * share for share in part), sum(weights)]
             shares = [_shares(trace, part) for part in parts]
-            yield frame(
+            yield _frame(
                 "forward",
                 "tile",
                 describe.meeting(trace, visit, before),
-                **_turn(trace, visit, "scores", _FORWARD),
+                **_turn(trace, visit, "scores", _SYMBOLS["forward"]),
                 figures=_running(trace, visit, before, shares),
                 filled={f"out {row}": _so_far(trace, visit)},
             )
@@ -53,9 +120,10 @@ def forward(trace: TileTrace) -> Iterator[Frame]:
         yield _row_done(trace, row, [_shares(trace, part) for part in parts])
 
 
-def backward(trace: TileTrace) -> Iterator[Frame]:
+def _backward(trace: TileTrace) -> Iterator[Frame]:
     """Tell backward, column of tiles by column of tiles."""
-    yield _prepared(trace)
+    unseen = {str(i): _kept(trace, i, 0.0) for i in range(trace.queries)}
+    yield _frame("backward", "delta", describe.delta(trace), figures=unseen)
     sums = [0.0] * trace.queries
     most = {name: largest(trace.tensors[name]) for name in ("grad_q", "grad_k", "grad_v")}
     for column, _ in enumerate(trace.columns):
@@ -63,25 +131,17 @@ def backward(trace: TileTrace) -> Iterator[Frame]:
             for query, weights in zip(trace.rows[visit.row], visit.of("weights"), strict=True):
                 sums[query] += sum(weights)
             places = {"grad_q": visit.row, "grad_k": column, "grad_v": column}
-            yield frame(
+            yield _frame(
                 "backward",
                 "tile",
                 describe.meeting_back(trace, visit),
-                **_turn(trace, visit, "weights", _BACKWARD),
+                **_turn(trace, visit, "weights", _SYMBOLS["backward"]),
                 figures={str(i): _kept(trace, i, sums[i]) for i in trace.rows[visit.row]},
                 filled={f"{n} {at}": heat(visit.of(n), most[n]) for n, at in places.items()},
             )
-        yield frame(
+        yield _frame(
             "backward", "done", describe.finished_column(trace, column), line=["column", column]
         )
-
-
-def _add(parts: list[list[float]], visit: Visit) -> None:
-    """Rescale what the rows' sums were made of, and add this tile's part."""
-    for part, factor, weights in zip(
-        parts, visit.column_of("rescale"), visit.of("weights"), strict=True
-    ):
-        part[:] = [*(factor * share for share in part), sum(weights)]
 
 
 def _shares(trace: TileTrace, part: list[float]) -> list[int]:
@@ -106,8 +166,8 @@ def _running(
             found[str(query)] = _figures(texts, shares[place])
             continue
         ghost = _share(before.column_of("sum")[place], longest)
-        told = f"×{describe.figure(factor, 2)}"
-        found[str(query)] = _figures(texts, shares[place], told, ghost)
+        rescaled = f"×{describe.figure(factor, 2)}"
+        found[str(query)] = _figures(texts, shares[place], rescaled, ghost)
     return found
 
 
@@ -121,7 +181,7 @@ def _so_far(trace: TileTrace, visit: Visit) -> list[str]:
 def _row_done(trace: TileTrace, row: int, shares: list[list[int]]) -> Frame:
     places = trace.rows[row]
     done = trace.tensors["out"][places.start : places.stop]
-    return frame(
+    return _frame(
         "forward",
         "done",
         describe.finished_row(trace, row),
@@ -134,23 +194,9 @@ def _row_done(trace: TileTrace, row: int, shares: list[list[int]]) -> Frame:
     )
 
 
-def _prepared(trace: TileTrace) -> Frame:
-    return frame(
-        "backward",
-        "delta",
-        describe.delta(trace),
-        figures={str(i): _kept(trace, i, 0.0) for i in range(trace.queries)},
-    )
-
-
 def _kept(trace: TileTrace, query: int, share: float) -> dict[str, Any]:
     kept = {"L": trace.lse[query], "D": trace.delta[query]}
     return _figures(_texts(trace, kept), [_share(share, 1.0)])
-
-
-def begin(trace: TileTrace) -> Frame:
-    """Return what a row shows before its first tile."""
-    return _figures(_texts(trace, {"m": -math.inf, "ℓ": 0.0}), [])
 
 
 def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
@@ -184,12 +230,35 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
     return {
         "tile": [visit.row, visit.column],
         "cells": cells,
-        "held": {**weighed(trace, visit), "parts": parts},
+        "held": {**_weighed(trace, visit), "parts": parts},
     }
 
 
-def weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
+def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
     """Return a turn's bytes in words, and as parts of what one tile for all would hold."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
     return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
+
+
+# --------------------------------------------------------------------------------------------------
+# Rows of numbers as digits from 0 to 8, their size in parts of the largest: colors, in short.
+# --------------------------------------------------------------------------------------------------
+
+LEVELS = 8
+_SHOWN = 8  # features that are drawn
+
+
+def largest(values: Matrix) -> float:
+    """Return the largest size of a finite element, or 1 if all are zero."""
+    return max((abs(x) for row in values for x in row if math.isfinite(x)), default=0.0) or 1.0
+
+
+def heat(values: Matrix, most: float | None = None, shown: int = _SHOWN) -> list[str]:
+    """Write each row's first elements as digits; ``most`` is the size that has the highest one."""
+    most = largest(values) if most is None else most
+    return ["".join(str(_level(x, most)) for x in row[:shown]) for row in values]
+
+
+def _level(value: float, most: float) -> int:
+    return round(min(abs(value) / most, 1.0) * LEVELS) if math.isfinite(value) else 0
