@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from autograd_course.visualize.functionlab.widget import FunctionLab, function_lab
     from autograd_course.visualize.jacobian.widget import JacobianView, jacobian_view
     from autograd_course.visualize.kit.errors import TraceError
-    from autograd_course.visualize.memory.trace import MemoryTrace
-    from autograd_course.visualize.memory.tracing import trace_memory
+    from autograd_course.visualize.memory.trace import MemoryTrace, trace_memory
     from autograd_course.visualize.memory.widget import MemoryTimeline, memory_timeline
     from autograd_course.visualize.quiz.widget import KnowledgeCheck, knowledge_check
     from autograd_course.visualize.stelab.widget import STELab, ste_lab
@@ -62,8 +61,7 @@ _HOME = {
     "functionlab.widget": ("FunctionLab", "function_lab"),
     "jacobian.widget": ("JacobianView", "jacobian_view"),
     "kit.errors": ("TraceError",),
-    "memory.trace": ("MemoryTrace",),
-    "memory.tracing": ("trace_memory",),
+    "memory.trace": ("MemoryTrace", "trace_memory"),
     "memory.widget": ("MemoryTimeline", "memory_timeline"),
     "quiz.widget": ("KnowledgeCheck", "knowledge_check"),
     "stelab.widget": ("STELab", "ste_lab"),

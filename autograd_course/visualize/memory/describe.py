@@ -1,9 +1,8 @@
-"""A memory trace in words: sizes, sentences, the account of it all."""
+"""A memory trace in words: sentences, what a kept tensor is called, the account of it all."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from autograd_course.visualize.kit.formatting import listed, size
-from autograd_course.visualize.memory.phrases import its, verdict, what, who
 from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
 
 _MOST_NAMED = 3  # tensors that one sentence names
@@ -13,7 +12,7 @@ _MOST_LINES = 60  # of an account
 def sentence(trace: MemoryTrace, number: int) -> str:
     """Say what happens at an event."""
     event = trace.events[number]
-    return _TELLERS[event.kind](event, _Items(trace, event))
+    return _SENTENCES[event.kind](event, _Items(trace, event))
 
 
 class _Items:
@@ -125,7 +124,7 @@ def _many(event: Event, items: _Items) -> str:
     return f"{where}{event.merged} steps of forward save {saved}."
 
 
-_TELLERS: dict[str, Callable[[Event, _Items], str]] = {
+_SENTENCES: dict[str, Callable[[Event, _Items], str]] = {
     "start": lambda *_: "Nothing has run. Inputs and parameters are alive anyway.",
     "save": _save,
     "pass": _pass,
@@ -146,13 +145,38 @@ def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
         f"operations: {trace.operations} forward, {trace.backward_operations} backward, "
         f"{trace.again_operations} of these a forward that runs again{judged}"
     )
-    lines = [f"  {event.phase:8} {text}" for event, text in _told(trace)]
+    lines = [
+        f"  {event.phase:8} {sentence(trace, number)} Kept: {size(event.kept)}."
+        for number, event in enumerate(trace.events)
+    ]
     rest = len(lines) - _MOST_LINES
     return "\n".join(
         [head, *lines[:_MOST_LINES], *([f"  … {rest} more events"] if rest > 0 else [])]
     )
 
 
-def _told(trace: MemoryTrace) -> Iterable[tuple[Event, str]]:
-    for number, event in enumerate(trace.events):
-        yield event, f"{sentence(trace, number)} Kept: {size(event.kept)}."
+def who(event: Event) -> str:
+    """Name an event's node, with the module in which it ran."""
+    return f"{event.name} ({event.module})" if event.module else event.name
+
+
+def its(item: Kept) -> str:
+    """Say what a tensor is to its owner."""
+    return item.role if item.how == "attribute" else f"its {what(item)}"
+
+
+def what(item: Kept) -> str:
+    """Say in one word what a tensor is."""
+    if item.how == "attribute":
+        return item.role
+    return "mask" if item.dtype == "bool" and item.role == "intermediate" else item.role
+
+
+def shape(item: Kept) -> str:
+    """Write a shape as ``2×3``."""
+    return "×".join(map(str, item.shape)) or "scalar"
+
+
+def verdict(peak: int, budget: int) -> str:
+    """Say whether a peak stays within a budget."""
+    return "✓ fits" if peak <= budget else f"✗ {size(peak - budget)} over"

@@ -47,29 +47,29 @@ class Reach:
 
 
 class Gradients:
-    """The ``.grad`` of leaves, lent to a backward pass: empty before it, and put back after."""
+    """The ``.grad`` of leaves, borrowed for a backward pass: empty before it, restored after."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[Tensor, Tensor | None]] = {}
 
-    def lend(self, leaves: Iterable[Tensor]) -> None:
+    def borrow(self, leaves: Iterable[Tensor]) -> None:
         """Take the gradients of some leaves away for a while."""
         for leaf in leaves:
             if leaf.is_leaf and id(leaf) not in self._before:
                 self._before[id(leaf)] = (leaf, leaf.grad)
                 leaf.grad = None
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Give every leaf its own gradient back."""
         for leaf, gradient in self._before.values():
             leaf.grad = gradient
 
 
 @contextmanager
-def as_it_was(reach: Reach) -> Iterator[Gradients]:
+def preserve_state(reach: Reach) -> Iterator[Gradients]:
     """Run a block under grad mode; give gradients, buffers and random states back afterwards."""
     gradients = Gradients()
-    gradients.lend(it for _, it in reach.tensors.values())
+    gradients.borrow(it for _, it in reach.tensors.values())
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     dtype, draws, numpy_draws = torch.get_default_dtype(), random.getstate(), np.random.get_state()
     try:
@@ -77,18 +77,18 @@ def as_it_was(reach: Reach) -> Iterator[Gradients]:
             torch.random.fork_rng(devices=list(devices)),
             torch.inference_mode(False),
             torch.enable_grad(),
-            _unchanged(reach.buffers()),
+            _preserve_buffers(reach.buffers()),
         ):
             yield gradients
     finally:
         torch.set_default_dtype(dtype)
         random.setstate(draws)
         np.random.set_state(numpy_draws)
-        gradients.put_back()
+        gradients.restore()
 
 
 @contextmanager
-def _unchanged(buffers: Sequence[Tensor]) -> Iterator[None]:
+def _preserve_buffers(buffers: Sequence[Tensor]) -> Iterator[None]:
     values = [buffer.detach().clone() for buffer in buffers]
     with _unsafe_preserve_version_counter(tuple(buffers)):
         try:
