@@ -14,7 +14,7 @@ from autograd_doctor.memory import kept_bytes, peak_bytes
 from torch import Tensor, nn
 
 from autograd_course.functions import checkpoint
-from autograd_course.visualize.memory.tracing import trace_memory
+from autograd_course.visualize.memory.trace import trace_memory
 
 WIDTH = 8
 

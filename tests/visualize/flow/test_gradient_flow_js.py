@@ -32,7 +32,7 @@ def tell(page: Page, flow: GradientFlow) -> None:
     """Let the page hear what the kernel says now, and once it has swept."""
     told = {"view": flow.view, "numbers": flow.numbers}
     page.evaluate("told => model.set(told)", told)
-    while flow._idle.busy:  # in Playwright's event loop, as in a kernel's
+    while flow._idle_task.busy:  # in Playwright's event loop, as in a kernel's
         page.wait_for_timeout(5)
     page.evaluate("sweeps => model.set('sweeps', sweeps)", flow.sweeps)
 

@@ -17,13 +17,11 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from autograd_course.functions import ClippedReLU, Linear, ScaledSigmoid, Square, ToPolar
-from autograd_course.visualize.functionlab.extent import extent
-from autograd_course.visualize.functionlab.lab import function_lab
-from autograd_course.visualize.functionlab.spans import spans
 from autograd_course.visualize.functionlab.trace import Position
-from autograd_course.visualize.functionlab.widget import FunctionLab
+from autograd_course.visualize.functionlab.view import extent, spans
+from autograd_course.visualize.functionlab.widget import FunctionLab, function_lab
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.positions import positions
+from autograd_course.visualize.kit.slider import positions
 
 pytestmark = pytest.mark.uncompiled
 

@@ -11,8 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from torch import Tensor
 
 from autograd_course.functions import ClippedReLU, Square
-from autograd_course.visualize.functionlab.lab import function_lab
-from autograd_course.visualize.functionlab.widget import FunctionLab
+from autograd_course.visualize.functionlab.widget import FunctionLab, function_lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.uncompiled]
 

@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course import diagnose
-from autograd_course.visualize.jacobian.capture import capture
-from autograd_course.visualize.jacobian.condense import MOST as MOST_CELLS
-from autograd_course.visualize.jacobian.structure import looks
+from autograd_course.visualize.jacobian.describe import looks
+from autograd_course.visualize.jacobian.trace import MOST as MOST_CELLS
+from autograd_course.visualize.jacobian.trace import capture
 from autograd_course.visualize.jacobian.widget import JacobianView, jacobian_view
 from autograd_course.visualize.kit.errors import TraceError
 
@@ -408,7 +408,7 @@ def raising(x: Tensor) -> Tensor:
 RaisesBackward = saving(lambda x: x * x, lambda x, g: 1 / 0)
 
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
-    "a tensor": ((torch.ones(2),), {}, "write jacobian_view(fn, x) rather than"),
+    "a tensor": ((torch.ones(2),), {}, "write jacobian_view(loss, x, y) rather than"),
     "no inputs": ((torch.sin,), {}, "pass at least one, for example torch.randn(3, 4)"),
     "integers": ((torch.sin, torch.tensor([1, 2])), {}, "No input is a floating"),
     "too large": ((torch.sin, torch.zeros(MOST_ELEMENTS + 1)), {}, "Pass a smaller example"),

@@ -22,11 +22,9 @@ from torch.utils.checkpoint import checkpoint
 
 from autograd_course import functions as course
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.memory import tracing
-from autograd_course.visualize.memory.folding import folded
-from autograd_course.visualize.memory.groups import grouping
-from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
-from autograd_course.visualize.memory.tracing import trace_memory
+from autograd_course.visualize.memory import trace as trace_module
+from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace, trace_memory
+from autograd_course.visualize.memory.view import folded, grouping
 
 pytestmark = pytest.mark.slow
 
@@ -361,7 +359,7 @@ def test_a_thousand_nodes_are_told_by_module() -> None:
 
 
 def test_the_allocator_is_read_at_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "_allocator", lambda _: iter(range(1000)).__next__)
+    monkeypatch.setattr(trace_module, "_allocator", lambda _: iter(range(1000)).__next__)
 
     trace = trace_memory(lambda x: x.exp(), batch())
 

@@ -8,10 +8,9 @@ import pytest
 from memory_variants import FULL, SWISHES, Normed, ReLUByMask, ReLUInCycle, batch, deep, in_cycle
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.memory.groups import MOST, OTHERS
-from autograd_course.visualize.memory.phrases import size, verdict
-from autograd_course.visualize.memory.scale import places, ticks
-from autograd_course.visualize.memory.tracing import trace_memory
+from autograd_course.visualize.memory.describe import size, verdict
+from autograd_course.visualize.memory.trace import trace_memory
+from autograd_course.visualize.memory.view import MOST_BANDS, OTHERS, places, ticks
 from autograd_course.visualize.memory.widget import MemoryTimeline, memory_timeline
 
 pytestmark = pytest.mark.slow
@@ -91,7 +90,7 @@ def test_a_large_model_is_sent_in_a_few_bands_and_rows() -> None:
     net, x = deep()
     told = variant(memory_timeline({"net": net}, x), "net")
 
-    assert len(told["bands"]) <= MOST
+    assert len(told["bands"]) <= MOST_BANDS
     assert len(told["kept"]) < 100
     assert max(told["more"]) > 0
     assert len(json.dumps(told)) < 150_000
@@ -104,7 +103,7 @@ def test_many_operations_share_the_last_band() -> None:
         return x
 
     story = memory_timeline({"many": many}, batch().abs()).story
-    assert len(story["groups"]) == MOST
+    assert len(story["groups"]) == MOST_BANDS
     assert story["groups"][-1]["label"] == OTHERS
 
 

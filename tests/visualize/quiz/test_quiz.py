@@ -13,7 +13,7 @@ from autograd_course.grader import grade, progress
 from autograd_course.grader.state import State
 from autograd_course.quizzes import draw, load
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.quiz.markup import blocks
+from autograd_course.visualize.quiz.markdown import blocks
 from autograd_course.visualize.quiz.widget import KnowledgeCheck, knowledge_check
 
 pytestmark = pytest.mark.colab

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from autograd_course.quizzes import QUIZZES, Quiz, load
 from autograd_course.quizzes.reading import read
-from autograd_course.visualize.quiz.wording import markdown
+from autograd_course.visualize.quiz.describe import markdown
 
 HARMFUL = {
     "html": "<img src=x onerror=alert(1)>",

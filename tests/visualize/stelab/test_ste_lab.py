@@ -16,24 +16,20 @@ from torch.autograd import Function
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import BUNDLES
-from autograd_course.visualize.stelab import race as racing
-from autograd_course.visualize.stelab.curves import drawn
-from autograd_course.visualize.stelab.look import look
-from autograd_course.visualize.stelab.net import Net
-from autograd_course.visualize.stelab.quantize import Quantize
-from autograd_course.visualize.stelab.quantizers import QUANTIZERS
-from autograd_course.visualize.stelab.surrogates import SURROGATES
-from autograd_course.visualize.stelab.task import points
-from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate
+from autograd_course.visualize.stelab import training_comparison
+from autograd_course.visualize.stelab.estimators import QUANTIZERS, SURROGATES, Quantize
+from autograd_course.visualize.stelab.figure import look
+from autograd_course.visualize.stelab.trace import VIEW, WIDTHS, Estimate, points_of
+from autograd_course.visualize.stelab.training_comparison import Net, points
 from autograd_course.visualize.stelab.widget import STELab, ste_lab
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def short_race(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train only a few steps, where it does not matter what is learned."""
-    monkeypatch.setattr(racing, "STEPS", 6)
+    monkeypatch.setattr(training_comparison, "STEPS", 6)
 
 
 def estimate(lab: STELab, name: str) -> Estimate:
@@ -160,13 +156,13 @@ def test_what_a_surrogate_climbs_too_much_is_told() -> None:
     ],
 )
 def test_what_becomes_of_a_gradient_is_told(
-    surrogate: str, x: float, said: str, short_race: None
+    surrogate: str, x: float, said: str, short_training: None
 ) -> None:
     assert said in repr(ste_lab("sign", surrogate, x))
 
 
 def test_a_curve_lifts_the_pen_at_a_jump_and_drops_what_lies_on_a_line() -> None:
-    assert drawn([0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 0, 0, 1, 1, 1, 1]) == (
+    assert points_of([0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 0, 0, 1, 1, 1, 1]) == (
         (0, 0),
         (3, 0),
         (4, None),
@@ -221,18 +217,21 @@ def test_with_sign_the_clipped_surrogate_learns_and_neither_zero_nor_identity_do
     lab = ste_lab("sign")
     lab.train()
 
-    accuracy = {run.name: run.accuracy for run in lab.race.runs}
+    accuracy = {run.name: run.accuracy for run in lab.comparison.runs}
     assert max(accuracy["zero"], accuracy["identity"]) < 0.93
     assert min(accuracy["clipped"], accuracy["tanh"], accuracy["sigmoid"]) > 0.96
 
 
-def test_training_repeats(short_race: None) -> None:
-    runs = [racing.whole_race(ste_lab()._estimators, "activations", 3) for _ in range(2)]
+def test_training_repeats(short_training: None) -> None:
+    runs = [
+        training_comparison.train_to_the_end(ste_lab()._estimators, "activations", 3)
+        for _ in range(2)
+    ]
 
     assert runs[0] == runs[1]
 
 
-def test_without_an_event_loop_training_is_done_at_once(short_race: None) -> None:
+def test_without_an_event_loop_training_is_done_at_once(short_training: None) -> None:
     lab = ste_lab()
 
     lab.training = True
@@ -257,7 +256,9 @@ def test_on_an_event_loop_training_arrives_piece_by_piece_and_can_be_stopped() -
     assert asyncio.run(stopped_after_some()) == ([3, 6, 9, 12], False)
 
 
-def test_training_on_the_loop_ends_by_itself_and_where_the_picture_ends(short_race: None) -> None:
+def test_training_on_the_loop_ends_by_itself_and_where_the_picture_ends(
+    short_training: None,
+) -> None:
     async def trained() -> STELab:
         lab = ste_lab()
         lab.training = True
@@ -266,10 +267,12 @@ def test_training_on_the_loop_ends_by_itself_and_where_the_picture_ends(short_ra
         return lab
 
     lab = asyncio.run(trained())
-    assert lab.race == lab._finished()
+    assert lab.comparison == lab._finished()
 
 
-def test_a_race_that_was_left_for_another_start_is_not_taken_for_it(short_race: None) -> None:
+def test_a_training_that_was_left_for_another_start_is_not_taken_for_it(
+    short_training: None,
+) -> None:
     async def left() -> STELab:
         lab = ste_lab()
         lab.training = True
@@ -283,7 +286,7 @@ def test_a_race_that_was_left_for_another_start_is_not_taken_for_it(short_race: 
     assert lab._finished().seed == 1
 
 
-def test_another_start_forgets_what_was_trained(short_race: None) -> None:
+def test_another_start_forgets_what_was_trained(short_training: None) -> None:
     lab = ste_lab()
     lab.train()
 
@@ -315,7 +318,7 @@ def test_what_raises_in_training_ends_it_with_a_sentence() -> None:
 
 
 @pytest.mark.colab
-def test_a_saved_notebook_has_the_picture_and_the_account(short_race: None) -> None:
+def test_a_saved_notebook_has_the_picture_and_the_account(short_training: None) -> None:
     lab = ste_lab()
     data, _ = lab._repr_mimebundle_()
 
@@ -341,7 +344,7 @@ def test_the_account_tells_all() -> None:
     )
 
 
-def test_the_picture_is_small_and_repeats(short_race: None) -> None:
+def test_the_picture_is_small_and_repeats(short_training: None) -> None:
     pictures = {ste_lab("round", "identity").png for _ in range(2)}
 
     assert len(pictures) == 1
@@ -360,7 +363,7 @@ def test_what_is_sent_to_the_page_is_json_and_small(quantizer: str) -> None:
 
 
 @pytest.mark.colab
-def test_another_quantizer_is_sampled(short_race: None) -> None:
+def test_another_quantizer_is_sampled(short_training: None) -> None:
     lab = ste_lab("sign", "tanh")
 
     lab.quantizer = "round"
@@ -370,7 +373,7 @@ def test_another_quantizer_is_sampled(short_race: None) -> None:
 
 
 @pytest.mark.colab
-def test_an_x_off_the_sweep_is_sampled(short_race: None) -> None:
+def test_an_x_off_the_sweep_is_sampled(short_training: None) -> None:
     lab = ste_lab()
 
     lab.x = 0.123
@@ -380,7 +383,7 @@ def test_an_x_off_the_sweep_is_sampled(short_race: None) -> None:
 
 
 @pytest.mark.colab
-def test_own_functions_are_compared(short_race: None) -> None:
+def test_own_functions_are_compared(short_training: None) -> None:
     lab = ste_lab({"mine": RoundSTE, "beside": "clipped"})
 
     assert lab.trace.names() == ("mine", "beside")
@@ -389,7 +392,7 @@ def test_own_functions_are_compared(short_race: None) -> None:
     assert lab.sweep["quantizers"] == []
 
 
-def test_one_function_alone(short_race: None) -> None:
+def test_one_function_alone(short_training: None) -> None:
     lab = ste_lab(RoundSTE)
 
     assert (lab.surrogate, lab.trace.names()) == ("RoundSTE", ("RoundSTE",))
@@ -427,7 +430,7 @@ class NoisyRound(RoundSTE):
         return x.round() + 0 * torch.rand_like(x)
 
 
-def test_the_caller_is_not_disturbed(short_race: None) -> None:
+def test_the_caller_is_not_disturbed(short_training: None) -> None:
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     torch.set_num_threads(2)
     torch.set_default_dtype(torch.float16)

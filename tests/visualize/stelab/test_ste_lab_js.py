@@ -10,7 +10,7 @@ from barepage import hold_the_clock, showing
 from flows import RoundSTE
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from autograd_course.visualize.stelab import race as racing
+from autograd_course.visualize.stelab import training_comparison
 from autograd_course.visualize.stelab.trace import WIDTHS
 from autograd_course.visualize.stelab.widget import STELab, ste_lab
 
@@ -202,7 +202,7 @@ def test_train_asks_the_kernel_and_stop_stops_it(page: Page) -> None:
 def test_what_the_kernel_trains_is_drawn(
     page: Page, lab: STELab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(racing, "STEPS", 30)
+    monkeypatch.setattr(training_comparison, "STEPS", 30)
     lab.train()
     hear(page, progress=lab.progress)
 
@@ -247,7 +247,7 @@ def test_a_stop_waits_for_no_answer(page: Page) -> None:
 def test_the_maps_follow_the_theme(
     page: Page, lab: STELab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(racing, "STEPS", 3)
+    monkeypatch.setattr(training_comparison, "STEPS", 3)
     lab.train()
     hear(page, progress=lab.progress)
     canvas = page.locator("canvas").first
@@ -285,7 +285,7 @@ def test_everything_has_a_name(page: Page) -> None:
 def test_the_maps_of_a_trained_lab_have_the_colors_of_both_classes(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(racing, "STEPS", 20)
+    monkeypatch.setattr(training_comparison, "STEPS", 20)
     lab = ste_lab("sign", "clipped")
     lab.left()  # as displaying it does
     reddest = """() => {

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from autograd_course.functions.attention import TiledAttention
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.tiles.story import at, most_telling, story
-from autograd_course.visualize.tiles.trace import TileTrace, dot
-from autograd_course.visualize.tiles.tracing import Inputs, trace_attention_tiles
+from autograd_course.visualize.tiles.trace import Inputs, TileTrace, dot, trace_attention_tiles
+from autograd_course.visualize.tiles.view import at, build_view, most_telling
 from autograd_course.visualize.tiles.widget import AttentionTiles, attention_tiles
 
 pytestmark = pytest.mark.slow
@@ -95,7 +94,7 @@ def test_a_difference_from_full_attention_would_be_seen(monkeypatch: pytest.Monk
 
     trace = traced(head())
     assert not trace.agrees
-    assert "do NOT agree" in story(trace)["frames"][-1]["text"]
+    assert "do NOT agree" in build_view(trace)["frames"][-1]["text"]
 
 
 def test_delta_is_the_sum_over_the_weights() -> None:
@@ -126,12 +125,12 @@ def test_bytes_are_those_of_the_tensors() -> None:
     assert traced([x.double() for x in head(8, 8, 4, 4)]).forward[0].bytes == 8 * 46
 
 
-# The story
+# The view
 
 
 def test_the_parts_of_a_bar_are_the_weights_of_the_tiles_under_the_last_maximum() -> None:
-    told = story(traced(small()))
-    now = at(told, 2)
+    view = build_view(traced(small()))
+    now = at(view, 2)
 
     first, second = 1 / math.exp(3) + math.exp(1 - 3), 2.0
     full = max(first + second, math.exp(-6) + math.exp(2 - 6) + 2)
@@ -141,9 +140,9 @@ def test_the_parts_of_a_bar_are_the_weights_of_the_tiles_under_the_last_maximum(
 
 
 def test_a_rise_of_the_maximum_is_told_with_its_factor() -> None:
-    told = story(traced(small(), (1, 2)))
+    view = build_view(traced(small(), (1, 2)))
 
-    assert told["frames"][2]["text"] == (
+    assert view["frames"][2]["text"] == (
         "Query 0 meets keys 2–3. Row 0: m rises from 1 to 3, so ℓ and O so far are multiplied by "
         "exp(1 − 3) = 0.135; nothing is computed again. The tile adds 2: ℓ = 2.19."
     )
@@ -151,24 +150,24 @@ def test_a_rise_of_the_maximum_is_told_with_its_factor() -> None:
 
 def test_a_maximum_that_stays_is_told() -> None:
     q, k, v = small()
-    told = story(traced([q, k.flip(0), v], (1, 2)))
+    view = build_view(traced([q, k.flip(0), v], (1, 2)))
 
-    assert told["frames"][1]["text"].endswith("Row 0 begins with m = 3 and ℓ = 2.")
-    assert told["frames"][2]["text"].endswith("Row 0: m stays 3, and ℓ grows by 0.185 to 2.19.")
-    assert told["frames"][2]["figures"]["0"]["factor"] == ""
+    assert view["frames"][1]["text"].endswith("Row 0 begins with m = 3 and ℓ = 2.")
+    assert view["frames"][2]["text"].endswith("Row 0: m stays 3, and ℓ grows by 0.185 to 2.19.")
+    assert view["frames"][2]["figures"]["0"]["factor"] == ""
 
 
 def test_backward_is_told_with_a_pair() -> None:
-    told = story(traced(small(), (2, 2)))
-    turns = [f["text"] for f in told["frames"] if f["phase"] == "backward" and f["tile"]]
+    view = build_view(traced(small(), (2, 2)))
+    turns = [f["text"] for f in view["frames"] if f["phase"] == "backward" and f["tile"]]
     weight = math.exp(6) / (1 + math.exp(2) + 2 * math.exp(6))
 
     lse = math.log(1 + math.exp(2) + 2 * math.exp(6))
     assert f"query 1 and key 2 it is exp(S − L) = exp(6 − {lse:.3g}) = {weight:.3g}." in turns[1]
 
 
-def test_a_story_goes_through_all_tiles_rows_and_columns() -> None:
-    frames = story(traced(head(), causal=True))["frames"]
+def test_a_view_goes_through_all_tiles_rows_and_columns() -> None:
+    frames = build_view(traced(head(), causal=True))["frames"]
 
     assert [frame["kind"] for frame in frames].count("tile") == 2 * 6
     assert [frame["kind"] for frame in frames].count("done") == 2 * 3
@@ -177,14 +176,14 @@ def test_a_story_goes_through_all_tiles_rows_and_columns() -> None:
 
 
 def test_frames_add_up() -> None:
-    told = story(traced(head()))
+    view = build_view(traced(head()))
 
-    assert at(told, 0)["trail"] == []
-    assert at(told, 5)["trail"] == [[0, 0], [0, 1], [0, 2], [1, 0]]
-    assert set(at(told, 5)["filled"]) == {"out 0", "out 1"}
-    begun = [frame["kind"] for frame in told["frames"]].index("delta") + 1
-    assert at(told, begun)["trail"] == [[0, 0]]
-    end = at(told, len(told["frames"]) - 1)
+    assert at(view, 0)["trail"] == []
+    assert at(view, 5)["trail"] == [[0, 0], [0, 1], [0, 2], [1, 0]]
+    assert set(at(view, 5)["filled"]) == {"out 0", "out 1"}
+    begun = [frame["kind"] for frame in view["frames"]].index("delta") + 1
+    assert at(view, begun)["trail"] == [[0, 0]]
+    end = at(view, len(view["frames"]) - 1)
     assert set(end["filled"]) == {
         f"{n} {i}" for n in ("out", "grad_q", "grad_k", "grad_v") for i in range(3)
     }
@@ -193,20 +192,20 @@ def test_frames_add_up() -> None:
 
 def test_the_most_telling_step_is_one_at_which_the_past_is_rescaled() -> None:
     trace = traced(head())
-    told = story(trace)
+    view = build_view(trace)
 
-    now = told["frames"][most_telling(trace, told)]
+    now = view["frames"][most_telling(trace, view)]
     assert any(row["factor"] for row in now["figures"].values())
 
 
 def test_a_query_that_sees_no_key_is_told() -> None:
     mask = torch.ones(6, 6, dtype=torch.bool)
     mask[0] = False
-    told = story(traced(head(), (1, 3), mask=mask))
+    view = build_view(traced(head(), (1, 3), mask=mask))
 
-    assert told["frames"][1]["text"] == "Query 0 meets keys 0–2. Row 0 may see no key here."
-    assert told["frames"][3]["text"].endswith("L = m + log ℓ stays: −∞.")
-    assert "agree with full attention" in told["frames"][-1]["text"]
+    assert view["frames"][1]["text"] == "Query 0 meets keys 0–2. Row 0 may see no key here."
+    assert view["frames"][3]["text"].endswith("L = m + log ℓ stays: −∞.")
+    assert "agree with full attention" in view["frames"][-1]["text"]
 
 
 # The widget
@@ -226,7 +225,7 @@ def test_the_account_tells_what_the_picture_shows(fresh: AttentionTiles) -> None
 
     assert repr(fresh).splitlines() == [
         "Tiled attention: 2 queries × 4 keys of 1 feature in 4 tiles of 1×2.",
-        f"Step 2 of 14, forward: {story(fresh.trace)['frames'][2]['text']}",
+        f"Step 2 of 14, forward: {build_view(fresh.trace)['frames'][2]['text']}",
         "Order of the tiles in forward: (0, 0) (0, 1) (1, 0) (1, 1).",
         "Order of the tiles in backward: (0, 0) (1, 0) (0, 1) (1, 1).",
         "  row 0: m = 3.00, ℓ = 2.19, rescaled ×0.14 (by tiles: 8% + 92%)",
@@ -252,7 +251,7 @@ def test_what_is_sent_to_the_page_is_json_and_small() -> None:
 
 
 def test_every_size_and_causality_is_there(widget: AttentionTiles) -> None:
-    sizes = [told["block"] for told in widget.stories.values()]
+    sizes = [view["block"] for view in widget.stories.values()]
 
     assert list(dict.fromkeys(sizes)) == ["1×1", "2×2", "4×4", "6×6"]
     assert len(sizes) == 8
