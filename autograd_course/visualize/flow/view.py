@@ -19,7 +19,12 @@ from autograd_course.visualize.flow.record import trace_gradient_flow
 from autograd_course.visualize.flow.svg import live_svg, svg
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.inputs import input_names, require_values
+from autograd_course.visualize.kit.inputs import (
+    finite_range,
+    input_names,
+    require_values,
+    whole_number,
+)
 from autograd_course.visualize.kit.slider import among, positions
 
 # --- A trace, drawn -------------------------------------------------------------------------------
