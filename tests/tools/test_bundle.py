@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
+from repository import ROOT
 
 from tools.bundle import BUNDLES, WIDGETS, bundle_script, bundle_sheet, bundles
 from tools.errors import AuthoringError
 
-ROOT = Path(__file__).parent.parent
 KIT = """\
 const PRIVATE = "kit";
 let calls = 0;
