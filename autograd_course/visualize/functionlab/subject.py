@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import (
@@ -16,6 +15,7 @@ from autograd_course.visualize.kit.inputs import (
     finite_number,
     finite_range,
     input_names,
+    positional_parameters,
     require_values,
 )
 
@@ -121,17 +121,15 @@ def subject(
     called = tuple(input_names(fn, [x, *arguments], names))
     tensors = [value for value in (x, *arguments) if isinstance(value, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
-    found = Subject(name, fn, _number(x), device, arguments, called, _checked(ranges))
+    found = Subject(
+        name, fn, finite_number("x", x, 2.0), device, arguments, called, _checked(ranges)
+    )
     if wrong := set(found.ranges) - {called[0], *found.values()}:
         known = ", ".join((called[0], *found.values()))
         raise TraceError(
             f"ranges names {min(wrong)!r}, which does not move in {name}; those that do: {known}."
         )
     return found
-
-
-def _number(x: Any) -> float:
-    return finite_number("x", x, 2.0)
 
 
 def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
@@ -144,15 +142,7 @@ def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:
     """Return the defaults of the arguments that were left out, up to one that has none."""
-    try:
-        is_class = isinstance(fn, type) and issubclass(fn, Function)
-        signature = inspect.signature(fn.forward if is_class else fn)
-    except (TypeError, ValueError):  # a built-in has no signature
-        return []
-    old_style = is_class and fn.setup_context is Function.setup_context
-    skip = 2 if old_style else 1  # x, and ctx before it
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    expected = [p for p in signature.parameters.values() if p.kind in kinds][skip + given :]
+    expected = positional_parameters(fn)[1 + given :]  # the first one is x
     if missing := [p.name for p in expected if p.default is inspect.Parameter.empty]:
         raise TraceError(
             f"{name} needs a value for {missing[0]!r}; pass it after the function, "

@@ -23,6 +23,7 @@ from autograd_course.visualize.kit.figure import (
     small_png,
 )
 from autograd_course.visualize.kit.formatting import number
+from autograd_course.visualize.kit.graph import run_backward
 from autograd_course.visualize.kit.inputs import as_callable, finite_number, title
 
 _POINTS = 241
@@ -157,12 +158,12 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
     try:
         with torch.enable_grad():
             y = call(x, *args)
-            (slope,) = torch.autograd.grad(y, x, torch.ones_like(y))
+            (slope,) = run_backward([y], [torch.ones_like(y)], [x], allow_unused=False)
     except Exception as error:
         raise TraceError(
             f"The backward of {name} raised {type(error).__name__}: {first_line(error)}."
         ) from error
-    return float(slope)
+    return float(slope)  # type: ignore[arg-type]
 
 
 def _clean(slope: float) -> float:

@@ -19,7 +19,7 @@ from autograd_course.visualize.functionlab.lines import Lines, Listing, Step, li
 from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Subject
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import raised, size
-from autograd_course.visualize.kit.graph import in_forward_order, is_custom
+from autograd_course.visualize.kit.graph import in_forward_order, is_custom, run_backward
 from autograd_course.visualize.kit.slider import positions
 
 # What forward does near a place: there is a slope; or forward jumps, or is infinitely steep.
@@ -304,7 +304,7 @@ def run(
     gradient, failure = None, ""
     try:
         with _in_engine(nodes, lines), lines.watching():
-            (gradient,) = torch.autograd.grad(y, inputs[:1], seed, allow_unused=True)
+            (gradient,) = run_backward([y], [seed], inputs[:1])
     except Exception as error:
         failure = f"The backward of {subject.name} raised {raised(error)}."
     return Run(

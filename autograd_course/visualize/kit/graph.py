@@ -1,4 +1,4 @@
-"""Reading PyTorch's graph: its nodes, their order, and what they are called."""
+"""PyTorch's graph: its nodes, their order, what they are called, and a pass through them."""
 
 import heapq
 import re
@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from torch import Tensor
+from torch.autograd import Variable
 from torch.autograd.function import BackwardCFunction
 
 # What torch hands out as ``grad_fn``: a C++ node, or the ctx of a custom Function.
@@ -89,3 +91,22 @@ def unique(names: Iterable[str]) -> list[str]:
 def _numbered(name: str, seen: Counter[str]) -> str:
     seen[name] += 1
     return name if seen[name] == 1 else f"{name} {seen[name]}"
+
+
+def run_backward(
+    outputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor] = (),
+    *,
+    allow_unused: bool = True,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
+
+    This is ``torch.autograd.grad``, or without inputs ``torch.autograd.backward``, less the check
+    of the shapes of ``grad_outputs``. That check imports sympy, which takes longer than to draw a
+    picture.
+    """
+    engine, into_leaves = Variable._execution_engine, not inputs
+    return engine.run_backward(
+        tuple(outputs), tuple(grad_outputs), False, False, tuple(inputs), allow_unused, into_leaves
+    )

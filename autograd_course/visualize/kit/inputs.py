@@ -2,14 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from autograd_doctor.memory import fresh_leaves as copies
 from torch import Tensor
 
-from autograd_course.grader.calls import is_float, takes_ctx
 from autograd_course.visualize.kit.errors import TraceError
 
 
@@ -48,7 +47,8 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
 
     Raises :class:`TraceError` if no argument can have a gradient.
     """
-    if not any(is_float(x) for x in inputs):
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    if not any(x.is_floating_point() or x.is_complex() for x in tensors):
         given = ", ".join(_kind(x) for x in inputs) or "no arguments"
         raise TraceError(
             f"No input can have a gradient (given: {given}); "
@@ -67,22 +67,24 @@ def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> 
                 f"names has {len(names)} entries for {len(inputs)} inputs; give one name an input."
             )
         return [str(name) for name in names]
-    known = list(_parameters(fn))
+    known = [parameter.name for parameter in positional_parameters(fn)]
     spare = ["input"] if len(inputs) == 1 else [f"input {i + 1}" for i in range(len(inputs))]
     return [*known[: len(inputs)], *spare[len(known) :]]
 
 
-def _parameters(fn: Any) -> Iterator[str]:
-    if _is_function(fn):
-        fn, skip = fn.forward, int(takes_ctx(fn))
-    else:
-        fn, skip = getattr(fn, "forward", fn) if isinstance(fn, torch.nn.Module) else fn, 0
+def positional_parameters(fn: Any) -> list[inspect.Parameter]:
+    """Return what a call takes by position, less the ``ctx`` of a Function's forward.
+
+    There is nothing to return of a built-in, which has no signature.
+    """
+    skip = int(_is_function(fn) and fn.setup_context is torch.autograd.Function.setup_context)
+    called = fn.forward if _is_function(fn) or isinstance(fn, torch.nn.Module) else fn
     try:
-        parameters = list(inspect.signature(fn).parameters.values())[skip:]
-    except (TypeError, ValueError):  # a built-in has no signature
-        return
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    yield from (p.name for p in parameters if p.kind in positional)
+        parameters = list(inspect.signature(called).parameters.values())[skip:]
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter for parameter in parameters if parameter.kind in kinds]
 
 
 def captured_names(fn: Any) -> dict[int, str]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import raised
+from autograd_course.visualize.kit.graph import run_backward
 from autograd_course.visualize.kit.inputs import (
     as_callable,
     fresh_leaves,
@@ -229,7 +230,7 @@ class _Run:
                 seeds = [torch.ones_like(output) for output in self.outputs]
                 ledger.phase = "backward"
                 # Not grad(): checkpoint's reentrant kind refuses to run inside of it.
-                torch.autograd.backward(self.outputs, seeds)
+                run_backward(self.outputs, seeds)
         except Exception as error:
             where = ledger.running.op if ledger.running else self.name
             raise TraceError(f"The backward of {where} raised {raised(error)}.") from error

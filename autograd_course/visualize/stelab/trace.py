@@ -10,6 +10,7 @@ from torch import Tensor
 
 from autograd_course.errors import first_line
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.graph import run_backward
 from autograd_course.visualize.stelab.estimators import Estimator
 
 VIEW = (-3.0, 3.0)
@@ -287,7 +288,7 @@ def _called(estimator: Estimator, x: Tensor) -> Tensor:
 
 def _gradient(estimator: Estimator, y: Tensor, leaf: Tensor) -> Tensor:
     try:
-        (gradient,) = torch.autograd.grad(y, leaf, torch.ones_like(y), allow_unused=True)
+        (gradient,) = run_backward([y], [torch.ones_like(y)], [leaf])
     except Exception as error:
         raise TraceError(f"The backward of {estimator.name} raised {_sentence(error)}") from error
     if gradient is None:

@@ -162,8 +162,8 @@ def test_the_kernel_may_move_it(timeline: MemoryTimeline) -> None:
         ({str(i): ReLUByMask for i in range(9)}, None, "not 9"),
         (ReLUByMask, 1.5, "budget is a number of bytes such as 64 \\* 1024, not float"),
         (ReLUByMask, -1, "0 or more, not -1"),
-        (batch(), None, "write memory_timeline\\(block, x\\)"),
-        ({"a": batch()}, None, "write memory_timeline\\(block, x\\)"),
+        (batch(), None, "write memory_timeline\\(loss, x, y\\)"),
+        ({"a": batch()}, None, "write memory_timeline\\(loss, x, y\\)"),
     ],
 )
 def test_wrong_arguments_are_refused_in_a_sentence(given: Any, budget: Any, says: str) -> None:
