@@ -63,7 +63,7 @@ coverage: export TORCHDYNAMO_DISABLE = 1
 coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
 	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),$(TESTS_OF)) -m "not browser" \
-	    --ignore=tests/test_benchmarks.py --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
+	    --ignore=tests/project/test_benchmarks.py --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report $(if $(TESTS),,--fail-under=95)
 
@@ -78,7 +78,7 @@ versions: $(VERSIONS)/.installed
 	    status=$$?; cat $(VERSIONS)/summary.txt 2>/dev/null; exit $$status
 
 # An hour or more for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
-mutants: export PYTHONPATH = tests:packages/autograd-doctor/tests:$(MUTANTS)
+mutants: export PYTHONPATH = tests/support:packages/autograd-doctor/tests/support:$(MUTANTS)
 mutants: $(INSTALLED) $(MUTANTS)/.installed
 	$(BIN)/python -m mutants $(ONLY)
 
@@ -128,7 +128,7 @@ $(INSTALLED): $(LAB)
 
 # Colab's versions over those of $(VENV). Of its .pth files none is read here, so that the course,
 # installed by one of them, is not here: the setup cell installs it.
-$(COLABS)/.installed: tests/colab/requirements.txt $(INSTALLED)
+$(COLABS)/.installed: tests/support/colab/requirements.txt $(INSTALLED)
 	@test -x $(COLABS)/bin/python || $(BIN)/python -m venv --without-pip $(COLABS)
 	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
 	    > "$$($(COLABS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beneath.pth"

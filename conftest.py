@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,8 +15,7 @@ import pytest
 
 from tools.execution import notebook_environment
 
-sys.path.insert(0, str(Path(__file__).parent / "tests"))
-from quick import left_out, sampled
+sys.path.insert(0, str(Path(__file__).parent / "tests" / "support"))
 from warmkernels import FORKS, WarmKernels
 
 _KERNELS = pytest.StashKey[WarmKernels]()
@@ -25,12 +24,9 @@ _SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--quick``, for the minute between two edits."""
-    parser.addoption("--quick", action="store_true", help="some rows of each table, no processes")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what takes long where it is to be quick."""
-    return True if config.option.quick and left_out(collection_path) else None
+    parser.addoption(
+        "--quick", action="store_true", help="some rows of each table, none of the slow"
+    )
 
 
 def choose_notebooks(config: pytest.Config) -> None:
@@ -96,39 +92,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 BUILDS = ("10_external_code",)  # what these notebooks show needs a C++ compiler
+SLOW = ("09_beyond_eager", "11_ship_it")  # these notebooks take as long as a file of slow tests
+ROWS = 3  # of each table, for a quick run
 
-# They trace lines of Python, which hangs where torch.compile has run before (functionlab/lines.py).
-FIRST = ("test_function_lab.py", "test_function_lab_js.py", "test_opening.py")
 
-# A few tests that each take long: begun late, they would keep one process busy after the others.
-LONG = (
-    "test_lab_browser.py",
-    "test_visualizers_browser.py",
-    "test_authoring.py",
-    "test_gradient_flow_js.py",
-    "test_progress.py",
-    "test_classroom_platforms.py",
-    "test_classroom_grading.py",
-    "test_watch.py",
-    "test_facts_11.py",
-    "test_run.py",
-    "test_pytest_plugin.py",
-    "test_classroom_command.py",
-    "test_classroom_sandbox.py",
-    "test_practice.py",
-    "test_building.py",
-    "test_attention_memory.py",
-    "09_beyond_eager.ipynb",
-    "11_ship_it.ipynb",
-)
+def spread(table: list[pytest.Item]) -> list[pytest.Item]:
+    """Return some rows of a table, spread over it."""
+    return table[:: max(1, len(table) // ROWS)][:ROWS]
+
+
+def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return some rows of each test's table, of the tests that are not slow."""
+    rows: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if not any(map(item.get_closest_marker, ("slow", "browser", "thorough"))):
+            rows[item.nodeid.partition("[")[0]].append(item)
+    return [item for table in rows.values() for item in spread(table)]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what must have a process in which nothing is compiled yet, then the longest files.
+    """Begin with what needs a process in which nothing is compiled yet, then with the slow files.
 
-    Last, so that of what -m and -k leave a quick run takes its rows.
-    Workers take files in this order where pytest-xdist is told not to reorder them.
+    A slow file that begins late would keep one process busy after the others. This hook runs last,
+    so that a quick run takes its rows of what -m and -k leave. Workers take files in this order
+    where pytest-xdist is told not to reorder them.
     """
     from autograd_course.external import compiler_missing  # brings PyTorch, which only workers need
 
@@ -139,4 +127,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.quick:
         items[:] = sampled(items)
     size = Counter(item.path for item in items)
-    items.sort(key=lambda i: (i.path.name not in FIRST, i.path.name not in LONG, -size[i.path]))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
+        marked = bool(item.get_closest_marker("slow") or item.get_closest_marker("browser"))
+        begins = marked or (item.path.stem in SLOW and item.path.suffix == ".ipynb")
+        return item.get_closest_marker("uncompiled") is None, not begins, -size[item.path]
+
+    items.sort(key=place)

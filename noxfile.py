@@ -16,12 +16,6 @@ import nox
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST, NEWEST = "==2.11.0", ""
 PINNED = "==2.13.0"
-# What is about this checkout, its pins, a browser or another machine is the same on all versions.
-ELSEWHERE = (
-    "colab", "test_authoring.py", "test_benchmarks.py", "test_book.py", "test_cheat_sheet.py",
-    "test_classroom_platforms.py", "test_environment.py", "test_nbval.py", "test_pictures.py",
-    "test_wheel.py",
-)  # fmt: skip
 TESTS = ("tests", "packages/autograd-doctor/tests", "notebooks", "solutions")
 SUMMARY = Path("build/versions/summary.txt")
 
@@ -41,7 +35,6 @@ def versions(session: nox.Session, torch: str) -> None:
     # Compiled as pip does it: what a package's own source warns of is not to fail a test.
     session.install("--compile-bytecode", f"--constraint={pins}", f"torch{torch}",
                     "-e", "packages/autograd-doctor", "-e", ".[dev]")  # fmt: skip
-    ignored = [f"--ignore=tests/{name}" for name in ELSEWHERE]
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)
     # Lax: a lesson is to run. What it prints is compared on the pinned versions, by `make test`:
@@ -49,7 +42,7 @@ def versions(session: nox.Session, torch: str) -> None:
     try:
         session.run(
             "python", "-m", "pytest", *(session.posargs or TESTS),
-            *ignored, "-m", "not thorough and not browser", "--nbval-lax",
+            "-m", "not thorough and not browser and not checkout", "--nbval-lax",
             "--nbval-cell-timeout=240", "-p", "no:cacheprovider", f"--junitxml={report}",
             env={"TMPDIR": gettempdir()},  # not nox's own, which is in this checkout
         )  # fmt: skip

@@ -55,7 +55,18 @@ class Checkup:
 
 
 def checkup() -> Checkup:
-    """Look at Python, the packages that the course needs, the accelerator, doctor and grader."""
+    """Check that this installation can run the course.
+
+    It looks at Python, the packages that the course needs, the accelerator, doctor and grader.
+
+    Returns:
+        A table with one line for each check. A line ``REPAIR`` is followed by what to do.
+
+    Example:
+        >>> checkup()  # doctest: +ELLIPSIS
+        OK      Python        3...
+        All set.
+    """
     return Checkup((python(), *packages(), accelerator(), doctor(), grader()))
 
 

@@ -16,11 +16,10 @@ from rich.console import Console
 
 from autograd_course.classroom import command as classroom
 from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
-from autograd_course.practice import command as practice
-from autograd_course.practice.reset_command import reset
-from autograd_course.shell import completing
-from autograd_course.shell.arguments import ExerciseId, Json
-from autograd_course.shell.exits import end, epilog
+from autograd_course.practice import commands as practice
+from autograd_course.practice.commands import reset
+from autograd_course.shell import completion
+from autograd_course.shell.options import ExerciseId, Json, end, epilog
 
 app = typer.Typer(
     help="Write, test and trust custom autograd Functions in PyTorch.",
@@ -136,7 +135,7 @@ def explain(
             metavar="WHAT",
             help="A rule name or the text of an error message. Use - to read a traceback from "
             "standard input. Without this argument, the command lists all rules and messages.",
-            autocompletion=completing.explained,
+            autocompletion=completion.explained,
         ),
     ] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autograd_course.checkup import Check, Checkup, accelerator, doctor, grader, packages, python
 from autograd_course.lab.folder import GET, LabError, course_folder
-from autograd_course.shell.exits import Exit
+from autograd_course.shell.options import Exit
 
 _IN_A_SHELL = 'pip install "{}"'
 # The extensions that JupyterLab needs to show widgets.
@@ -105,7 +105,7 @@ def _extension(package: str, name: str, folders: list[Path]) -> Check:
 
 
 def _compiler() -> Check:
-    from autograd_course.external.compilers import compiler, compiler_missing
+    from autograd_course.external.building import compiler, compiler_missing
 
     missing = compiler_missing()
     found = "none" if missing else f"{compiler()}, with ninja"
@@ -122,7 +122,7 @@ def _sandbox() -> Check:
 
 
 def _ship() -> Check:
-    from autograd_course.ship.extra import INSTALL, PACKAGES, missing
+    from autograd_course.ship import INSTALL, PACKAGES, missing
 
     absent = missing()
     found = f"missing: {', '.join(absent)}" if absent else ", ".join(PACKAGES)

@@ -18,7 +18,7 @@ from torch.autograd import Function, gradcheck, gradgradcheck
 
 ROOT = Path(__file__).parents[1]
 # The tables of right and wrong Functions.
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "packages" / "autograd-doctor" / "tests")]
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "packages/autograd-doctor/tests/support")]
 # A benchmark grades answers: the progress of the person who runs it stays as it is.
 _SCRATCH = tempfile.TemporaryDirectory(prefix="autograd-course-benchmark-")
 os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(_SCRATCH.name, "progress.json"))

@@ -32,9 +32,9 @@ from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.judge import judge
-from autograd_course.grader.judging import function
-from autograd_course.grader.verdict import Verdict
+from autograd_course.grader.kinds import function
+from autograd_course.grader.pipeline import judge
+from autograd_course.grader.verdict import Verdict, unfinished
 
 
 def graded(exercise: Exercise, answer: Any) -> Verdict:
@@ -95,7 +95,7 @@ def main() -> None:
                 seconds, there = timed(
                     lambda e=exercise, c=code: judged(e, c, sandbox, seed_for(e))
                 )
-                took, here = 0.0, Verdict("not attempted", "")
+                took, here = 0.0, unfinished("")
                 if answer is not None:
                     took, here = timed(lambda e=exercise, a=answer: graded(e, a))
                     ratios.append(seconds / took)

@@ -3,7 +3,7 @@
     pip install -e '.[third-party]'
     python -m benchmarks.false_errors [--quick]
 
-Prints one row for each Function of tests/third_party.py whose package is installed: the package's
+Prints one row for each Function of third_party.py whose package is installed: the package's
 version, whether gradcheck passes, what diagnose finds, and what an expert finds, with the reason.
 """
 

@@ -4,7 +4,7 @@
     python -m benchmarks.first_diagnosis [--quick]
 
 This is what someone waits for who tries `diagnose` on one Function. Takes the public Functions of
-tests/third_party.py whose packages are installed, each with the small inputs named there. Each is
+third_party.py whose packages are installed, each with the small inputs named there. Each is
 examined in two fresh processes of one thread: by `diagnose`, which is imported within the time, and
 by gradcheck in slow mode. Their own package and torch are imported before. Compare ratios between
 machines; the seconds are this machine's.

@@ -39,8 +39,7 @@ from torch.autograd import gradcheck
 
 from autograd_course import diagnose
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.grade import result_of
-from autograd_course.grader.judge import judge
+from autograd_course.grader.pipeline import judge, result_of
 from benchmarks._common import command_line, leaves, some
 
 FOLDER = Path(__file__).parent / "mistakes"

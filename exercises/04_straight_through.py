@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/04_straight_through.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/04_straight_through.ipynb)
 #
 # # 04 · The straight-through estimator: exercises
 #
@@ -18,7 +18,7 @@
 #
 # 18 points, about 60 minutes.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -36,13 +36,13 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, one_hot
 
 from autograd_course import diagnose, grade, hint, progress
-from autograd_course.digits import load_digits
+from autograd_course.lesson import load_digits
 
 # %% [markdown]
 # ## How to work

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/07_attention_challenge.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/07_attention_challenge.ipynb)
 #
 # # 07 · The attention challenge: exercises
 #
@@ -18,7 +18,7 @@
 #
 # 18 points, about 120 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -36,7 +36,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import itertools
 import math
 
@@ -44,8 +44,7 @@ import torch
 from torch import Tensor
 
 from autograd_course import grade, hint, progress
-from autograd_course.functions.attention import dropped
-from autograd_course.grader.leaderboard import leaderboard
+from autograd_course.lesson import dropped, leaderboard
 
 # %% [markdown]
 # ## Tier 1 · Forward (2 points)
@@ -234,7 +233,7 @@ grade("attention-grouped", GroupedAttention)
 # A tier that is not written yet is left out. Do not be discouraged by the time of tier 4: your loops run in Python, one small operation after the other. What makes tiles *fast* is one kernel for all of it; what they do to memory you see here already.
 
 # %% tags=["nbval-ignore-output"]
-from autograd_course.functions.attention import TritonAttention
+from autograd_course.lesson import TritonAttention
 
 kernel = {"one kernel": TritonAttention} if torch.cuda.is_available() else {}
 leaderboard(

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/08_debugging_clinic.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/08_debugging_clinic.ipynb)
 #
 # # 08 · The debugging clinic: exercises
 #
@@ -18,7 +18,7 @@
 #
 # 23 points, about 90 minutes. The patients do not depend on each other; six are a good afternoon.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -36,7 +36,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import gc
 import math
 import weakref
@@ -46,7 +46,7 @@ from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
 
 from autograd_course import diagnose, grade, hint, progress
-from autograd_course.doctor import five_steps
+from autograd_course.lesson import five_steps
 
 # %% [markdown]
 # ## How to work

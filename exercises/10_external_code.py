@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/10_external_code.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/10_external_code.ipynb)
 #
 # # 10 · External code: exercises
 #
@@ -19,7 +19,7 @@
 #
 # 15 points, about 60 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -37,13 +37,13 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import scipy
 import torch
 from torch import Tensor
 
 from autograd_course import diagnose, grade, hint, progress
-from autograd_course.external import build
+from autograd_course.lesson import build
 
 # %% [markdown]
 # ## 1 · A special function of SciPy (3 points)

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/11_ship_it.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/11_ship_it.ipynb)
 #
 # # 11 · Ship it: exercises
 #
@@ -13,7 +13,7 @@
 #
 # 16 points, about 60 minutes.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -31,7 +31,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import copy
 
 import torch
@@ -39,10 +39,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from autograd_course import grade, hint, progress
-from autograd_course.grader.trials.digits import digits
-from autograd_course.ship import quiet, require, run_onnx
+from autograd_course.lesson import quiet, require_packages, run_onnx, split_digits
 
-require()  # packages that only this lesson needs; where one is missing, this says what to install
+require_packages()  # says what to install if a package that only this lesson needs is missing
 
 # %% [markdown]
 # ## 1 · A program for any batch (2 points)
@@ -215,7 +214,7 @@ grade("eight-bits", eight_bits)
 # - any batch;
 # - it learns on: a gradient that is not zero arrives at every weight matrix.
 #
-# `digits()` gives what the grader uses; the grader's own run takes as long as your training.
+# `split_digits()` gives what the grader uses; the grader's own run takes as long as your training.
 
 
 # %% nbgrader={"grade": false, "grade_id": "the-sorter", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/00_start_here.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/00_start_here.ipynb)
 #
 # # 00 · Start here
 #
@@ -12,7 +12,7 @@
 #
 # Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -37,7 +37,7 @@ if "google.colab" in sys.modules:
 # cell works in JupyterLab and in Colab.
 
 # %% tags=["nbval-ignore-output"]
-from autograd_course.checkup import checkup
+from autograd_course.lesson import checkup
 
 checkup()
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
 #
 # # 02 · The rules of ctx
 #
@@ -15,7 +15,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 30, can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -33,7 +33,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import gc
 import math
 import weakref
@@ -46,9 +46,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose, gradient_flow
-from autograd_course.grader.predict import predict
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict
 from autograd_course.visualize import knowledge_check, memory_timeline
-from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
 
 def said(error):

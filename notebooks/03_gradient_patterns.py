@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/03_gradient_patterns.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/03_gradient_patterns.ipynb)
 #
 # # 03 · Gradient patterns
 #
@@ -15,7 +15,7 @@
 # **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 35,
 # can wait until an exercise needs them. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -33,7 +33,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import math
 
 import torch
@@ -42,9 +42,8 @@ from torch.nn.functional import leaky_relu, max_pool2d, pad
 
 from autograd_course import diagnose, gradient_flow
 from autograd_course.functions import Conv1d, Square
-from autograd_course.grader.predict import predict
+from autograd_course.lesson import BLUE, GRAY, GREEN, ORANGE, figure, note, predict
 from autograd_course.visualize import jacobian_view, knowledge_check
-from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 # %% [markdown]
 # ## More ratings, and no better scores

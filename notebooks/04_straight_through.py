@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/04_straight_through.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/04_straight_through.ipynb)
 #
 # # 04 · The straight-through estimator
 #
@@ -14,7 +14,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 20, can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -32,18 +32,24 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch.autograd import Function, gradcheck
 from torch.nn.functional import cross_entropy, hardtanh, one_hot
 
 from autograd_course import diagnose
-from autograd_course.digits import load_digits
 from autograd_course.functions import FakeQuantize, GumbelSoftmax, ReinMax, RoundSTE
-from autograd_course.functions.gumbel_softmax import gumbel_noise
-from autograd_course.grader.predict import predict
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    figure,
+    gumbel_noise,
+    load_digits,
+    note,
+    predict,
+)
 from autograd_course.visualize import compare_flows, knowledge_check, ste_lab
-from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
 # %% [markdown]
 # ## A net that cannot move

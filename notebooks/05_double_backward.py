@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/05_double_backward.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/05_double_backward.ipynb)
 #
 # # 05 · Gradients of gradients
 #
@@ -14,7 +14,7 @@
 # **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 20,
 # can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -32,7 +32,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch.autograd import Function, grad, gradcheck, gradgradcheck
 from torch.autograd.function import once_differentiable
@@ -40,10 +40,8 @@ from torch.autograd.functional import hessian
 from torch.nn.functional import softplus
 
 from autograd_course import diagnose
-from autograd_course.grader.predict import predict
-from autograd_course.measure import peak_bytes
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, peak_bytes, predict
 from autograd_course.visualize import compare_flows, jacobian_view, knowledge_check
-from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
 # %% [markdown]
 # ## A hill from its slopes

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/06_memory_patterns.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/06_memory_patterns.ipynb)
 #
 # # 06 · The same gradient in less memory
 #
@@ -15,7 +15,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 25, can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -33,7 +33,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch import nn
 from torch.autograd import Function, grad, gradcheck
@@ -44,10 +44,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose
 from autograd_course.functions import AddReLU, LinearReLU, checkpoint, linear_cross_entropy
-from autograd_course.grader.predict import predict
-from autograd_course.measure import kept_bytes, kept_tensors, peak_bytes
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    figure,
+    kept_bytes,
+    kept_tensors,
+    note,
+    peak_bytes,
+    predict,
+)
 from autograd_course.visualize import knowledge_check, memory_timeline
-from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 KiB, MiB = 1024, 1024**2
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/07_attention_challenge.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/07_attention_challenge.ipynb)
 #
 # # 07 · The attention challenge
 #
@@ -15,7 +15,7 @@
 # **It takes** 30 minutes with the three checkpoints; the sections marked *in depth*, another 5,
 # can wait. The exercises, six tiers of them, come after.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -33,7 +33,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import math
 
 import torch
@@ -43,16 +43,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose
 from autograd_course.functions import ScaledDotProductAttention, TiledAttention
-from autograd_course.functions.attention import dropped
-from autograd_course.grader.predict import predict
-from autograd_course.measure import peak_bytes
+from autograd_course.lesson import BLUE, GRAY, ORANGE, dropped, figure, note, peak_bytes, predict
 from autograd_course.visualize import (
     attention_tiles,
     jacobian_view,
     knowledge_check,
     memory_timeline,
 )
-from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
 # %% [markdown]
 # ## A batch with an empty row

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/08_debugging_clinic.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/08_debugging_clinic.ipynb)
 #
 # # 08 · The debugging clinic
 #
@@ -15,7 +15,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 25, can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -33,7 +33,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import inspect
 import math
 import os
@@ -51,18 +51,23 @@ from torch.nn.functional import local_response_norm
 from torch.nn.modules import _functions as shipped
 
 from autograd_course import diagnose
-from autograd_course.doctor import (
+from autograd_course.functions import LocalResponseNorm
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
     check_element,
     compare_forward,
     compare_magnitudes,
+    figure,
     five_steps,
+    note,
+    predict,
     run_backward,
     run_gradcheck,
 )
-from autograd_course.functions import LocalResponseNorm
-from autograd_course.grader.predict import predict
 from autograd_course.visualize import jacobian_view, knowledge_check
-from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 # %% [markdown]
 # ## The same layer twice

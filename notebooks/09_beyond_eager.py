@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_beyond_eager.ipynb)
 #
 # # 09 · Beyond eager
 #
@@ -16,7 +16,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 30, can wait until an exercise needs them. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -34,7 +34,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import inspect
 import logging
 import os
@@ -56,10 +56,9 @@ from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
 from torch.library import custom_op, opcheck
 from torch.utils.checkpoint import checkpoint
 
-from autograd_course import diagnose, replicas
-from autograd_course.grader.predict import predict
+from autograd_course import diagnose
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict, replicas
 from autograd_course.visualize import function_lab, knowledge_check
-from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
 logging.getLogger("torch").setLevel(logging.ERROR)  # a compiler's notes name paths of this machine
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/10_external_code.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/10_external_code.ipynb)
 #
 # # 10 · External code
 #
@@ -17,7 +17,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 25, can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -35,7 +35,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import importlib.util
 import math
 import time
@@ -47,12 +47,21 @@ import torch
 from torch.autograd import Function, gradcheck, gradgradcheck
 
 from autograd_course import diagnose
-from autograd_course.external import SOURCES, BuildError, build
-from autograd_course.external.stored import stored
-from autograd_course.grader.predict import predict
-from autograd_course.measure import kept_bytes
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    SOURCES,
+    BuildError,
+    benchmark_results,
+    build,
+    figure,
+    kept_bytes,
+    note,
+    predict,
+)
 from autograd_course.visualize import compare_flows, knowledge_check, memory_timeline
-from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
 
 # %% [markdown]
 # ## A planet in the noise
@@ -849,7 +858,7 @@ else:
 
 # %%
 triton_source = (SOURCES.parent / "triton_decayed_sum.py").read_text(encoding="utf-8")
-begin, end = (triton_source.index(mark) for mark in ("@triton.jit", "def decayed_sum"))
+begin, end = (triton_source.index(mark) for mark in ("@triton.jit", "def triton_decayed_sum"))
 print(triton_source[begin:end].rstrip())
 
 # %% [markdown]
@@ -858,7 +867,7 @@ print(triton_source[begin:end].rstrip())
 
 # %% tags=["nbval-ignore-output"]
 if torch.cuda.is_available() and importlib.util.find_spec("triton"):
-    from autograd_course.external.triton_decayed_sum import decayed_sum as triton_decayed_sum
+    from autograd_course.lesson import triton_decayed_sum
 
     x = torch.randn(100, 300, device="cuda", requires_grad=True)
     y, truth = DecayedSum.apply(x, a, triton_decayed_sum), looped(x.cpu(), a)
@@ -872,7 +881,7 @@ else:
 # where nobody has put any there, it says that too:
 
 # %%
-print(stored("decayed_sum"))
+print(benchmark_results("decayed_sum"))
 
 # %% [markdown]
 # ## Streams and devices

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_ship_it.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_ship_it.ipynb)
 #
 # # 11 · Ship it
 #
@@ -16,7 +16,7 @@
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
 # another 25, can wait. The exercises come after it.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -34,7 +34,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import copy
 import io
 import subprocess
@@ -53,14 +53,24 @@ from torch.nn.functional import cross_entropy
 
 from autograd_course import diagnose
 from autograd_course.functions import RoundSTE
-from autograd_course.grader.predict import predict
-from autograd_course.grader.trials.digits import digits
-from autograd_course.measure import stored_bytes
-from autograd_course.ship import checked, first_sentence, quiet, require, run_onnx
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    check_onnx,
+    figure,
+    first_sentence,
+    note,
+    predict,
+    quiet,
+    require_packages,
+    run_onnx,
+    split_digits,
+    stored_bytes,
+)
 from autograd_course.visualize import compare_flows, knowledge_check
-from autograd_course.visualize.kit.style import BLUE, GRAY, ORANGE, figure, note
 
-require()  # packages that only this lesson needs; where one is missing, this says what to install
+require_packages()  # says what to install if a package that only this lesson needs is missing
 
 # %% [markdown]
 # ## A net that stops learning
@@ -125,7 +135,7 @@ def right(net, images, labels):
         return (net(images).argmax(-1) == labels).double().mean().item()
 
 
-shown, held_out = (data._replace(images=data.images.double()) for data in digits())
+shown, held_out = (data._replace(images=data.images.double()) for data in split_digits())
 torch.manual_seed(0)
 net = Net(Levels.apply).double()
 train(net, *shown)
@@ -546,8 +556,8 @@ if said == "exported":
 # is number 18 here, the one that PyTorch's translations are written in. From here on we deploy, in
 # float32; nobody will ask for gradients.
 #
-# `checked` hands the file to `onnx.checker`; `run_onnx` does that too and runs it in ONNX Runtime,
-# an engine that shares no code with PyTorch.
+# `check_onnx` hands the file to `onnx.checker`; `run_onnx` does that too and runs it in ONNX
+# Runtime, an engine that shares no code with PyTorch.
 
 
 # %%
@@ -558,7 +568,7 @@ def to_onnx(program, **options):
 
 images, labels = held_out.images.float(), held_out.labels
 small_net = copy.deepcopy(net).float().eval()
-onnx_net = checked(to_onnx(export(small_net, images[:8])))
+onnx_net = check_onnx(to_onnx(export(small_net, images[:8])))
 print(*(node.op_type for node in onnx_net.graph.node))
 
 # %% [markdown]
@@ -625,7 +635,7 @@ def levels_in_onnx(x, n: int):
 
 
 table = {torch.ops.course.levels.default: levels_in_onnx}
-translated = checked(to_onnx(operator_program, custom_translation_table=table))
+translated = check_onnx(to_onnx(operator_program, custom_translation_table=table))
 print(*(node.op_type for node in translated.graph.node))
 print("agrees:", agree(run_onnx(translated, images), small_net(images).detach()))
 
@@ -658,7 +668,7 @@ def levels_node(x, n: int):
 
 
 table = {torch.ops.course.levels.default: levels_node}
-named = checked(to_onnx(operator_program, custom_translation_table=table))
+named = check_onnx(to_onnx(operator_program, custom_translation_table=table))
 print(*(f"{node.domain}.{node.op_type}".strip(".") for node in named.graph.node))
 
 # %% [markdown]
@@ -885,7 +895,7 @@ def weight_bytes(file):
     return sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in file.graph.initializer)
 
 
-onnx_static = checked(to_onnx(static_program))
+onnx_static = check_onnx(to_onnx(static_program))
 print("float32, in memory:  ", stored_bytes(small_net), "bytes")
 print("converted, in memory:", stored_bytes(static), "bytes")
 print("weights in the file: ", weight_bytes(onnx_static), "bytes")

@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/solutions/02_ctx_rules.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/solutions/02_ctx_rules.ipynb)
 #
 # # 02 · The rules of ctx: exercises
 #
@@ -18,7 +18,7 @@
 #
 # 13 points, about 40 minutes.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -36,7 +36,7 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
 

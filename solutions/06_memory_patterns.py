@@ -1,5 +1,5 @@
 # %% [markdown]
-# [![Open In Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/solutions/06_memory_patterns.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/solutions/06_memory_patterns.ipynb)
 #
 # # 06 · The same gradient in less memory: exercises
 #
@@ -18,7 +18,7 @@
 #
 # 16 points, about 60 minutes.
 
-# %% tags=["setup"]
+# %% tags=["setup"] jupyter={"source_hidden": true}
 # On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
 import sys
 
@@ -36,12 +36,12 @@ if "google.colab" in sys.modules:
         subprocess.run(pip, check=True)
     output.enable_custom_widget_manager()
 
-# %%
+# %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor, nn
 
 from autograd_course import diagnose, grade, hint, progress
-from autograd_course.measure import kept_bytes, kept_tensors, peak_bytes
+from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
 
 # %% [markdown]
 # `kept_bytes(F, x, …)`, `kept_tensors(F, x, …)` and `peak_bytes(F, x, …)` measure your Function as the grader does. Use them when it says that something is too large.

@@ -10,6 +10,8 @@ import pytest
 from autograd_course import checkup as module
 from autograd_course.checkup import checkup
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_working_installation_is_all_set() -> None:
     found = checkup()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from autograd_doctor import RULES, explain
+from repository import ROOT
 from typer.testing import CliRunner, Result
 
 import autograd_course
@@ -20,13 +21,12 @@ from autograd_course.index import LESSONS
 from autograd_course.lab import folder, launcher
 from autograd_course.messages import MESSAGES
 from autograd_course.messages import page as message_page
-from autograd_course.shell import completing
+from autograd_course.shell import completion
 from tools import manual
 from tools.manual import commands
 
 DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
 COMMANDS = dict(commands())
-ROOT = Path(__file__).parent.parent
 
 
 def run(*words: str, **env: str) -> Result:
@@ -137,10 +137,10 @@ def test_a_shell_completes(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_completed_is_what_there_is() -> None:
-    assert completing.exercises("") == list(CATALOGUE)
-    assert completing.lessons("") == [lesson[:2] for lesson in LESSONS]
-    assert set(completing.rules("")) == set(RULES)
-    assert set(completing.explained("")) == {*RULES, *MESSAGES}
+    assert completion.exercises("") == list(CATALOGUE)
+    assert completion.lessons("") == [lesson[:2] for lesson in LESSONS]
+    assert set(completion.rules("")) == set(RULES)
+    assert set(completion.explained("")) == {*RULES, *MESSAGES}
 
 
 LIGHT = """

@@ -9,7 +9,7 @@ from made import make
 from memory_variants import VARIANTS, batch
 
 from autograd_course.grader.checks import keeps_at_most, peaks_at_most
-from autograd_course.visualize.memory.tracing import trace_memory
+from autograd_course.visualize.memory.trace import trace_memory
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.practice.notebooks import same_inputs
+from autograd_course.practice.resetting import same_inputs
 from tools.derived import SHEET, derive
 from tools.execution import execute
 from tools.notebooks import is_executed, load, write

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from autograd_course.practice.notebooks import same_inputs
-from autograd_course.practice.resetting import KEPT
+from autograd_course.practice.resetting import KEPT, same_inputs
 from tools.derived import FOLDERS, LESSONS, SHEET, Derived, derive
 from tools.notebooks import is_executed, load
 from tools.printing import is_current

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from autograd_course.cli import app
-from autograd_course.shell.exits import MEANING
+from autograd_course.shell.options import MEANING
 
 _NAME = "autograd-course"
 _INTRODUCTION = """\

@@ -49,6 +49,11 @@ class Cell:
         """Return the cell with another text."""
         return Cell(NotebookNode(self.node | {"source": source}), self.line)
 
+    def folded(self) -> Cell:
+        """Return the cell with its code hidden, which a click shows."""
+        metadata = self.node.metadata | {"jupyter": {"source_hidden": True}}
+        return Cell(NotebookNode(self.node | {"metadata": NotebookNode(metadata)}), self.line)
+
 
 @dataclass(frozen=True)
 class Source:

@@ -1,7 +1,8 @@
-"""The two generated pieces of every notebook: the Colab badge and the setup cell."""
+"""The generated pieces of every notebook: the link to Colab, the setup cell, and what is folded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import nbformat
@@ -10,7 +11,7 @@ from tools.percent import Cell, Source
 from tools.settings import Settings
 
 _BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
-_BADGE_START = "[![Open In Colab]"
+_LINK_START = "[Open in Colab]"
 
 # Installing happens only where nothing is installed: Colab's own torch and ipywidgets satisfy the
 # course's lower bounds, so pip leaves them as they are.
@@ -34,34 +35,38 @@ if "google.colab" in sys.modules:
 
 
 def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple[Cell, ...]:
-    """Return the cells with badge and setup cell as the setting wants them.
+    """Return the cells with the link to Colab and the setup cell as the setting wants them.
 
     ``place`` is the source's path in the repository. What is missing is put where it belongs: the
-    badge on the first line of the first markdown cell, the setup cell before all other code.
+    link on the first line of the first markdown cell, the setup cell before all other code. The
+    setup cell and a cell of imports directly below it are folded.
     """
     cells = list(source.cells)
-    _refresh_badge(cells, badge(place, settings))
+    _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")
     _refresh_setup(cells, _SETUP.format(address=settings.address, extra=_extra(source)))
-    return tuple(cells)
+    return tuple(_folded(cells))
 
 
 def _extra(source: Source) -> str:
     """Return the extra of pyproject.toml that the notebook needs: lesson 11 exports."""
-    uses = any("autograd_course.ship" in cell.source for cell in source.cells if cell.is_code)
+    uses = any("require_packages()" in cell.source for cell in source.cells if cell.is_code)
     return "[ship]" if uses else ""
 
 
 def badge(place: PurePosixPath, settings: Settings) -> str:
     """Return the markdown of the badge that opens the notebook at ``place`` in Colab."""
-    url = settings.colab_url(str(place.with_suffix(".ipynb")))
-    return f"{_BADGE_START}({_BADGE_IMAGE})]({url})"
+    return f"[![Open In Colab]({_BADGE_IMAGE})]({_colab(place, settings)})"
 
 
-def _refresh_badge(cells: list[Cell], line: str) -> None:
+def _colab(place: PurePosixPath, settings: Settings) -> str:
+    return settings.colab_url(str(place.with_suffix(".ipynb")))
+
+
+def _refresh_link(cells: list[Cell], line: str) -> None:
     for index, cell in enumerate(cells):
         if not cell.is_code:
             rest = cell.source
-            if rest.startswith(_BADGE_START):
+            if rest.startswith(_LINK_START):
                 rest = rest.partition("\n")[2].lstrip("\n")
             cells[index] = cell.with_source(f"{line}\n\n{rest}")
             return
@@ -75,3 +80,13 @@ def _refresh_setup(cells: list[Cell], text: str) -> None:
     first = next((index for index, cell in enumerate(cells) if cell.is_code), len(cells))
     node = nbformat.v4.new_code_cell(source=text, metadata={"tags": ["setup"]})
     cells.insert(first, Cell(node, line=1))
+
+
+def _folded(cells: list[Cell]) -> Iterator[Cell]:
+    """Yield the cells; JupyterLab hides the code of the setup cell and of the imports below it."""
+    before: Cell | None = None
+    for cell in cells:
+        below = before is not None and "setup" in before.tags
+        imports = cell.is_code and below and cell.source.startswith(("import ", "from "))
+        yield cell.folded() if "setup" in cell.tags or imports else cell
+        before = cell

@@ -9,13 +9,12 @@ import typer
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
-from autograd_course.classroom.gradebook.reading import DAMAGED
 from autograd_course.classroom.grading.bench import verdict_on
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import CourseError
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.grade import result_of
+from autograd_course.grader.pipeline import result_of
 from autograd_course.grader.verdict import Verdict
 
 _SEED = re.compile(r"[0-9]{1,60}")
@@ -36,8 +35,7 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
     typer.echo("\n\n".join(cell.strip() for cell in answer.cells))
     typer.echo(f"\ncode {score.hash}\nseed {score.seed}\n")
     typer.echo(str(result_of(CATALOGUE[exercise], verdict)))
-    damage = (remark for remark in score.remarks if remark.startswith(DAMAGED))
-    for remark in (*verdict.remarks, *damage):
+    for remark in filter(None, (*verdict.remarks, score.damage)):
         typer.echo(f"  to look at: it {remark}")
     same = _same(verdict, score)
     recorded = f"{score.status}, {score.rule}" if score.rule else score.status

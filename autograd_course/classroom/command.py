@@ -11,9 +11,9 @@ import typer
 
 from autograd_course.classroom import elsewhere
 from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit
-from autograd_course.shell import completing
-from autograd_course.shell.exits import end, epilog
+from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
+from autograd_course.shell.options import end, epilog
 
 GRADED = "Exit codes: 0 all answers graded; 1 not all answers graded; 2 invalid command."
 AGAIN = "Exit codes: 0 same verdict; 1 different verdict; 2 invalid command."
@@ -114,7 +114,7 @@ def report(
             metavar="square",
             help="List the students who have not passed this exercise, and exit with code 1 if "
             "there are any. You can repeat this option.",
-            autocompletion=completing.lessons_and_exercises,
+            autocompletion=completion.lessons_and_exercises,
         ),
     ] = None,
 ) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autograd_course.shell import completing
-from autograd_course.shell.arguments import ExerciseId
-from autograd_course.shell.exits import end
+from autograd_course.shell import completion
+from autograd_course.shell.options import ExerciseId, end
 
 if TYPE_CHECKING:
     from autograd_course.index import Entry
@@ -22,7 +21,7 @@ Exercises = Annotated[
         metavar="03",
         help="Include this lesson or exercise. You can repeat this option. "
         "The default is all exercises.",
-        autocompletion=completing.lessons_and_exercises,
+        autocompletion=completion.lessons_and_exercises,
     ),
 ]
 Trust = Annotated[

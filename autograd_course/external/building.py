@@ -1,4 +1,4 @@
-"""C++ and CUDA operators, built on the spot and kept: a second call, or kernel, builds nothing."""
+"""Compile C++ when a lesson runs, and say what goes wrong about the author's own source."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import hashlib
 import json
 import os
 import platform
+import re
+import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +19,118 @@ import torch
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from autograd_course.external.compilers import compiler, compiler_missing, with_tools
-from autograd_course.external.errors import REFUSED, BuildError, explained
+from autograd_course.errors import CourseError
 
-SOURCES = Path(__file__).parent / "sources"
+_INSTALL = {
+    "linux": "on Debian and Ubuntu: apt install g++",
+    "darwin": "xcode-select --install",
+    "win32": "the Build Tools for Visual Studio, and start from their command prompt",
+}
+
+
+def compiler_missing() -> str | None:
+    """Return the sentence that says what a build lacks here, or ``None`` where one can build."""
+    path = with_tools()["PATH"]
+    if not shutil.which(compiler(), path=path):
+        how = _INSTALL.get(sys.platform, "your system's C++ compiler")
+        return (
+            f"There is no C++ compiler here ('{compiler()}' is not found). Install one ({how}), "
+            "or name yours in the environment variable CXX."
+        )
+    if not shutil.which("ninja", path=path):
+        return "There is no ninja here, which calls the compiler: pip install ninja."
+    return None
+
+
+def compiler() -> str:
+    """Return the program that compiles C++: the one that ``CXX`` names, else the system's."""
+    usual = "cl" if sys.platform == "win32" else "c++"
+    return (shlex.split(os.environ.get("CXX", "")) or [usual])[0]
+
+
+def with_tools() -> dict[str, str]:
+    """Return the environment, with the programs that pip installed beside this Python on the path.
+
+    A notebook's kernel has them there only where the environment was activated: ninja is one.
+    """
+    path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
+    return os.environ | {"PATH": path}
+
+
+# GCC, Clang: f.cpp:7:12: error: …   MSVC: f.cpp(7): error C2065: …   nvcc: f.cu(7): error: …
+_ERROR = re.compile(
+    r"^(?P<file>.+?)[:(](?P<line>\d+)(?::\d+|\))?\s?:(?: fatal)? error(?: C\d+)?: (?P<what>.+)$"
+)
+_FROM_HERE = re.compile(
+    r"^(?P<file>.+?)[:(](?P<line>\d+)[:)].*\b(?:required from|in instantiation of)"
+)
+# PyTorch 2.11 says so, leaves the operator out and goes on; later ones end the process.
+REFUSED = "Exception in aoti_torch"
+_UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s]+)")
+
+
+class BuildError(CourseError, RuntimeError):
+    """C++ that cannot be built: no compiler, or a source that does not compile.
+
+    ``message`` says what is wrong in one line, ``line`` is the line of the author's source that it
+    is about, or ``None``; ``log`` is all that the compiler said.
+    """
+
+    def __init__(
+        self, message: str, line: int | None = None, shown: str = "", log: str = ""
+    ) -> None:
+        super().__init__(shown or message)
+        self.message, self.line, self.log = message, line, log
+
+
+def explained(log: str, sources: list[Path]) -> BuildError:
+    """Return the error that a failed build's ``log`` is about.
+
+    An error inside a header is put on the line of ``sources`` that led there.
+    """
+    found = _first_error(log.splitlines(), {str(path): path for path in sources})
+    if found is None:
+        return _after_compiling(log)
+    path, line, what = found
+    shown = f"The C++ does not compile: {path.name}, line {line}: {what}"
+    text = path.read_text(encoding="utf-8").splitlines()
+    if 0 < line <= len(text):
+        shown += f"\n    {text[line - 1].strip()}"
+    return BuildError(what, line, shown, log)
+
+
+def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path, int, str] | None:
+    """Return file, line and message of the first error, placed in one of the files ``own``."""
+    led_here: tuple[Path, int] | None = None
+    elsewhere: str | None = None
+    for text in lines:
+        if (here := _FROM_HERE.match(text)) and here["file"] in own:
+            led_here = own[here["file"]], int(here["line"])
+        if not (error := _ERROR.match(text)):
+            continue
+        if error["file"] in own and elsewhere is None:
+            return own[error["file"]], int(error["line"]), error["what"]
+        elsewhere = elsewhere or error["what"]
+        if led_here:
+            break
+    return (*led_here, elsewhere) if led_here and elsewhere else None
+
+
+def _after_compiling(log: str) -> BuildError:
+    if undefined := _UNDEFINED.search(log):
+        what = f"The C++ uses a function that is defined nowhere: {undefined['name']}"
+    elif "what():" in log or REFUSED in log:
+        what = (
+            "The C++ compiles, but its operators cannot be registered: look at the schemas in "
+            "m.def and at the names in m.impl"
+        )
+    else:
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        what = f"The C++ cannot be built: {lines[-1] if lines else 'the compiler said nothing'}"
+    return BuildError(what, log=log)
+
+
+SOURCES = Path(__file__).parent / "sources"  # of the operators that lesson 10 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
 WAIT_SECONDS = 300.0  # for another process that builds the same
 
@@ -33,23 +145,34 @@ _loaded: set[str] = set()
 
 
 def build(*sources: str | Path, name: str = "extension") -> Any:
-    """Compile ``sources``, load them, and return the namespace of the operators they register.
+    """Compile C++ or CUDA, load it, and return the namespace of the operators that it registers.
 
-    Each source is the path of a ``.cpp`` or ``.cu`` file (``SOURCES`` is the folder of the course's
-    own) or C++ as text. It registers its operators under ``TORCH_EXTENSION_NAME``::
+    A source registers its operators under ``TORCH_EXTENSION_NAME``::
 
         STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def("f(Tensor x) -> Tensor"); }
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
-    and ``build(...)`` then returns an object whose ``f`` is that operator. The name stands for the
-    text: whoever edits a source and builds again gets a namespace of its own, so that nothing is
-    registered twice in one process.
+    If you edit a source and build again, you get another namespace, so that nothing is registered
+    twice in one process. What was built is kept in your cache folder (``AUTOGRAD_COURSE_BUILDS``
+    names another), under a hash of sources, PyTorch, compiler and machine. Two processes never
+    build at once. Source: ``torch.utils.cpp_extension.load``.
 
-    What was built is kept in the user's cache folder (``AUTOGRAD_COURSE_BUILDS`` names another),
-    under a hash of sources, PyTorch, compiler and machine; two processes never build at once.
+    Args:
+        sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains those of the
+            course), or C++ as text.
+        name: The first part of the namespace's name.
 
-    Raises ``BuildError`` if there is no compiler, or the C++ does not compile; its ``line`` is a
-    line of the source given. Source: ``torch.utils.cpp_extension.load``.
+    Returns:
+        An object whose attribute ``f`` is the operator ``f``.
+
+    Raises:
+        BuildError: There is no compiler, or the source does not compile. ``line`` is the line of
+            the source.
+
+    Example:
+        >>> kernel = build(SOURCES / "decayed_sum.cpp")  # doctest: +SKIP
+        >>> kernel.decayed_sum(torch.ones(3), 0.5, False)  # doctest: +SKIP
+        tensor([1.0000, 1.5000, 1.7500])
     """
     texts = [_as_file(source) for source in sources]
     key = f"{name}_{_digest(texts)}"

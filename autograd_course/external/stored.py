@@ -11,14 +11,26 @@ _PACKAGE = Path(__file__).parent.parent
 FOLDERS = (_PACKAGE.parent / "benchmarks" / "results", _PACKAGE / "benchmarks" / "results")
 
 
-def stored(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
-    """Return, as text, what ``benchmarks`` has stored under ``name``, each row with its device.
+def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
+    """Return the timings that a benchmark stored, with the device of each.
 
-    A file holds ``{"name": …, "device": …, "torch": …, "rows": [{"what": …, "milliseconds": …}]}``.
-    One that does not is passed over; where none is left, the text says so.
+    Args:
+        name: What was timed, such as ``"decayed_sum"``.
+        folders: Where the files lie. A file contains ``{"name": …, "device": …, "torch": …,
+            "rows": [{"what": …, "milliseconds": …}]}``; other files are ignored.
+
+    Returns:
+        A table as text, or a sentence that says that there are no timings.
+
+    Example:
+        >>> benchmark_results("nothing")
+        'No figures are stored for nothing.'
     """
     tables = [_as_text(found) for found in _results(name, folders)]
     return "\n\n".join(tables) or f"No figures are stored for {name}."
+
+
+stored = benchmark_results  # the name that lesson 10 imported
 
 
 def _results(name: str, folders: tuple[Path, ...]) -> Iterator[dict[str, Any]]:

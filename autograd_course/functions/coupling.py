@@ -28,7 +28,7 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
 
     Shapes: ``x1``, ``x2``, both results, and all that ``f`` and ``g`` take and return, are alike.
     Real floating dtypes. What is rebuilt differs from what was by rounding, which grows from block
-    to block (see ``tests/test_coupling.py`` for how much); in half precision it soon matters.
+    to block (``test_coupling.py`` shows how much); in half precision it soon matters.
     Random numbers and autocast are as in forward, and buffers are written by forward alone. A block
     that reads a running statistic which a *later* forward has changed since sees the new one.
     Parameters of the modules are found; other tensors that they reach would get no gradient. Twice

@@ -2,8 +2,8 @@
 
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.grade import grade
 from autograd_course.grader.hints import Hint, hint
+from autograd_course.grader.pipeline import grade
 from autograd_course.grader.progress import Progress, progress, reset
 from autograd_course.grader.result import Result
 

@@ -26,6 +26,22 @@ CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
 UNTOLD = ("wasted-gradient",)
 
 
+class Section(str):
+    """A heading in a lesson, which as a text is ``lesson 01, "What backward returns"``."""
+
+    lesson: int
+    heading: str
+
+    def __new__(cls, lesson: int, heading: str) -> Section:
+        """Return the heading of the lesson of a number."""
+        section = super().__new__(cls, f'lesson {lesson:02}, "{heading}"')
+        section.lesson, section.heading = lesson, heading
+        return section
+
+    def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]
+        return self.lesson, self.heading
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
     """What all exercises have.
@@ -35,7 +51,8 @@ class Exercise:
     they come from the place of the module and from its docstring (:func:`declared`).
 
     ``answer`` is the name of what a learner writes, and hands to ``grade``. ``section`` is the
-    heading in the lesson to reread. ``bounds`` says in words what is asked beyond right values.
+    heading in the lesson to reread; ``section_is_on_backward`` says that it does not help with
+    forward. ``bounds`` says in words what is asked beyond right values.
     ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
     be judged here.
     """
@@ -47,13 +64,14 @@ class Exercise:
     answer: str
     points: int
     section: str
+    section_is_on_backward: bool = False
     bounds: str = ""
     needs: Callable[[], str | None] | None = None
 
     @property
-    def read(self) -> str:
-        """What to reread, as in ``lesson 01, "What backward returns"``."""
-        return f'lesson {self.lesson[:2]}, "{self.section}"'
+    def read(self) -> Section:
+        """What to reread."""
+        return Section(int(self.lesson[:2]), self.section)
 
 
 @dataclass(frozen=True, kw_only=True)

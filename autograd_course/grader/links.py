@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 from autograd_doctor import RULES
 
+from autograd_course.grader.exercise import Section
 from autograd_course.index import LESSONS
 
 # What pyproject.toml says of where the course is published; a test compares the two.
 REPOSITORY, BRANCH = "autograd-course/autograd_course", "main"
 _FILES = f"https://github.com/{REPOSITORY}/blob/{BRANCH}"
-_LESSON = re.compile(r"lesson (\d\d)")
 
 
 def to_lesson(read: str) -> str:
-    """Return the address of the lesson that a text names, as in ``lesson 01, "…"``, or nothing."""
-    named = _LESSON.search(read)
-    stems = [stem for stem in LESSONS if named and stem.startswith(named[1])]
+    """Return the address of the lesson of a :class:`Section`, of any other text nothing."""
+    number = f"{read.lesson:02}_" if isinstance(read, Section) else ""
+    stems = [stem for stem in LESSONS if number and stem.startswith(number)]
     return f"{_FILES}/notebooks/{stems[0]}.ipynb" if stems else ""
 
 

@@ -51,13 +51,26 @@ class Prediction:
 
 
 def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Prediction:
-    """Compare what a learner expects with what a run gives.
+    """Compare the number that you expect with the number that a run gives.
 
-    ``expected`` is a number, or ``...`` as long as there is none; then the outcome is kept back.
-    ``outcome`` is a number or a tensor of one element. After a first wrong number the learner may
-    try again; a second one is answered with the outcome. The lesson explains it, folded, below.
+    Replace ``...`` by your number and run the cell again. If your first number is wrong, you can
+    try again. After the second one you see the outcome. The lesson explains it below the cell.
 
-    Raises ``TypeError`` if ``expected`` is not a number.
+    Args:
+        expected: The number that you expect, or ``...`` if you have not chosen one yet.
+        outcome: What the run gives: a number, or a tensor of one element.
+
+    Returns:
+        A sentence. It accepts a number that agrees with the outcome to three digits.
+
+    Raises:
+        TypeError: ``expected`` is not a number.
+
+    Example:
+        >>> predict(4, 2 * 2)
+        Yes: 4.
+        >>> predict(..., 2 * 2)
+        Your turn: put the number you expect in place of ... and run the cell again.
     """
     if not isinstance(expected, (int, float, EllipsisType)):
         raise TypeError(f"predict wants a number in the first place, not {expected!r}")

@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,9 +16,8 @@ from autograd_doctor.repair import Repair
 from autograd_doctor.repair_search import search_repair
 
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise
-from autograd_course.grader.judging import function, routine
-from autograd_course.grader.judging.order import Order
-from autograd_course.grader.judging.routine_order import RoutineOrder
+from autograd_course.grader.kinds.function import FunctionOrder, LocalFunction
+from autograd_course.grader.kinds.routine import LocalRoutine, RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
 SECONDS = 1.0  # of computing
@@ -63,8 +61,8 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     samples = exercise.samples()
     wrong = samples.get(verdict.sample, next(iter(samples.values())))
 
-    def order(changed: Any, samples: Mapping[str, Any]) -> Order:
-        return Order(exercise, function.Present(exercise, changed), samples, timed=False)
+    def order(changed: Any, samples: Mapping[str, Any]) -> FunctionOrder:
+        return FunctionOrder(exercise, LocalFunction(exercise, changed), samples, timed=False)
 
     of_check = order(answer, samples).computed() is None  # which another edit could only hide
 
@@ -91,8 +89,8 @@ def _with_what_is_left(
     """Return a repair that says which constraint of the exercise is still broken, if one is."""
     if repair.left or repair.made is None:
         return repair
-    witness = function.Present(exercise, repair.made)  # type: ignore[arg-type]  # a Function
-    fault = Order(exercise, witness, samples, timed=False).checked()
+    witness = LocalFunction(exercise, repair.made)  # type: ignore[arg-type]  # a Function
+    fault = FunctionOrder(exercise, witness, samples, timed=False).checked()
     if fault is None:
         return repair
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
@@ -102,7 +100,7 @@ def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Rep
     samples, others = exercise.samples(), exercise.samples(OTHER_SEED)
 
     def order(changed: Any, samples: Mapping[str, Any]) -> RoutineOrder:
-        return RoutineOrder(exercise, routine.Present(exercise, changed), samples, timed=False)
+        return RoutineOrder(exercise, LocalRoutine(exercise, changed), samples, timed=False)
 
     def is_right(changed: Any) -> bool:
         if verdict.sample not in samples:  # a trial failed, and the results are right
@@ -121,10 +119,3 @@ def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Rep
 
     found = Finding("forward-mismatch", "error", verdict.message)
     return search_repair(answer, found, is_right, passes)
-
-
-def with_search(exercise: Any, answer: Any, verdict: Verdict) -> Verdict:
-    """Return a verdict that searches for the repair of a wrong answer when it is asked to."""
-    if verdict.status != "wrong":
-        return verdict
-    return replace(verdict, search=partial(find_repair, exercise, answer, verdict))

@@ -14,7 +14,6 @@ from autograd_doctor.card import Heading, as_html, as_text, finding_details, rep
 from autograd_doctor.finding import without_search
 from autograd_doctor.formatting import sentence
 from autograd_doctor.repair import Repair
-from IPython import display
 
 from autograd_course.grader.links import to_rule
 from autograd_course.grader.verdict import Status
@@ -150,6 +149,8 @@ class Result:
 
     def _ipython_display_(self) -> None:
         """Show the verdict at once, and the repair when it is found."""
+        from IPython import display  # which takes a tenth of a second, and only notebooks need
+
         show: Any = display.display
         show({"text/plain": self._text(), "text/html": self._repr_html_()}, raw=True)
         if rows := [*self.repair_rows()]:

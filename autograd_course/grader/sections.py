@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from autograd_course.grader.exercise import Exercise
-
-
-class Section(NamedTuple):
-    """A heading in the notebook of a lesson."""
-
-    lesson: int
-    heading: str
-
-    def __str__(self) -> str:
-        return f'lesson {self.lesson:02}, "{self.heading}"'
-
+from autograd_course.grader.exercise import Exercise, Section
 
 _INSTANTIATED = Section(1, "The class is never instantiated")
 _ON_CTX = Section(1, "What goes where on ctx")
@@ -49,22 +36,20 @@ SECTIONS: dict[str, tuple[Section, ...]] = {
     "none-grad-output": (Section(2, "Zeros or None: set_materialize_grads"),),
 }
 
+_OF_FORWARD = ("forward-mismatch", "forward-raises")
 
-OF_FORWARD = ("forward-mismatch", "forward-raises")
 
-
-def section_to_read(exercise: Exercise, rule: str = "") -> str:
+def section_to_read(exercise: Exercise, rule: str = "") -> Section | None:
     """Return what to reread: where the lessons up to the exercise's treat the rule.
 
     If the first of these is a later lesson, it is that one. A rule that no lesson treats, or none
     at all, leads to the section that the exercise names; but a wrong forward does not lead to a
     section about backward.
     """
-    sections = SECTIONS.get(rule)
-    if rule in OF_FORWARD and "backward" in exercise.read:
-        return ""
-    if sections is None:
+    if rule in _OF_FORWARD and exercise.section_is_on_backward:
+        return None
+    if rule not in SECTIONS:
         return exercise.read
-    first, *others = sections
+    first, *others = SECTIONS[rule]
     so_far = [section for section in others if section.lesson <= int(exercise.lesson[:2])]
-    return str([first, *so_far][-1])
+    return [first, *so_far][-1]

@@ -1,59 +1,434 @@
-"""What the grader found out about one answer, before it is told."""
+"""What the grader found out about one answer: a status, the reason for it, and what shows it.
+
+A :class:`Reason` is data. The grader decides by its type, and never by its words:
+:func:`describe` makes the sentence at the end, and no code reads it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from autograd_doctor import Finding
+from autograd_doctor.formatting import distinguish
 from autograd_doctor.repair import Repair
+
+from autograd_course.grader.comparison import Difference
+from autograd_course.grader.execution import WHOLE
 
 Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 
 
+# --------------------------------------------------------------------------------------------------
+# Reasons, by the status that they give
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an answer has its status."""
+
+    status: ClassVar[Status]
+
+
+class Passed(Reason):
+    """The answer is right."""
+
+    status: ClassVar[Status] = "passed"
+
+
+class NotAttempted(Reason):
+    """The answer is still to be written."""
+
+    status: ClassVar[Status] = "not attempted"
+
+
+class Wrong(Reason):
+    """The answer cannot be right."""
+
+    status: ClassVar[Status] = "wrong"
+
+
+class GraderFailed(Reason):
+    """The grader itself could not do its work; the answer is not the cause."""
+
+    status: ClassVar[Status] = "grader failed"
+
+
+@dataclass(frozen=True)
+class FunctionAgrees(Passed):
+    """Values and gradients of a Function agree; ``truth`` says with what."""
+
+    truth: Literal["reference", "surrogate", "second derivatives"]
+    constraints: str
+    samples: tuple[str, ...]
+    modeled_on: str = ""
+
+
+@dataclass(frozen=True)
+class RoutineAgrees(Passed):
+    """A routine returns what the reference does, and passes the trials; there may be no samples."""
+
+    constraints: str
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RuleNamed(Passed):
+    """The rule was named; ``title`` says what it means."""
+
+    rule: str
+    title: str
+    constraints: str
+
+
+@dataclass(frozen=True)
+class NothingHandedIn(NotAttempted):
+    """The placeholder was handed in; ``what`` is to be written."""
+
+    exercise: str
+    what: Literal["class", "function", "name"]
+
+
+@dataclass(frozen=True)
+class BaseClassHandedIn(NotAttempted):
+    """``torch.autograd.Function`` itself was handed in."""
+
+
+@dataclass(frozen=True)
+class Unwritten(NotAttempted):
+    """A part is a stub: a method by its name, or :data:`WHOLE`, the function itself.
+
+    ``signature`` is the first line to write. ``forward`` is what was seen of forward before: it is
+    right, or has a fault, or was not looked at (``None``).
+    """
+
+    part: str
+    signature: str = ""
+    forward: Literal["right"] | Reason | None = None
+
+
+@dataclass(frozen=True)
+class NotAttemptedBecause(NotAttempted):
+    """In the words of an exercise's own trial, or of whoever looked for the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RuleBroken(Wrong):
+    """A rule of ``diagnose`` names the fault."""
+
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class ResultDiffers(Wrong):
+    """A routine returns other results than the reference; ``mistake`` is one that does the same."""
+
+    difference: Difference
+    mistake: str = ""
+
+
+# What can be handed in instead of an answer.
+Kind = Literal[
+    "apply",
+    "Function instance",
+    "Module class",
+    "other class",
+    "no class",
+    "Function class",
+    "no function",
+    "no text",
+]
+
+
+@dataclass(frozen=True)
+class WrongKind(Wrong):
+    """Something was handed in that is no answer; ``name`` is its name, or its type."""
+
+    kind: Kind
+    name: str
+    exercise: str
+
+
+@dataclass(frozen=True)
+class WrongArguments(Wrong):
+    """The answer does not take the arguments of the exercise."""
+
+    part: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class CodeRaised(Wrong):
+    """The answer's own code raised an exception; ``told`` says which, and in which line."""
+
+    told: str
+    in_float32: bool = False
+
+
+@dataclass(frozen=True)
+class Stopped(Wrong):
+    """The answer's own code was running when the time was up; ``line`` is where."""
+
+    seconds: float
+    line: str
+    code: Literal["your code", "the cell"] = "your code"
+
+
+@dataclass(frozen=True)
+class UnknownRule(Wrong):
+    """No rule has the name that was handed in; ``close`` are the names that resemble it."""
+
+    typed: str
+    close: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OtherRule(Wrong):
+    """Another rule was named; ``because`` is the exercise's own sentence why it does not fit."""
+
+    rule: str
+    title: str
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class WrongBecause(Wrong):
+    """In the words of an exercise's own trial, or of whoever ran the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class OutOfTime(GraderFailed):
+    """Grading took too long, and not because of the answer; ``variable`` sets another limit."""
+
+    seconds: float
+    variable: str = ""
+
+
+@dataclass(frozen=True)
+class CannotExamine(GraderFailed):
+    """``diagnose`` could not examine the answer."""
+
+    error: str
+
+
+@dataclass(frozen=True)
+class MissingRequirement(GraderFailed):
+    """The answer raised where something is missing that it needs to run."""
+
+    missing: str
+    in_sandbox: bool = False
+
+
+@dataclass(frozen=True)
+class InternalError(GraderFailed):
+    """The grader raised an exception."""
+
+    error: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Hindered(GraderFailed):
+    """The grader fails on this answer, and not on a right one."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class GraderFailedBecause(GraderFailed):
+    """In the words of an exercise's own trial, or of whoever ran the answer."""
+
+    text: str
+
+
+# --------------------------------------------------------------------------------------------------
+# The sentences
+# --------------------------------------------------------------------------------------------------
+
+_TRUTHS = {
+    "reference": "`forward` and every gradient agree with the reference",
+    "surrogate": "`forward` agrees with the reference and every gradient with the declared "
+    "surrogate",
+    "second derivatives": "`forward`, every gradient and every second derivative agree with the "
+    "reference",
+}
+_KINDS: dict[Kind, str] = {
+    "apply": 'hand in the class itself: grade("{exercise}", {name}).',
+    "Function instance": "this is an instance of {name}; hand in the class {name} itself.",
+    "Module class": "{name} is an nn.Module, on which PyTorch never calls a backward; "
+    "write class {name}(torch.autograd.Function).",
+    "other class": "{name} is a class but not a Function; "
+    "write class {name}(torch.autograd.Function).",
+    "no class": "this is {name}; hand in a subclass of torch.autograd.Function: "
+    'grade("{exercise}", YourClass).',
+    "Function class": "this is a Function class; this exercise asks for a plain function: "
+    'grade("{exercise}", your_function).',
+    "no function": 'this is {name}, not a function: grade("{exercise}", your_function), '
+    "without calling it.",
+    "no text": "this is of type {name}; hand in the name as text: "
+    'grade("{exercise}", "the-name-of-a-rule").',
+}
+_NOTHING = {
+    "class": 'there is no answer yet: write the class, then grade("{exercise}", YourClass).',
+    "function": "there is no answer yet: write the function, then "
+    'grade("{exercise}", your_function).',
+    "name": 'there is no answer yet: grade("{exercise}", "the-name-of-a-rule").',
+}
+
+
+def describe(reason: Reason) -> str:  # one case for each reason
+    """Return the sentence for a reason: its first letter may be a small one."""
+    match reason:
+        case FunctionAgrees(truth, constraints, samples, model):
+            modeled = f" Modeled on {model}." if model else ""
+            return f"{_TRUTHS[truth]}{_and(constraints)}.{_tried_on(samples)}{modeled}"
+        case RoutineAgrees(constraints, samples):
+            right = "its results agree with the reference's" if samples else "it passes every trial"
+            return f"{right}{_and(constraints)}.{_tried_on(samples)}"
+        case RuleNamed(rule, title, constraints):
+            return f"{rule}: {title}{_and(constraints)}."
+        case NothingHandedIn(exercise, what):
+            return _NOTHING[what].format(exercise=exercise)
+        case BaseClassHandedIn():
+            return "this is torch.autograd.Function itself: write a subclass of it."
+        case Unwritten():
+            return _describe_unwritten(reason)
+        case RuleBroken(finding):
+            return finding.message
+        case ResultDiffers(difference, mistake):
+            return f"{difference.message}{_element(difference)} {mistake}".rstrip()
+        case WrongKind(kind, name, exercise):
+            return _KINDS[kind].format(name=name, exercise=exercise)
+        case WrongArguments(part, signature):
+            return f"{_part(part)} does not take the arguments of this exercise: write {signature}."
+        case CodeRaised(told, in_float32):
+            return f"in float32, {told}" if in_float32 else told
+        case Stopped(seconds, line, code):
+            return f"stopped after {seconds:g} s in {code}{line}. Is there an endless loop?"
+        case UnknownRule(typed, close):
+            like = f" Did you mean {' or '.join(close)}?" if close else ""
+            return f'no rule is called "{typed}".{like} `autograd-course explain` lists all rules.'
+        case OtherRule(rule, title, because):
+            return because or f"`{rule}` means: {title}. That is not what happens here."
+        case OutOfTime(seconds, variable):
+            remedy = f" Set {variable} to a larger number of seconds." if variable else ""
+            return f"grading took longer than {seconds:g} s.{remedy}"
+        case CannotExamine(error):
+            return f"`diagnose` could not examine this answer: {error}"
+        case MissingRequirement(missing, in_sandbox):
+            return f"in the sandbox: {missing.rstrip('.')}." if in_sandbox else missing
+        case InternalError(error, text):
+            return f"{error} inside the grader: {text}"
+        case Hindered(hindrance):
+            how = describe(hindrance)
+            return f"the grader cannot examine this answer, as it can a right one: {how}"
+        case NotAttemptedBecause(text) | WrongBecause(text) | GraderFailedBecause(text):
+            return text
+    raise TypeError(f"there is no sentence for {type(reason).__name__}")
+
+
+def _describe_unwritten(reason: Unwritten) -> str:
+    part = _part(reason.part)
+    match reason.forward:
+        case "right":
+            return f"`forward` is right. You have not written {part} yet."
+        case Reason() as fault:
+            return f"you have not written {part} yet, and {describe(fault)}"
+    signature = f": {reason.signature}" if reason.signature else ""
+    return f"you have not written {part} yet{signature}."
+
+
+def _part(name: str) -> str:
+    return "the function" if name == WHOLE else f"`{name}`"
+
+
+def _and(constraints: str) -> str:
+    return f", and {constraints}" if constraints else ""
+
+
+def _tried_on(samples: tuple[str, ...]) -> str:
+    return f" Tried on: {'; '.join(samples)}." if samples else ""
+
+
+def _element(difference: Difference) -> str:
+    """Return the element that is farthest off, as `` At [1, 0] it is 2, should be 3.``."""
+    evidence = difference.evidence
+    if "index" not in evidence:
+        return ""
+    index = f"At {evidence['index']} it" if evidence["index"] else "It"
+    actual, expected = distinguish(evidence["actual"], evidence["expected"])
+    return f" {index} is {actual}, should be {expected}."
+
+
+# --------------------------------------------------------------------------------------------------
+# The verdict
+# --------------------------------------------------------------------------------------------------
+
+
+_RAISES = ("forward-raises", "backward-raises")  # rules that say that an answer raised
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """A status, one sentence that explains it, and the finding where a rule names the fault.
+    """The reason for a status, and what shows it.
 
     ``sample`` names the kind of input that the fault was seen on. ``warnings`` are what the doctor
     warns of in an answer that passed. ``printed`` is what the answer printed in one forward and one
     backward pass. ``remarks`` are for the instructor: what the code has that no answer needs;
-    ``grade`` makes none. ``raised`` says that an exception of the answer's code is the reason.
-    ``search`` finds the change that makes a wrong answer right, in the process that judged it.
+    ``grade`` makes none. ``search`` finds the change that makes a wrong answer right, in the
+    process that judged it.
     """
 
-    status: Status
-    message: str
-    finding: Finding | None = None
+    reason: Reason
     sample: str = ""
     remarks: tuple[str, ...] = ()
     warnings: tuple[Finding, ...] = ()
     printed: str = ""
-    raised: bool = False
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def status(self) -> Status:
+        """The status that the reason gives."""
+        return self.reason.status
 
-def wrong(message: str) -> Verdict:
-    """Return the verdict on an answer that cannot be right."""
-    return Verdict("wrong", message)
+    @property
+    def message(self) -> str:
+        """The sentence that explains the status."""
+        return describe(self.reason)
+
+    @property
+    def finding(self) -> Finding | None:
+        """The finding of ``diagnose``, if a rule names the fault."""
+        return self.reason.finding if isinstance(self.reason, RuleBroken) else None
+
+    @property
+    def raised(self) -> bool:
+        """Whether an exception of the answer's code is the reason."""
+        rule = self.finding.rule if self.finding else ""
+        return isinstance(self.reason, CodeRaised) or rule in _RAISES
 
 
-def raised_error(message: str) -> Verdict:
-    """Return the verdict on an answer whose own code raised an exception."""
-    return Verdict("wrong", message, raised=True)
+def wrong(text: str) -> Verdict:
+    """Return the verdict of an exercise's own trial on an answer that cannot be right."""
+    return Verdict(WrongBecause(text))
 
 
-def unfinished(message: str) -> Verdict:
-    """Return the verdict on an answer that is still to be written."""
-    return Verdict("not attempted", message)
+def unfinished(text: str) -> Verdict:
+    """Return the verdict of an exercise's own trial on an answer that is still to be written."""
+    return Verdict(NotAttemptedBecause(text))
 
 
-def failed(message: str) -> Verdict:
-    """Return the verdict where the grader itself could not do its work."""
-    return Verdict("grader failed", message)
+def failed(text: str) -> Verdict:
+    """Return the verdict of an exercise's own trial that could not do its work."""
+    return Verdict(GraderFailedBecause(text))
 
 
 def fault(finding: Finding | None) -> Verdict | None:
     """Return the verdict that a finding makes, ``None`` where there is none."""
-    return None if finding is None else Verdict("wrong", finding.message, finding)
+    return None if finding is None else Verdict(RuleBroken(finding))

@@ -6,7 +6,6 @@ the page matches, and the lesson and rule that cover it. The last code block bef
 reproduces the message. The code below "Repair" runs without an error or a warning.
 """
 
-from autograd_course.messages.finding import Match, find
-from autograd_course.messages.pages import MESSAGES, contents, page
+from autograd_course.messages.pages import MESSAGES, Match, contents, find, page
 
 __all__ = ["MESSAGES", "Match", "contents", "find", "page"]

@@ -26,6 +26,7 @@ class Task:
     answer: Answer
     file: str
     above: int = 0
+    is_script: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _refuse_half(path: Path, data: bytes) -> None:
 def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
     above = _above(answer.source.split("\n"), lines)
     if above is None:
-        return Task(answer, f"<{answer.exercise}>")
+        return Task(answer, f"<{answer.exercise}>", is_script=False)
     return Task(answer, str(path), above)
 
 

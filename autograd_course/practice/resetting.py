@@ -1,17 +1,120 @@
-"""Put exercise files back as shipped; keep what was there next to them under a new name."""
+"""Put exercise files back as they were shipped, and keep what was there under a new name.
+
+A shipped notebook is made from its solution, without saved outputs. A cloned copy of the course has
+the outputs in Git, and gives back the very bytes if the notebook is the same.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autograd_course.practice.shipped import NotShippedError, Shipped
+from nbformat import NotebookNode
+
+from autograd_course.errors import CourseError
+from autograd_course.lab.folder import GET
+from autograd_course.practice.targets import FOLDER
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+
+def same_inputs(notebook: NotebookNode, other: NotebookNode) -> bool:
+    """Whether two notebooks are equal but for outputs and execution counts."""
+    return _inputs(notebook) == _inputs(other)
+
+
+def _inputs(notebook: NotebookNode) -> NotebookNode:
+    inputs = copy.deepcopy(notebook)
+    for cell in inputs.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return inputs
+
+
+_SOLUTIONS = "solutions"
+
+
+class NotShippedError(CourseError, RuntimeError):
+    """The notebook cannot be made here; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """The bytes of both files of an exercise notebook."""
+
+    script: bytes
+    notebook: bytes
+
+
+def shipped(root: Path, lesson: str) -> Shipped:
+    """Return both files as shipped. Raises :class:`NotShippedError`."""
+    _require(root, lesson)
+    import nbformat
+
+    built = _built(root, lesson)
+    if built.returncode:
+        reason = built.stderr.strip().rpartition("\n")[2].rstrip(".")
+        raise NotShippedError(f"cannot build the notebook from its solution: {reason}.")
+    files = json.loads(built.stdout)
+    notebook = nbformat.reads(files["notebook"], as_version=4)
+    return Shipped(files["script"].encode(), _with_outputs(root, lesson, notebook))
+
+
+def _built(root: Path, lesson: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tools", "exercise", lesson],
+        cwd=root, capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+
+
+def _require(root: Path, lesson: str) -> None:
+    for needed in (f"{_SOLUTIONS}/{lesson}.py", "tools/__main__.py"):
+        if not (root / needed).is_file():
+            raise NotShippedError(
+                f"reset builds the notebook from {_SOLUTIONS}/{lesson}.py, and {root} does not "
+                f"contain {needed}. Get a complete copy of the course with {GET}"
+            )
+    lacking = [name for name in ("jupytext", "nbformat", "ruff") if find_spec(name) is None]
+    if lacking:
+        names = " ".join(lacking)
+        raise NotShippedError(f"reset needs packages that are not installed: pip install {names}")
+
+
+def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:
+    import nbformat
+
+    from autograd_course.practice.resetting import same_inputs
+
+    committed = _committed(root, f"{FOLDER}/{lesson}.ipynb")
+    try:
+        if committed and same_inputs(nbformat.reads(committed.decode(), as_version=4), made):
+            return committed
+    except (ValueError, nbformat.ValidationError):
+        pass
+    return (str(nbformat.writes(made)).rstrip("\n") + "\n").encode()
+
+
+def _committed(root: Path, place: str) -> bytes:
+    """Return a file as Git has it, nothing where there is no Git, or no such file in it."""
+    if shutil.which("git") is None:
+        return b""
+    command = ["git", "-C", str(root), "show", f"HEAD:./{place}"]
+    shown = subprocess.run(command, capture_output=True)
+    return shown.stdout if shown.returncode == 0 else b""
+
 
 KEPT = ".before-reset-"  # in the names of the files that a reset keeps
 _CELL = re.compile(r"(?m)^# ?%%.*$")
@@ -79,7 +182,7 @@ def _span(text: str, exercise: str) -> tuple[int, int]:
 def _same_cells(old: bytes, new: bytes) -> bool:
     import nbformat
 
-    from autograd_course.practice.notebooks import same_inputs
+    from autograd_course.practice.resetting import same_inputs
 
     try:
         return same_inputs(*(nbformat.reads(each.decode(), as_version=4) for each in (old, new)))

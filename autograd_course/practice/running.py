@@ -1,29 +1,108 @@
-"""Run one answer of the learner's own, and grade what it defines: in a process made for it."""
+"""Grade one answer in a process of its own, which can be ended at any time.
+
+On Linux the process is forked, so that PyTorch is imported already. Elsewhere it is a fresh Python:
+macOS has ``fork``, and system libraries that do not survive it. What comes of the answer crosses
+back as plain data.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import linecache
+import os
+import signal
 import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from autograd_doctor.card import as_rich, as_text
 from autograd_doctor.extension import TimeUp, time_limit
 
+from autograd_course.classroom.extraction.answer import NotPython
+from autograd_course.errors import first_line
 from autograd_course.grader import CATALOGUE, Result, grade
+from autograd_course.grader.execution import line_in, said
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.grade import result_of
-from autograd_course.grader.judging.limits import seconds_for
-from autograd_course.grader.raised import line_in, said
-from autograd_course.grader.verdict import failed, unfinished, wrong
-from autograd_course.practice.graded import Graded, graded_as
+from autograd_course.grader.limits import seconds_for
+from autograd_course.grader.pipeline import result_of
+from autograd_course.grader.verdict import (
+    InternalError,
+    NotAttemptedBecause,
+    Status,
+    Stopped,
+    Verdict,
+    WrongBecause,
+)
 from autograd_course.practice.reading import Task
 
-_NO_PYTHON = (
-    "the cell is no Python",
-    "the cell is not Python",
-)  # said by the result, with the line of the file
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+Rows = tuple[tuple[str, str], ...]
+_LONGEST = 2_000  # characters of what the code printed, the last ones
+
+
+@dataclass(frozen=True)
+class Graded:
+    """An exercise's result as a notebook shows it, and what the cell printed on the way."""
+
+    exercise: str
+    status: Status
+    points: int
+    possible: int
+    rule: str
+    headline: str
+    rows: Rows
+    printed: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer is right."""
+        return self.status == "passed"
+
+    @property
+    def text(self) -> str:
+        """The result as a notebook prints it."""
+        return as_text(self.headline, self.rows)
+
+    def rich(self, width: int) -> Text:
+        """Return the same in color, for a terminal of that width."""
+        return as_rich(self.headline, self.rows, kind=self.status, width=width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data."""
+        _, message = self.rows[0]
+        names = ("exercise", "status", "points", "possible", "rule")
+        return {name: getattr(self, name) for name in names} | {"message": message}
+
+
+def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> Graded:
+    """Return a result as data, with what is to be said of how the answer was found in its file."""
+    noted = tuple(("note", note) for note in notes)
+    return Graded(
+        exercise=result.exercise,
+        status=result.status,
+        points=result.points,
+        possible=result.possible,
+        rule=result.finding.rule if result.finding else "",
+        headline=result.headline,
+        rows=(*result.rows(in_shell=True), *noted),
+        printed=printed[-_LONGEST:],
+    )
+
+
+def without_next(graded: Graded) -> Graded:
+    """Return the result without the row on hints, for where a key gives them."""
+    return replace(graded, rows=tuple(row for row in graded.rows if row[0] != "next"))
+
+
 _MODULE = "exercise"  # what classes of the cells say of where they are from
 _NEEDED = "<what the answer needs>"
 
@@ -39,10 +118,12 @@ def graded(task: Task) -> Graded:
     """
     exercise, printed = CATALOGUE[task.answer.exercise], io.StringIO()
     if not task.answer.found:
-        return graded_as(result_of(exercise, unfinished("; ".join(task.answer.problems))))
+        unfinished = Verdict(NotAttemptedBecause("; ".join(task.answer.problems)))
+        return graded_as(result_of(exercise, unfinished))
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         result = _result(exercise, task)
-    notes = (note for note in task.answer.problems if not note.startswith(_NO_PYTHON))
+    # That it is not Python, the result says with the line of the file.
+    notes = (note for note in task.answer.problems if not isinstance(note, NotPython))
     return graded_as(result, notes, printed.getvalue())
 
 
@@ -52,28 +133,29 @@ def _result(exercise: Exercise, task: Task) -> Result:
         with time_limit(seconds):
             defined = _run(task)
     except _CellError as error:
-        return result_of(exercise, wrong(str(error)))
+        return result_of(exercise, Verdict(WrongBecause(str(error))))
     except TimeUp as stop:
-        where = line_in(stop, task.file)
-        sentence = f"stopped after {seconds:g} s in the cell{where}. Is there an endless loop?"
-        return result_of(exercise, wrong(sentence))
+        stopped = Stopped(seconds, line_in(stop, task.file), code="the cell")
+        return result_of(exercise, Verdict(stopped))
     return grade(exercise.id, defined.get(task.answer.name))
 
 
 def ended(task: Task, how: str) -> Graded:
     """Return the result where the process that ran the answer is gone without one."""
-    return graded_as(result_of(CATALOGUE[task.answer.exercise], wrong(how)), task.answer.problems)
+    verdict = Verdict(WrongBecause(how))
+    return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict), task.answer.problems)
 
 
-def broken(task: Task, why: str) -> Graded:
-    """Return the result where it was not the answer's fault that there is none."""
-    return graded_as(result_of(CATALOGUE[task.answer.exercise], failed(why)))
+def broken(task: Task, error: Exception) -> Graded:
+    """Return the result where the grader raised."""
+    verdict = Verdict(InternalError(type(error).__name__, first_line(error)))
+    return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict))
 
 
 def _run(task: Task) -> dict[str, Any]:
     """Run an answer with what it needs; return what that defines."""
     module = sys.modules[_MODULE] = ModuleType(_MODULE)
-    if not task.file.startswith("<"):
+    if task.is_script:
         module.__file__ = task.file
     _exec(task.answer.preamble, _NEEDED, vars(module))
     _exec("\n" * task.above + task.answer.source, task.file, vars(module))
@@ -96,3 +178,96 @@ def _exec(source: str, file: str, defined: dict[str, Any]) -> None:
 def _line(error: SyntaxError) -> str:
     text = (error.text or "").strip()
     return f"line {error.lineno}{f' (`{text}`)' if text else ''}"
+
+
+_FORKS = sys.platform == "linux"
+if _FORKS:
+    # vmap imports it on its first call: a second or two that each child would spend again.
+    import torch._dynamo  # noqa: F401
+_CONTEXT: Any = get_context("fork" if _FORKS else "spawn")
+# The limit is for one pass, and soft: of code that no exception can stop, the process is ended
+# after as many times the limit as an answer has passes.
+_PASSES = 12
+
+
+class Grading:
+    """The grading of one answer, under way."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.connection, sending = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
+        self._process.start()
+        sending.close()  # its only end is the child's: the end of the child ends the waiting
+        self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
+        self._began = time.monotonic()
+
+    def wait(self, seconds: float | None = None) -> Graded | None:
+        """Return the result, or ``None`` where there is none after so many seconds."""
+        left = self._left(seconds)
+        if self.connection.poll(left):
+            return self._received()
+        if left is not None and self._left(None) == 0.0:
+            self.stop()
+            spent = f"{self._seconds:g} s"
+            return ended(
+                self.task,
+                f"stopped after {spent}. Your code could not be interrupted, so its process was "
+                "ended.",
+            )
+        return None
+
+    def stop(self) -> None:
+        """End the process, and all that it has started."""
+        if self._process.is_alive():
+            _kill(self._process)
+        self._process.join()
+        self.connection.close()
+
+    def _left(self, seconds: float | None) -> float | None:
+        if not self._seconds:
+            return seconds
+        left = max(0.0, self._began + self._seconds - time.monotonic())
+        return left if seconds is None else min(left, seconds)
+
+    def _received(self) -> Graded:
+        try:
+            received: Graded = self.connection.recv()
+        except EOFError:
+            self._process.join()
+            received = ended(self.task, _end(self._process.exitcode))
+        self.stop()
+        return received
+
+
+def _end(code: int | None) -> str:
+    how = f"exit code {code}"
+    if code is not None and code < 0:
+        how = f"signal {signal.Signals(-code).name}"
+    return f"your code ended its own process ({how})."
+
+
+def _kill(process: Any) -> None:
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()  # where it has not yet become the leader of a group
+
+
+def _serve(task: Task, sending: Connection) -> None:
+    """Grade, and send the result; the terminal and its keys stay the parent's."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+    _without_terminal()
+    try:
+        result = graded(task)
+    except Exception as error:
+        result = broken(task, error)
+    sending.send(result)
+    sending.close()
+
+
+def _without_terminal() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autograd_course.practice.graded import Graded
 from autograd_course.practice.reading import Reading, Task
+from autograd_course.practice.running import Graded
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from autograd_course.index import LESSONS
 from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError
 
 FOLDER = Path(__file__).parent
 QUIZZES: Mapping[str, Path] = {
     path.stem.removeprefix("lesson_"): path for path in sorted(FOLDER.glob("lesson_*.toml"))
 }
+# A lesson with exercises has its title from the index.
+_TITLES = {lesson.partition("_")[0]: title for lesson, title in LESSONS.items()}
 _MOST_OPTIONS = 8
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -33,11 +36,13 @@ def load(lesson: str) -> Quiz:
             f"There is no knowledge check for lesson {lesson!r}; there is one for "
             f"{', '.join(QUIZZES)}, as in knowledge_check({next(iter(QUIZZES))!r})."
         )
-    return read(QUIZZES[number].read_text(encoding="utf-8"), number)
+    return read(QUIZZES[number].read_text(encoding="utf-8"), number, _TITLES.get(number, ""))
 
 
-def read(text: str, number: str) -> Quiz:
-    """Read and check the text of a file, which holds ``title`` and tables ``[[question]]``.
+def read(text: str, number: str, title: str = "") -> Quiz:
+    """Read and check the text of a file, which holds tables ``[[question]]``.
+
+    The file of a check that has no title otherwise holds ``title``.
 
     A question has ``id``, ``text`` and tables ``[[question.option]]`` with ``text``, ``right`` and
     ``explanation``, or ``rubric``, the points of a good essay. In the course's bank it has
@@ -48,7 +53,8 @@ def read(text: str, number: str) -> Quiz:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise QuizError(f"{where} is not TOML: {error}.") from None
-    _only(data, {"title", "question"} | ({"essays"} if number == COURSE else set()), where)
+    known = {"question"} if title else {"question", "title"}
+    _only(data, known | ({"essays"} if number == COURSE else set()), where)
     questions = tuple(_question(entry, number, where) for entry in data.get("question", ()))
     if not questions:
         raise QuizError(f"{where} asks nothing; begin a question with [[question]].")
@@ -56,7 +62,7 @@ def read(text: str, number: str) -> Quiz:
     if twice:
         raise QuizError(f"{where} has two questions {twice[0]!r}; an id is given once.")
     call = f'knowledge_check("{number}")'
-    return Quiz(number, _text(data, "title", where), questions, call)
+    return Quiz(number, title or _text(data, "title", where), questions, call)
 
 
 def file_name(number: str) -> str:

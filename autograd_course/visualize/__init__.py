@@ -14,13 +14,11 @@ if TYPE_CHECKING:
     from autograd_course.visualize.flow.record import trace_gradient_flow
     from autograd_course.visualize.flow.trace import Trace
     from autograd_course.visualize.flow.widget import GradientFlow, gradient_flow
-    from autograd_course.visualize.functionlab.lab import function_lab
     from autograd_course.visualize.functionlab.tangent import Tangent, tangent
-    from autograd_course.visualize.functionlab.widget import FunctionLab
+    from autograd_course.visualize.functionlab.widget import FunctionLab, function_lab
     from autograd_course.visualize.jacobian.widget import JacobianView, jacobian_view
     from autograd_course.visualize.kit.errors import TraceError
-    from autograd_course.visualize.memory.trace import MemoryTrace
-    from autograd_course.visualize.memory.tracing import trace_memory
+    from autograd_course.visualize.memory.trace import MemoryTrace, trace_memory
     from autograd_course.visualize.memory.widget import MemoryTimeline, memory_timeline
     from autograd_course.visualize.quiz.widget import KnowledgeCheck, knowledge_check
     from autograd_course.visualize.stelab.widget import STELab, ste_lab
@@ -59,13 +57,11 @@ _HOME = {
     "flow.record": ("trace_gradient_flow",),
     "flow.trace": ("Trace",),
     "flow.widget": ("GradientFlow", "gradient_flow"),
-    "functionlab.lab": ("function_lab",),
     "functionlab.tangent": ("Tangent", "tangent"),
-    "functionlab.widget": ("FunctionLab",),
+    "functionlab.widget": ("FunctionLab", "function_lab"),
     "jacobian.widget": ("JacobianView", "jacobian_view"),
     "kit.errors": ("TraceError",),
-    "memory.trace": ("MemoryTrace",),
-    "memory.tracing": ("trace_memory",),
+    "memory.trace": ("MemoryTrace", "trace_memory"),
     "memory.widget": ("MemoryTimeline", "memory_timeline"),
     "quiz.widget": ("KnowledgeCheck", "knowledge_check"),
     "stelab.widget": ("STELab", "ste_lab"),

@@ -9,7 +9,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import FloatRect
 
-from tests.labdrive import Lab, browsing, copy_course, running_lab
+from tests.support.labdrive import Lab, browsing, copy_course, running_lab
 
 NOTEBOOK, EXERCISE = "exercises/03_gradient_patterns.ipynb", "swish"
 # What many write first: the product rule's second term is missing.

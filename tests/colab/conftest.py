@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-
-from colab import PYTHON, ROOT, Machine
+from colab import PYTHON, Machine
 from colab.notebooks import setup_cell
+from repository import ROOT
 
 
 @pytest.fixture(scope="session")

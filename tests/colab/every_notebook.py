@@ -9,9 +9,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-
-from colab import ROOT, Machine
+from colab import Machine
 from colab.notebooks import differences
+from repository import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb")) + sorted(
     (ROOT / "solutions").glob("*.ipynb")

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from packaging.requirements import Requirement
-
-from colab import PYTHON, ROOT, Machine
+from colab import PYTHON, Machine
 from colab.notebooks import differences, setup_cell
+from packaging.requirements import Requirement
+from repository import ROOT, SUPPORT
+
 from tools.settings import read_settings
 
 pytestmark = pytest.mark.thorough
 
-PINS = (Path(__file__).parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
+PINS = (SUPPORT / "colab" / "requirements.txt").read_text(encoding="utf-8").splitlines()
 PINNED = [Requirement(line) for line in PINS if not line.startswith("#")]
 SHOWN = ("notebooks/00_start_here", "solutions/01_template")
 WIDGETS = sorted(

@@ -20,7 +20,7 @@ from tools.book.questions import answered
 from tools.errors import AuthoringError
 from tools.outputs import UNSAVED
 
-_BADGE = re.compile(r"\A\[!\[[^\n]*\n+")
+_LINK = re.compile(r"\A\[Open in Colab\][^\n]*\n+")
 _CHECK = re.compile(r'^knowledge_check\("(\w+)"\)$', re.MULTILINE)
 _UNSAVED = "What this cell prints is about the machine that it runs on, and is not saved.\n"
 
@@ -73,8 +73,8 @@ def _check(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookN
 
 
 def _headed(text: str, place: str, places: Places) -> str:
-    """Return the first cell with links below its title in the place of the badge above it."""
-    title, _, rest = _BADGE.sub("", text).lstrip().partition("\n")
+    """Return the first cell with links below its title in the place of the link above it."""
+    title, _, rest = _LINK.sub("", text).lstrip().partition("\n")
     links = [f"[Open in Colab]({places.settings.colab_url(place)})"]
     stem = place.rpartition("/")[2]
     for other, words in (("notebooks", "The lesson"), ("exercises", "The exercises")):

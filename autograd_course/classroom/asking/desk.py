@@ -15,10 +15,10 @@ from autograd_course.classroom.asking.unusual import unusual
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import unpack
 from autograd_course.errors import first_line
+from autograd_course.grader.execution import isolated, place
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
-from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging import function, routine
-from autograd_course.grader.raised import place
+from autograd_course.grader.kinds.function import LocalFunction
+from autograd_course.grader.kinds.routine import LocalRoutine
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.
 _PLAIN = ("signature", "forward", "backward", "gradients", "edits")
@@ -55,7 +55,7 @@ class Desk:
         inputs: tuple[Any, ...] = ()
         try:
             inputs = _inputs(question)
-            with time_limit(self._seconds), quiet_world():
+            with time_limit(self._seconds), isolated():
                 return self._answers[question.said["ask"]](question.said, inputs)
         except TimeUp as stop:
             where = place(stop, self.answer)
@@ -71,7 +71,7 @@ class Desk:
         if not isinstance(self.exercise, FunctionExercise):
             return Frame(otherwise)
         try:
-            with time_limit(self._seconds), quiet_world():
+            with time_limit(self._seconds), isolated():
                 found = unusual(self.answer, inputs)
         except TimeUp:
             found = ""
@@ -88,10 +88,10 @@ def _inputs(question: Frame) -> tuple[Any, ...]:
 def _answers(exercise: Exercise, answer: Any) -> dict[str, Say]:
     match exercise:
         case FunctionExercise():
-            present = function.Present(exercise, answer)
+            present = LocalFunction(exercise, answer)
             return {ask: _bound(say, present) for ask, say in functions.ANSWERS.items()}
         case RoutineExercise():
-            called = routine.Present(exercise, answer)
+            called = LocalRoutine(exercise, answer)
             return {ask: _bound(say, called) for ask, say in routines.ANSWERS.items()}
     return {}
 

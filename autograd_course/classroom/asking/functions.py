@@ -14,8 +14,8 @@ from autograd_course.classroom.asking.unusual import kind, too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack
-from autograd_course.grader.judging.function import Present
-from autograd_course.grader.judging.passes import Raised
+from autograd_course.grader.execution import Raised
+from autograd_course.grader.kinds.function import LocalFunction
 
 Inputs = tuple[Any, ...]
 
@@ -25,22 +25,22 @@ def raised(came: Raised) -> Frame:
     return Frame({"raised": came.told, "unwritten": came.unwritten})
 
 
-def _signature(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _signature(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     problem = present.signature(inputs)
     return Frame({"problem": problem and problem.message})
 
 
-def _forward(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _forward(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     came = own_work(lambda: present.forward(inputs))
     return raised(came) if isinstance(came, Raised) else returned(came)
 
 
-def _backward(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _backward(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     came = own_work(lambda: present.backward(inputs))
     return raised(came) if came else Frame({})
 
 
-def _method(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _method(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     problem = present.method(inputs)
     if problem is None:
         return Frame({})
@@ -48,7 +48,7 @@ def _method(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
     return Frame({"found": found and found.to_dict(), "unwritten": problem.message})
 
 
-def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _look(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     if many := too_many(present.answer, inputs):
         return Frame({"unfit": many})
     seen = collect_evidence(
@@ -61,7 +61,7 @@ def _look(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
     return Frame({}, pack(tuple(seen)))
 
 
-def _edits(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _edits(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     """Run the answer with other methods, as the judge asks who searches for a repair."""
     args, sent = inputs[: said["inputs"]], inputs[said["inputs"] :]
     question = Question(args, said["wanted"], sent, ())
@@ -74,16 +74,16 @@ def _sent(values: Inputs | None) -> Inputs | None:
     return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
 
 
-def _gradients(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _gradients(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     return Frame({}, pack(present.gradients(inputs)))
 
 
-def _checked(present: Present, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _checked(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
     found = present.checked(said["check"], inputs)
     return Frame({"found": found and found.to_dict()})
 
 
-ANSWERS: Mapping[str, Callable[[Present, dict[str, Any], Inputs], Frame]] = {
+ANSWERS: Mapping[str, Callable[[LocalFunction, dict[str, Any], Inputs], Frame]] = {
     "signature": _signature,
     "forward": _forward,
     "backward": _backward,

@@ -15,16 +15,16 @@ from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
 from autograd_course.grader.catalogue import find
+from autograd_course.grader.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
     NamingExercise,
     RoutineExercise,
 )
-from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging.limits import prepare
-from autograd_course.grader.judging.routine import routine_problem
-from autograd_course.grader.judging.submission import submission_problem
+from autograd_course.grader.kinds.function import submission_problem
+from autograd_course.grader.kinds.routine import routine_problem
+from autograd_course.grader.limits import prepare
 from autograd_course.grader.verdict import Verdict
 
 _ENDLESS = "the cell itself ran too long: does a loop outside of the methods never end?"
@@ -57,7 +57,7 @@ def _run(
 ) -> tuple[Frame, Desk | None]:
     prepare()  # before the clock starts
     try:
-        with time_limit(said["seconds"]), quiet_world():
+        with time_limit(said["seconds"]), isolated():
             defined = _defined(said["cells"], integrity)
     except cells.CellError as error:
         return Frame({"status": "wrong", "problem": str(error), "raised": True}), None

@@ -16,7 +16,13 @@ from autograd_course.grader.exercise import Exercise
 _OURS = "autograd_course"
 # What the answer to a plain question goes through: all that is not far, or is near all the same.
 _FAR = ("torch.", "autograd_doctor.", f"{_OURS}.")
-_NEAR = (f"{_OURS}.classroom.", f"{_OURS}.grader.judging.", f"{_OURS}.grader.judge.")
+_NEAR = (
+    f"{_OURS}.classroom.",
+    f"{_OURS}.grader.kinds.",
+    f"{_OURS}.grader.comparison.",
+    f"{_OURS}.grader.execution.",
+    f"{_OURS}.grader.limits.",
+)
 _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()
 # As Python has them: a submission may rebind the names, these among them.

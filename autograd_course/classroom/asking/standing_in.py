@@ -13,8 +13,8 @@ from torch.autograd import Function
 
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.catalogue import find
+from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import FunctionExercise, NamingExercise, Sampled
-from autograd_course.grader.judging.passes import differentiable
 
 
 def standing_in(exercise_id: str) -> Any:

@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from autograd_course.classroom.protocol.frames import LONGEST_PAYLOAD
 from autograd_course.grader.calls import as_tuple, is_float
-from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.execution import differentiable
 
 MOST = 100  # values that a call may return; exercises ask for a few
 _MOST_SAVED = 10_000  # a loop may save a tensor at each step

@@ -7,6 +7,10 @@ import json
 from dataclasses import dataclass
 
 
+class NotPython(str):
+    """The problem that a cell is not Python; its result says so, too."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a student answered to one exercise.

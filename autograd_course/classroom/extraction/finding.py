@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autograd_course.classroom.extraction.answer import NotPython
 from autograd_course.classroom.extraction.attempts import is_attempted
 from autograd_course.classroom.extraction.program import Program
 from autograd_course.index import INDEX, shares_its_answer
@@ -31,7 +32,8 @@ def place(program: Program, exercise: str) -> Place | None:
     if begun := [i for i in tagged if _begun(program, i, name)]:
         return Place(begun[-1], name, (*_renamed(exercise, name), *_several(tagged, begun)))
     if broken := [i for i in tagged if program.blocks[i].error]:
-        return Place(broken[-1], name, (f"the cell is no Python: {_error(program, broken[-1])}",))
+        error = program.blocks[broken[-1]].error
+        return Place(broken[-1], name, (NotPython(f"the cell is no Python: {error}"),))
     if (elsewhere := _elsewhere(program, exercise, name)) is not None:
         return Place(
             elsewhere, name, (*_renamed(exercise, name), _lost(program, elsewhere, exercise))
@@ -73,10 +75,6 @@ def _lost(program: Program, index: int, exercise: str) -> str:
     name = _name(program, exercise)
     problem = f"the cell with the id {exercise!r} is missing or empty; {name} was found"
     return f"{problem} in another cell"
-
-
-def _error(program: Program, index: int) -> str:
-    return program.blocks[index].error
 
 
 def _renamed(exercise: str, name: str) -> tuple[str, ...]:

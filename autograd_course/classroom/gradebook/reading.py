@@ -74,7 +74,6 @@ _PROBLEMS = """
 
 _VERDICT = frozenset(("status", "points", "rule", "message"))
 _OF_RESULTS = (*sorted(_VERDICT), "remarks", "seconds", "seed")
-DAMAGED = "has a damaged record in the gradebook"
 
 _STUDENTS = "SELECT student FROM submissions UNION SELECT student FROM rejected ORDER BY 1"
 
@@ -171,7 +170,8 @@ def _score(row: sqlite3.Row) -> Score:
     kept: dict[str, Any] = {"status": "", "points": 0.0}
     kept |= {name: value for name, value in found.items() if name not in lost}
     if damaged:
-        kept["remarks"] = (*kept.get("remarks", ()), f"{DAMAGED} ({', '.join(damaged)})")
+        kept["damage"] = f"has a damaged record in the gradebook ({', '.join(damaged)})"
+        kept["remarks"] = (*kept.get("remarks", ()), kept["damage"])
     return Score(
         student=row["student"],
         exercise=row["exercise"],

@@ -35,7 +35,8 @@ class Score:
     """One verdict on one answer, with all that reproduces it: ``hash`` names code, ``seed`` inputs.
 
     ``status`` is empty where nothing was graded yet. ``problems`` are about the handing in,
-    ``remarks`` for the instructor alone: what in the code is something to look at.
+    ``remarks`` for the instructor alone: what in the code is something to look at. ``damage`` is
+    the one of them that says which parts of the record in the gradebook are damaged.
     """
 
     student: str
@@ -53,6 +54,7 @@ class Score:
     possible: float = 0.0
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    damage: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template, Twin
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.verdict import Verdict, unfinished
+from autograd_course.grader.verdict import NotAttemptedBecause, Verdict
 
 
 @dataclass(frozen=True)
@@ -77,5 +77,5 @@ def verdict_on(
 ) -> Verdict:
     """Return the verdict on an answer, or on there being none."""
     if not answer.found:
-        return unfinished(f"no {answer.name} was handed in.")
+        return Verdict(NotAttemptedBecause(f"no {answer.name} was handed in."))
     return judged(CATALOGUE[answer.exercise], answer, sandbox, seed, budget)

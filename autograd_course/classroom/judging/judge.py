@@ -12,8 +12,6 @@ from autograd_doctor import CannotDiagnoseError
 from autograd_course.classroom.asking.standing_in import standing_in
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import seeds
-from autograd_course.classroom.judging.absent import Absent
-from autograd_course.classroom.judging.absent_routine import AbsentRoutine
 from autograd_course.classroom.judging.asked import (
     Asked,
     BrokenError,
@@ -24,12 +22,15 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.plain import plain
 from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.judging.remote_function import RemoteFunction
+from autograd_course.classroom.judging.remote_routine import RemoteRoutine
 from autograd_course.classroom.judging.repairing import Budget, with_repair
 from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import first_line
+from autograd_course.grader.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -37,15 +38,25 @@ from autograd_course.grader.exercise import (
     RoutineExercise,
     Sampled,
 )
-from autograd_course.grader.judge import quiet_world
-from autograd_course.grader.judging import naming
-from autograd_course.grader.judging.limits import VARIABLE, limit_in_seconds
-from autograd_course.grader.judging.order import Order
-from autograd_course.grader.judging.routine_order import RoutineOrder
-from autograd_course.grader.verdict import Verdict, failed, raised_error, unfinished, wrong
+from autograd_course.grader.kinds.function import FunctionOrder
+from autograd_course.grader.kinds.naming import judge_name
+from autograd_course.grader.kinds.routine import RoutineOrder
+from autograd_course.grader.limits import VARIABLE, limit_in_seconds
+from autograd_course.grader.verdict import (
+    CannotExamine,
+    CodeRaised,
+    GraderFailedBecause,
+    Hindered,
+    InternalError,
+    MissingRequirement,
+    NotAttemptedBecause,
+    OutOfTime,
+    Reason,
+    Stopped,
+    Verdict,
+    WrongBecause,
+)
 
-_FAILED = "grader failed"
-_HINDERS = "the grader cannot examine this answer, as it can a right one"
 _LOOK = "keeps the grader from its work"
 
 
@@ -70,7 +81,7 @@ def judged(
         seen = (f"replaces {name} while it runs" for name in replaced)
         return plain(replace(verdict, remarks=(*verdict.remarks, *remarks(answer.cells), *seen)))
     except Exception as error:
-        return _ours(error)
+        return Verdict(_ours(error))
 
 
 def _tried(
@@ -83,10 +94,11 @@ def _tried(
 ) -> Verdict:
     work = sandbox, secret, replaced
     verdict = _verdict(exercise, answer, *work, budget)
-    if verdict.status == _FAILED:  # what was nobody's doing does not happen again
+    failed = "grader failed"
+    if verdict.status == failed:  # what was nobody's doing does not happen again
         verdict = _verdict(exercise, answer, *work)
-    if verdict.status == _FAILED and _verdict(exercise, _right(exercise), *work).status != _FAILED:
-        return replace(failed(f"{_HINDERS}: {verdict.message}"), remarks=(_LOOK,))
+    if verdict.status == failed and _verdict(exercise, _right(exercise), *work).status != failed:
+        return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))
     return verdict
 
 
@@ -109,22 +121,22 @@ def _verdict(
     try:
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
-        with sandbox.child(limits) as child, quiet_world():
+        with sandbox.child(limits) as child, isolated():
             return _examined(exercise, answer, Asked(child, replaced), secret, seconds, budget)
     except UnansweredError as reason:
-        return wrong(str(reason))
+        return Verdict(WrongBecause(str(reason)))
     except StoppedError as where:
-        return _stopped(_seconds(exercise, sandbox.limits), str(where))
+        return Verdict(_stopped(_seconds(exercise, sandbox.limits), str(where)))
     except CannotDiagnoseError as error:
-        return failed(f"the doctor could not examine this answer: {first_line(error)}")
+        return Verdict(CannotExamine(first_line(error)))
     except (SandboxError, BrokenError) as error:
-        return failed(first_line(error))
+        return Verdict(GraderFailedBecause(first_line(error)))
     except Exception as error:
-        return _ours(error)
+        return Verdict(_ours(error))
 
 
-def _ours(error: Exception) -> Verdict:
-    return failed(f"{type(error).__name__} inside the grader: {first_line(error)}")
+def _ours(error: Exception) -> Reason:
+    return InternalError(type(error).__name__, first_line(error))
 
 
 def _seconds(exercise: Exercise, limits: Limits) -> float:
@@ -155,10 +167,12 @@ def _examined(
         )
     said = asked.ask(begin).said
     if (problem := said.get("problem")) is not None:
-        verdict = _refused(text(problem), said)
+        verdict = Verdict(_refused(text(problem), said))
     else:
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
-    return _unless_lacking(said.get("lacking"), verdict)
+    if (lacking := said.get("lacking")) and verdict.raised:
+        return Verdict(MissingRequirement(text(lacking), in_sandbox=True))
+    return verdict
 
 
 def _asked_about(
@@ -171,14 +185,17 @@ def _asked_about(
 ) -> Verdict:
     match exercise:
         case FunctionExercise():
-            samples, absent = seeds.samples(exercise, secret), Absent(exercise, asked, secret)
-            verdict = Order(exercise, absent, samples, timed=False).verdict()
-            return with_repair(exercise, answer, absent, verdict, budget) if budget else verdict
+            samples, remote = (
+                seeds.samples(exercise, secret),
+                RemoteFunction(exercise, asked, secret),
+            )
+            verdict = FunctionOrder(exercise, remote, samples, timed=False).verdict()
+            return with_repair(exercise, answer, remote, verdict, budget) if budget else verdict
         case RoutineExercise():
-            samples, routine = seeds.samples(exercise, secret), AbsentRoutine(asked, secret)
+            samples, routine = seeds.samples(exercise, secret), RemoteRoutine(asked, secret)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()
         case NamingExercise():
-            return naming.judged(exercise, _named(said))
+            return judge_name(exercise, _named(said))
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
 
 
@@ -188,20 +205,12 @@ def _named(said: dict[str, Any]) -> Any:
     return instance(text(said["type"])) if "type" in said else None
 
 
-def _refused(problem: str, said: dict[str, Any]) -> Verdict:
-    """Return the verdict on an answer that could not be asked anything."""
+def _refused(problem: str, said: dict[str, Any]) -> Reason:
+    """Return why an answer could not be asked anything."""
     if said.get("status") == "not attempted":
-        return unfinished(problem)
-    return raised_error(problem) if said.get("raised") is True else wrong(problem)
+        return NotAttemptedBecause(problem)
+    return CodeRaised(problem) if said.get("raised") is True else WrongBecause(problem)
 
 
-def _unless_lacking(lacking: Any, verdict: Verdict) -> Verdict:
-    """Blame no answer that raises where the sandbox lacks what it needs to run."""
-    sentence = text(lacking).rstrip(".") if lacking else ""
-    return failed(f"in the sandbox: {sentence}.") if sentence and verdict.raised else verdict
-
-
-def _stopped(seconds: float, where: str) -> Verdict:
-    if not where:
-        return failed(f"grading took longer than {seconds:g} s.")
-    return wrong(f"stopped after {seconds:g} s in your code{where}: does a loop there never end?")
+def _stopped(seconds: float, where: str) -> Reason:
+    return Stopped(seconds, where) if where else OutOfTime(seconds)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
-
-from autograd_doctor import Finding
 
 from autograd_course.grader.verdict import Verdict
 
@@ -14,12 +12,7 @@ _LAYOUT = "\n\t"
 
 def plain(verdict: Verdict) -> Verdict:
     """Return the verdict with nothing in it that steers a terminal, or is no text at all."""
-    return replace(
-        verdict,
-        message=shown(verdict.message),
-        finding=verdict.finding and _finding(verdict.finding),
-        remarks=tuple(map(shown, verdict.remarks)),
-    )
+    return replace(verdict, reason=_data(verdict.reason), remarks=_data(verdict.remarks))
 
 
 def shown(text: str) -> str:
@@ -30,11 +23,6 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or c in _LAYOUT else ascii(c)[1:-1] for c in text)
 
 
-def _finding(found: Finding) -> Finding:
-    message, hint = shown(found.message), shown(found.hint)
-    return replace(found, message=message, hint=hint, evidence=_data(found.evidence))
-
-
 def _data(value: Any) -> Any:
     match value:
         case str():
@@ -43,4 +31,6 @@ def _data(value: Any) -> Any:
             return {_data(key): _data(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_data, value))
+    if is_dataclass(value) and not isinstance(value, type):  # a reason, or a finding in one
+        return replace(value, **{f.name: _data(getattr(value, f.name)) for f in fields(value)})
     return value

@@ -23,13 +23,13 @@ from torch import Tensor
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import seeds
-from autograd_course.classroom.judging.absent import Absent, Examiner
 from autograd_course.classroom.judging.asked import UnansweredError, unpacked
+from autograd_course.classroom.judging.remote_function import Examiner, RemoteFunction
 from autograd_course.classroom.protocol.evidence import REPAIR
 from autograd_course.grader.calls import as_tuple, differentiated, is_float
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.passes import forward_verdict
-from autograd_course.grader.verdict import Verdict
+from autograd_course.grader.kinds.function import forward_verdict
+from autograd_course.grader.verdict import RuleBroken, Verdict
 
 SHARE = 0.08  # of the time that judging takes
 FIRST = 0.5  # seconds that a worker has from the start
@@ -59,7 +59,11 @@ class Budget:
 
 
 def with_repair(
-    exercise: FunctionExercise, answer: Answer, absent: Absent, verdict: Verdict, budget: Budget
+    exercise: FunctionExercise,
+    answer: Answer,
+    remote: RemoteFunction,
+    verdict: Verdict,
+    budget: Budget,
 ) -> Verdict:
     """Return a verdict whose finding holds the repair as data, if one is found in time."""
     finding = verdict.finding
@@ -67,26 +71,26 @@ def with_repair(
         return verdict
     with budget.spent() as seconds:
         try:
-            repair = _found(exercise, answer, absent, finding, seconds, budget)
+            repair = _found(exercise, answer, remote, finding, seconds, budget)
         except Exception:  # of the child or of ours: the verdict stands without a repair
             return verdict
     if repair is None:
         return verdict
     evidence = {**finding.evidence, REPAIR: repair.to_dict()}
-    return replace(verdict, finding=replace(finding, evidence=evidence))
+    return replace(verdict, reason=RuleBroken(replace(finding, evidence=evidence)))
 
 
 def _found(
     exercise: FunctionExercise,
     answer: Answer,
-    absent: Absent,
+    remote: RemoteFunction,
     finding: Finding,
     seconds: float,
     budget: Budget,
 ) -> Repair | None:
-    samples = seeds.samples(exercise, absent.secret)
+    samples = seeds.samples(exercise, remote.secret)
     plainest = next(iter(samples.values()))
-    inputs, evidence = absent.seen[-1] if absent.seen else (plainest, ())
+    inputs, evidence = remote.seen[-1] if remote.seen else (plainest, ())
 
     def computes(outputs: Any) -> bool:
         return forward_verdict(exercise, outputs, inputs) is None
@@ -97,12 +101,12 @@ def _found(
         answer.name,
         finding,
         evidence,
-        partial(_ask, absent),
-        partial(_verified, exercise, absent, finding),
+        partial(_ask, remote),
+        partial(_verified, exercise, remote, finding),
         computes=(_copies(plainest), computes),
         reference=exercise.reference,
         surrogate=exercise.surrogate,
-        seed=seeds.about(absent.secret, "look", inputs),
+        seed=seeds.about(remote.secret, "look", inputs),
         seconds=seconds,
         known=known,
     )
@@ -115,16 +119,18 @@ def _copies(inputs: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(it.detach() if isinstance(it, Tensor) else it for it in inputs)
 
 
-def _ask(absent: Absent, edits: Sequence[Mapping[str, str]], question: Question) -> list[Any]:
+def _ask(
+    remote: RemoteFunction, edits: Sequence[Mapping[str, str]], question: Question
+) -> list[Any]:
     """Send edits and a question to the child; return as many answers."""
     said = {
         "ask": "edits",
         "edits": [dict(each) for each in edits],
         "wanted": list(question.wanted),
-        "seed": seeds.about(absent.secret, "edits", question.inputs),
+        "seed": seeds.about(remote.secret, "edits", question.inputs),
     }
     about = (*question.inputs, *(tuple(each) for each in question.sent))
-    came = unpacked(absent.asked.ask(said | {"inputs": len(question.inputs)}, about))
+    came = unpacked(remote.asked.ask(said | {"inputs": len(question.inputs)}, about))
     if not isinstance(came, tuple) or len(came) != len(edits):
         raise UnansweredError("the answer does not fit the edits.")
     return [_answer(each) for each in came]
@@ -143,17 +149,17 @@ def _answer(came: Any) -> list[Any] | None:
 
 
 def _verified(
-    exercise: FunctionExercise, absent: Absent, finding: Finding, sources: Mapping[str, str]
+    exercise: FunctionExercise, remote: RemoteFunction, finding: Finding, sources: Mapping[str, str]
 ) -> Repair | None:
-    edited = replace(absent, sources=dict(sources), seen=[])
-    secret = seeds.derived(absent.secret, "repair")
+    edited = replace(remote, sources=dict(sources), seen=[])
+    secret = seeds.derived(remote.secret, "repair")
     others = seeds.samples(exercise, secret)
     for inputs in others.values():
         question = _question(exercise, inputs, secret)
-        (answers,) = _ask(absent, [sources], replace(question, sent=(), expected=()))
+        (answers,) = _ask(remote, [sources], replace(question, sent=(), expected=()))
         if answers is None or forward_verdict(exercise, answers[0], inputs) is not None:
             return None
-        (answers,) = _ask(absent, [sources], question)
+        (answers,) = _ask(remote, [sources], question)
         if answers is None or not all(question.right(answers) or (False,)):
             return _removes(exercise, edited, finding)
     plainest = next(iter(others.values()))
@@ -164,7 +170,7 @@ def _verified(
     return Repair("", (), tuple(others))
 
 
-def _removes(exercise: FunctionExercise, edited: Absent, finding: Finding) -> Repair | None:
+def _removes(exercise: FunctionExercise, edited: RemoteFunction, finding: Finding) -> Repair | None:
     """Return a repair of forward after which a gradient is still wrong."""
     if finding.rule != "forward-mismatch":
         return None

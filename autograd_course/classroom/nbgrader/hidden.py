@@ -11,8 +11,7 @@ from typing import Any
 from IPython.display import display
 
 from autograd_course.grader.catalogue import find
-from autograd_course.grader.grade import result_of
-from autograd_course.grader.judge import judge
+from autograd_course.grader.pipeline import judge, result_of
 
 _BITS = 48
 

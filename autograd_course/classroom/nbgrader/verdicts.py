@@ -19,7 +19,7 @@ from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import CourseError
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.grade import result_of
+from autograd_course.grader.pipeline import result_of
 from autograd_course.grader.result import Result
 from autograd_course.index import INDEX
 

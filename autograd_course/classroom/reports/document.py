@@ -43,5 +43,5 @@ def _student(book: Gradebook, name: str) -> dict[str, Any]:
 
 def _result(score: Score) -> dict[str, Any]:
     result = asdict(score)
-    del result["student"]
+    del result["student"], result["damage"]  # which is one of the remarks
     return result | {"status": score.status or "not graded"}

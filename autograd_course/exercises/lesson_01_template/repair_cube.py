@@ -23,6 +23,7 @@ EXERCISE = FunctionExercise(
     answer="Cube",
     points=1,
     section="What backward is asked for",
+    section_is_on_backward=True,
     reference=cube,
     samplers={**shaped(normal), "zeros among the numbers": with_zeros},
     checks=CONDUCT,

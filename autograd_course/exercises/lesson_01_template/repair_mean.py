@@ -23,6 +23,7 @@ EXERCISE = FunctionExercise(
     answer="Mean",
     points=1,
     section="What backward is asked for",
+    section_is_on_backward=True,
     reference=mean,
     samplers={
         "a 2×5 matrix": lambda rng: (normal(rng, 2, 5),),

@@ -22,6 +22,7 @@ EXERCISE = FunctionExercise(
     answer="Power",
     points=1,
     section="What backward returns",
+    section_is_on_backward=True,
     reference=power,
     samplers={
         "exponent 3": lambda rng: (around(rng, (0.0,), 2, 3), 3),

@@ -24,6 +24,7 @@ EXERCISE = FunctionExercise(
     answer="Square",
     points=1,
     section="What backward is asked for",
+    section_is_on_backward=True,
     reference=square,
     samplers=shaped(normal),
     checks=CONDUCT,

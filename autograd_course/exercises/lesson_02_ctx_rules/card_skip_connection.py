@@ -13,6 +13,7 @@ EXERCISE = NamingExercise(
     answer="name",
     points=1,
     section="What backward must not touch",
+    section_is_on_backward=True,
     rule="mutates-grad-output",
     but={
         "mutates-saved": "What is saved here is a mask of its own, and nothing writes into it. "

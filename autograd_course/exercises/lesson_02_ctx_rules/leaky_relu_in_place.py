@@ -19,9 +19,9 @@ from torch.autograd import Function
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import found, storage
+from autograd_course.grader.execution import applied as called
+from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.passes import applied as called
-from autograd_course.grader.judging.passes import differentiable
 from autograd_course.grader.sampling import around
 
 

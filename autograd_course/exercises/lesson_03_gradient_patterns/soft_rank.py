@@ -26,6 +26,7 @@ EXERCISE = FunctionExercise(
     answer="SoftRank",
     points=3,
     section="Copies forward, sums backward",
+    section_is_on_backward=True,
     bounds="no matrix of all pairs is kept for backward",
     reference=soft_rank,
     samplers={

@@ -11,8 +11,9 @@
 
 from torch import Tensor
 
+from autograd_course.digits import HELD_OUT
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.trials.digits import HELD_OUT, learns_binary_digits
+from autograd_course.grader.trials.digits import learns_binary_digits
 
 ASKED = 0.90
 

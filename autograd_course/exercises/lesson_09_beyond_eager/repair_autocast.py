@@ -18,8 +18,8 @@ from torch.autograd import Function
 
 from autograd_course.grader.calls import is_float
 from autograd_course.grader.checks.calling import applied, farthest, found
+from autograd_course.grader.execution import told
 from autograd_course.grader.exercise import Check, FunctionExercise
-from autograd_course.grader.raised import told
 from autograd_course.grader.sampling import normal
 
 
@@ -61,7 +61,7 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
             try:
                 came = _run(function, given, block=True, inside=inside)
             except Exception as error:
-                return _clash(f"Under autocast, {how}, {told('it', error, function)}")
+                return _clash(f"Under autocast, {how}, {told(error, function)}")
             for name, one, other in zip(_names(right), came, right, strict=True):
                 if float((one - other).abs().max()) > share * float(other.abs().max()):
                     return _imprecise(how, name, one, other)

@@ -21,8 +21,8 @@ from torch.nn.functional import huber_loss
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.checks.calling import backward, found
 from autograd_course.grader.compiling import compile_unbroken, silence
+from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.judging.passes import differentiable
 from autograd_course.grader.sampling import around
 
 

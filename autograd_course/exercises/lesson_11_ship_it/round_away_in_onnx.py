@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.trials.exporting import described
 from autograd_course.grader.verdict import Verdict, failed, wrong
-from autograd_course.ship import MissingExtraError, checked, quiet, require, run_onnx
+from autograd_course.ship import MissingExtraError, check_onnx, quiet, require_packages, run_onnx
 
 
 def translate(x: Any, step: float) -> None:
@@ -62,7 +62,7 @@ def numbers(step: float) -> Tensor:
 def is_translated(translation: Callable[..., Any]) -> Verdict | None:
     """Run a translation step by step, and once its numbers are right, as part of a file."""
     try:
-        require("onnx", "onnxruntime", "onnxscript")
+        require_packages("onnx", "onnxruntime", "onnxscript")
     except MissingExtraError as error:
         return failed(str(error))
     for step in STEPS:
@@ -142,7 +142,7 @@ def _in_a_file(translation: Callable[..., Any]) -> Verdict | None:
             verbose=False,
             custom_translation_table=table,
         )
-    y = run_onnx(checked(file), x)
+    y = run_onnx(check_onnx(file), x)
     return _compared(y, x, STEPS[-1]) if isinstance(y, Tensor) else wrong("the file has 2 outputs.")
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from autograd_course.digits import HELD_OUT, Digits, split_digits
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.trials.digits import HELD_OUT, Digits, digits
 from autograd_course.grader.trials.exporting import delivered, refused
 from autograd_course.grader.trials.products import data_used
-from autograd_course.grader.verdict import Verdict, failed, wrong
+from autograd_course.grader.verdict import Verdict, wrong
 
 ASKED = 0.90
 LEVELS = 4
@@ -35,10 +35,7 @@ LAST_DIGITS = 1e-4  # x + (q - x) is q but for these
 
 def delivers_a_sorter(deliver: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
     """Have a sorter made, load it, and look at all that was asked for."""
-    try:
-        shown, held_out = digits()
-    except ImportError:
-        return failed("the digits come with scikit-learn: pip install scikit-learn.")
+    shown, held_out = split_digits()
     shipped = delivered(deliver(*shown))
     if isinstance(shipped, Verdict):
         return shipped

@@ -13,15 +13,27 @@ FIRST, SECOND = 0x21F0AAAD, 0x735A2D97
 def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tensor:
     """Return which attention weights dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
 
-    ``rows`` is ``(..., n)``, the weights' row numbers (``head · N + query``), ``columns`` ``(m,)``,
-    the numbers of their keys, both int64; the result is boolean, ``(..., n, m)``. An entry depends
-    on nothing but its own row, its own column and the seed: a tile can be made alone, in any order,
-    on any device, and again in backward, which so keeps no mask. What stays is multiplied by
-    ``1 / (1 - p)``.
+    An entry depends only on its row, its column and the seed. So you can make each tile alone, in
+    any order and on any device, and make it again in backward, which keeps no mask. Multiply the
+    weights that stay by ``1 / (1 - p)``.
 
     Rows and columns are mixed alone, and one more round mixes each pair: that is all that is done
     for every element. Sources: Salmon et al. 2011 (random numbers by counter), the search for good
     integer hashes "hash-prospector" (the constants).
+
+    Args:
+        rows: The row numbers of the weights, ``head · N + query``: int64, shape ``(..., n)``.
+        columns: The numbers of their keys: int64, shape ``(m,)``.
+        dropout_p: The probability of a weight to be dropped.
+        seed: Another seed drops other weights.
+
+    Returns:
+        Which weights are dropped: boolean, shape ``(..., n, m)``.
+
+    Example:
+        >>> import torch
+        >>> dropped(torch.arange(100), torch.arange(100), 0.25, seed=0).float().mean()
+        tensor(0.25...)
     """
     pairs = row_words(rows, seed)[..., None] ^ column_words(columns, seed)
     pairs.mul_(FIRST)

@@ -1,19 +1,20 @@
-"""A score matrix in tiles: how each is computed, masked and dropped, in buffers that are reused."""
+"""A score matrix in tiles: which there are, in which order, and how each is computed and masked."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from autograd_course.functions.attention.arguments import How, groups, wide
 from autograd_course.functions.attention.dropout import dropped
-from autograd_course.functions.attention.masks import TiledMask, unexpanded
-from autograd_course.functions.attention.places import At, Places
 
-SIDE, ELEMENTS = 512, 2**18  # of a tile: its buffers stay in a core's cache, its products are large
+# Queries and keys of a tile. Its buffers stay in a core's cache, and its products are large. A wide
+# tile rescales less often; of a square one on the diagonal, fewer scores are computed in vain.
+BLOCK, CAUSAL_BLOCK = (256, 1024), (384, 384)
+ELEMENTS = 2**18  # of the tiles of several heads, which are computed together
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,142 @@ class Tile:
 Observer = Callable[[Tile], None]
 
 
+# --- where tiles lie ---------------------------------------------------------------------------
+
+
+class At(NamedTuple):
+    """Where a tile lies: its number, the heads of keys, the member of their group, both slices."""
+
+    row: int
+    column: int
+    heads: slice
+    member: int
+    queries: slice
+    keys: slice
+
+    @property
+    def heads_of_query(self) -> tuple[slice, int]:
+        """The index of what has an entry for each head of queries."""
+        return self.heads, self.member
+
+    @property
+    def of_query(self) -> tuple[slice, int, slice]:
+        """The index of what has an entry for each query."""
+        return self.heads, self.member, self.queries
+
+    @property
+    def of_key(self) -> tuple[slice, slice]:
+        """The index of what has an entry for each key."""
+        return self.heads, self.keys
+
+
+@dataclass(frozen=True)
+class Places:
+    """The tiles of ``heads`` score matrices, each of ``members`` times ``n`` queries by ``m`` keys.
+
+    Queries of a group share their keys: they are more rows over the same columns. ``together``
+    heads are worked on at once. With ``causal``, tiles of which no query may see a key are left
+    out.
+    """
+
+    heads: int
+    members: int
+    n: int
+    m: int
+    block: tuple[int, int]
+    together: int
+    causal: bool
+
+    def by_rows(self) -> Iterator[list[At]]:
+        """Return the tiles of each row of tiles; a row that sees no key is left out."""
+        for heads in _cut(self.heads, self.together):
+            for row in range(self.members * self._height):
+                tiles = (self._at(heads, row, column) for column in range(self._width))
+                if seen := [at for at in tiles if self._seen(at)]:
+                    yield seen
+
+    def by_columns(self) -> Iterator[list[At]]:
+        """Return the tiles of each column of tiles; a column that no query sees is left out."""
+        for heads in _cut(self.heads, self.together):
+            for column in range(self._width):
+                rows = range(self.members * self._height)
+                tiles = (self._at(heads, row, column) for row in rows)
+                if seen := [at for at in tiles if self._seen(at)]:
+                    yield seen
+
+    @property
+    def _height(self) -> int:
+        return -(-self.n // self.block[0])
+
+    @property
+    def _width(self) -> int:
+        return -(-self.m // self.block[1])
+
+    def _at(self, heads: slice, row: int, column: int) -> At:
+        member, part = divmod(row, self._height)
+        queries, keys = _part(part, self.block[0], self.n), _part(column, self.block[1], self.m)
+        return At(row, column, heads, member, queries, keys)
+
+    def _seen(self, at: At) -> bool:
+        return not self.causal or at.keys.start < at.queries.stop
+
+
+def _cut(size: int, step: int) -> list[slice]:
+    return [_part(number, step, size) for number in range(-(-size // step))]
+
+
+def _part(number: int, step: int, size: int) -> slice:
+    return slice(number * step, min((number + 1) * step, size))
+
+
+# --- a tile of a mask --------------------------------------------------------------------------
+
+
+class TiledMask:
+    """Reads the tiles of a mask, or adds tiles to its gradient.
+
+    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` are the leading axes of the queries.
+    It is seen as some tables ``(N or 1, M or 1)``, and each head, ``(heads, members)``, has the
+    number of one of them.
+    """
+
+    def __init__(self, mask: Tensor, lead: torch.Size, members: int) -> None:
+        mask = mask[(None,) * max(0, 2 - mask.dim())]
+        self.tables = mask.reshape(-1, *mask.shape[-2:])
+        numbers = torch.arange(len(self.tables), device=mask.device)
+        self._of_head = numbers.view(mask.shape[:-2]).expand(lead).reshape(-1, members)
+
+    def tile(self, at: At) -> Tensor:
+        """Return what is masked in a tile; it broadcasts to the tile's scores."""
+        found = self._seen(at)
+        return found if len(found) == 1 else found.index_select(0, self._of_head[at.heads_of_query])
+
+    def add(self, at: At, tile: Tensor) -> None:
+        """Add a tile of gradients to the mask's own, summed where the mask broadcasts."""
+        place = self._seen(at)
+        summed = tile.sum_to_size(len(tile), *place.shape[1:])
+        place.index_add_(0, self._of_head[at.heads_of_query], summed)
+
+    def _seen(self, at: At) -> Tensor:
+        _, n, m = self.tables.shape
+        return self.tables[:, at.queries if n > 1 else slice(1), at.keys if m > 1 else slice(1)]
+
+
+def unexpanded(mask: Tensor) -> Tensor:
+    """Return the mask with a single entry along each axis that only repeats one in memory."""
+    return mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride())]
+
+
+# --- what is done in a tile --------------------------------------------------------------------
+
+
 class Grid:
     """The tiles of one call: where they lie (``places``), and what is done in each."""
 
     def __init__(self, q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> None:
         members, n, m = groups(q, k), q.shape[-2], k.shape[-2]
         heads = math.prod(q.shape[:-2]) // members
-        height, width = how.block or (SIDE, SIDE)
+        height, width = how.block or (CAUSAL_BLOCK if how.causal else BLOCK)
         block = max(1, min(height, n)), max(1, min(width, m))
         together = max(1, heads if how.block else ELEMENTS // math.prod(block))
         self.how, self.lead = how, (heads, members)
@@ -67,11 +197,17 @@ class Grid:
         """Return a mask, or the room for its gradient, for its tiles to be taken."""
         return None if x is None else TiledMask(x, self._shape, self.lead[1])
 
-    def buffers(self, count: int) -> Tensor:
-        """Return room for some tiles; the memory of a call beside its inputs and outputs."""
-        return self._like.new_empty(count, self._room)
+    def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:
+        """Return room for tiles: the scores, the weights, and what is computed beside them.
 
-    def shaped(self, buffers: Tensor, at: At) -> Iterable[Tensor]:
+        It is the memory of a call beside its inputs and outputs. Where nobody observes the scores,
+        the weights take their place.
+        """
+        count = 1 + (observer is not None) + beside_weights
+        first, *others = self._like.new_empty(count, self._room)
+        return [first, first, *others] if observer is None else [first, *others]
+
+    def shaped(self, buffers: Iterable[Tensor], at: At) -> Iterable[Tensor]:
         """Return the buffers in the shape of a tile, which is smaller at the edges."""
         sizes = [part.stop - part.start for part in (at.heads, at.queries, at.keys)]
         return (room[: math.prod(sizes)].view(sizes) for room in buffers)
@@ -105,10 +241,3 @@ class Grid:
 def without(weights: Tensor, gone: Tensor | None) -> Tensor:
     """Write 0, in place, where dropout takes a weight."""
     return weights if gone is None else weights.masked_fill_(gone, 0)
-
-
-def shown(tiles: Iterable[Tile], observer: Observer | None) -> None:
-    """Run the tiles to their end, showing each to the observer."""
-    for tile in tiles:
-        if observer is not None:
-            observer(tile)

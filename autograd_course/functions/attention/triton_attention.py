@@ -8,7 +8,7 @@ from torch import Tensor
 
 from autograd_course.functions.attention.arguments import How, fitting, how
 from autograd_course.functions.attention.dropout import column_words, row_words, threshold
-from autograd_course.functions.attention.tiled_backward import TiledAttentionBackward
+from autograd_course.functions.attention.tiled import TiledAttentionBackward
 from autograd_course.functions.attention.tiles import Grid
 
 BYTES = 8192  # of a block of rows; a GPU older than Ampere has room for half of it

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.grader.calls import as_tuple
-from autograd_course.grader.judging.passes import applied as called
-from autograd_course.grader.judging.passes import differentiable
+from autograd_course.grader.execution import applied as called
+from autograd_course.grader.execution import differentiable
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.grader.checks.calling import found
+from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import Check
-from autograd_course.grader.judging.passes import differentiable
 
 
 def slope_within(low: float, high: float, at: float) -> Check:

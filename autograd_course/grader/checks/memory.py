@@ -10,8 +10,8 @@ from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
 from torch.autograd import Function
 
 from autograd_course.grader.checks.calling import applied, found, node, storage
+from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import Check
-from autograd_course.grader.judging.passes import differentiable
 
 LISTED = 6  # tensors of one kind; a list of all tiles would say no more
 

@@ -19,8 +19,7 @@ from autograd_course.visualize.flow.trace import (
     Trace,
 )
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.summary import Summary
-from autograd_course.visualize.kit.words import listed, size
+from autograd_course.visualize.kit.formatting import Summary, listed, size
 
 # --- What is described ----------------------------------------------------------------------------
 # A template has numbered slots (``"∂ {4}"``). Two traces of one graph differ in the texts only, so

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from autograd_course.visualize.flow.trace import Heat, Reading
-from autograd_course.visualize.kit.summary import Summary, number
+from autograd_course.visualize.kit.formatting import Summary, number
 
 # --- Marks ----------------------------------------------------------------------------------------
 # How large a gradient is beside the loss's own. Its measure is the Euclidean norm divided by the

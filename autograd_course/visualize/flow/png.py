@@ -43,7 +43,7 @@ from autograd_course.visualize.flow.layout import (
     unlike_label,
 )
 from autograd_course.visualize.flow.marks import cell_size, cells, length, look, shade, thickness
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.kit.figure import small_png
 
 # --- The parts as artists of matplotlib -----------------------------------------------------------
 

@@ -34,8 +34,8 @@ from autograd_course.visualize.flow.trace import (
     Summaries,
     Trace,
 )
-from autograd_course.visualize.kit.asking import require_dense, require_values
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.formatting import Summary, raised
 from autograd_course.visualize.kit.graph import (
     GraphNode,
     in_forward_order,
@@ -50,10 +50,10 @@ from autograd_course.visualize.kit.inputs import (
     captured_names,
     fresh_leaves,
     input_names,
+    require_dense,
+    require_values,
     title,
 )
-from autograd_course.visualize.kit.summary import Summary
-from autograd_course.visualize.kit.words import raised
 
 # --- Forward: values, as operations read them -----------------------------------------------------
 

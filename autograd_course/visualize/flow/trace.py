@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from autograd_course.visualize.kit.summary import Summary, number
+from autograd_course.visualize.kit.formatting import Summary, number
 
 # --- What is remembered of one tensor -------------------------------------------------------------
 

@@ -18,10 +18,14 @@ from autograd_course.visualize.flow.png import png
 from autograd_course.visualize.flow.record import trace_gradient_flow
 from autograd_course.visualize.flow.svg import live_svg, svg
 from autograd_course.visualize.flow.trace import Trace
-from autograd_course.visualize.kit.asking import require_values, span, whole
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.inputs import input_names
-from autograd_course.visualize.kit.positions import among, positions
+from autograd_course.visualize.kit.inputs import (
+    finite_range,
+    input_names,
+    require_values,
+    whole_number,
+)
+from autograd_course.visualize.kit.slider import among, positions
 
 # --- A trace, drawn -------------------------------------------------------------------------------
 
@@ -190,7 +194,7 @@ def experiment(
             f"sweep names {wrong[0]!r}, which is not a scalar input; "
             f"those are: {', '.join(movable) or 'none'}."
         )
-    ranges = {name: span(name, pair) for name, pair in (sweep or {}).items()}
+    ranges = {name: finite_range(name, pair) for name, pair in (sweep or {}).items()}
     return Experiment(fn, tuple(inputs), called, ranges)
 
 
@@ -305,7 +309,7 @@ def view_of(
     """Trace a function and return what is shown of it; see :func:`gradient_flow`."""
     if not isinstance(sweep, Mapping | bool):
         raise TraceError('sweep is True, False, or a range for each name: {"x": (-3.0, 3.0)}.')
-    depth = None if depth is None else whole("depth", depth, 1)
+    depth = None if depth is None else whole_number("depth", depth, 1)
     source = experiment(fn, inputs, names, sweep if isinstance(sweep, Mapping) else None)
     trace = source.trace({})
     if sweep is True:

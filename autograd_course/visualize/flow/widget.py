@@ -9,9 +9,9 @@ import traitlets
 from autograd_course.visualize.flow.describe import shape
 from autograd_course.visualize.flow.trace import Trace
 from autograd_course.visualize.flow.view import Picture, Sweep, View, view_of
-from autograd_course.visualize.kit.asking import whole
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.leisure import Leisure
+from autograd_course.visualize.kit.idle_task import IdleTask
+from autograd_course.visualize.kit.inputs import whole_number
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 # --- What one flow and several ones have in common ------------------------------------------------
@@ -39,12 +39,12 @@ class FlowWidget(Live):
 
     def __init__(self, views: Sequence[View], step: int | None = None) -> None:
         self.views = tuple(views)
-        at = self.steps if step is None else whole("step", step, 0)
+        at = self.steps if step is None else whole_number("step", step, 0)
         values = views[0].source.values()
         opened = [list(view.opened) for view in views]
         state = {"view": self._view_model(), "numbers": self._numbered(values)}
         super().__init__(**state, step=at, inputs=values, opened=opened)
-        self._idle = Leisure()
+        self._idle_task = IdleTask()
         for _ in self._swept():
             pass
         self._make_room()
@@ -137,7 +137,7 @@ class FlowWidget(Live):
                 self.opened = self.view["opened"]
                 self.step = moved(self.step, before, self.phases)
             self.numbers = self._numbered(at)
-        self._idle.begin(self._swept())
+        self._idle_task.start(self._swept())
 
     def _swept(self) -> Iterator[None]:
         """Sweep each input, one value at a time; a sweep that still holds is kept."""

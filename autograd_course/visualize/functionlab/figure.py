@@ -1,64 +1,68 @@
 """The lab as a static picture: curve and slopes on the left, the lines that ran on the right."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from autograd_course.visualize.functionlab import wording
-from autograd_course.visualize.functionlab.extent import extent
-from autograd_course.visualize.functionlab.figure_source import (
-    BACKWARD,
-    FORWARD,
+from autograd_course.visualize.functionlab import describe
+from autograd_course.visualize.functionlab.lines import Listing, Phase, Step
+from autograd_course.visualize.functionlab.trace import Position, Sweep
+from autograd_course.visualize.functionlab.view import bands, extent, slopes
+from autograd_course.visualize.kit.figure import (
+    GRADIENT,
     GRAY,
     INK,
-    LINE,
+    MONO,
+    PAPER,
+    SANS,
     SOFT,
-    source_lines,
-    write,
+    VALUE,
+    plain_frame,
+    small_png,
 )
-from autograd_course.visualize.functionlab.listing import Listing
-from autograd_course.visualize.functionlab.scene import bands, slopes
-from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
-from autograd_course.visualize.kit.raster import small_png
 
-PAPER, FAINT, WRONG = "#ffffff", "#e3e6ea", "#b3261e"
+GRID, WRONG = "#e3e6ea", "#b3261e"
 # Backward is broad and pale, differences narrow and dashed: both are seen where they agree.
-BROAD: dict[str, Any] = {"color": BACKWARD, "linewidth": 5.0, "alpha": 0.5}
-DASHED: dict[str, Any] = {"color": FORWARD, "linewidth": 1.9, "linestyle": (0, (4, 2))}
+BROAD: dict[str, Any] = {"color": GRADIENT, "linewidth": 5.0, "alpha": 0.5}
+DASHED: dict[str, Any] = {"color": VALUE, "linewidth": 1.9, "linestyle": (0, (4, 2))}
 _WIDTH, _LEAST_HEIGHT, _DPI = 10.4, 5.0, 110
 _LEFT = 4.9  # inches for the plots
 _TANGENT = 0.16  # half the length of a tangent, in parts of the axes' width
-_FONT = ["DejaVu Sans"]  # they come with matplotlib: the same picture everywhere
+LINE = 0.168  # inches
+_CHARACTER = 0.0654  # inches, at the size of the source
+_COLUMNS = 80  # characters of a row of source and its note
+_MOST_LINES = 44
 
 
-def drawn(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> bytes:
+def draw(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> bytes:
     """Draw the place with that index as PNG; ``steps`` are the lines that have run."""
     position = sweep.positions[index]
-    lines = source_lines(sweep, source, position, steps)
+    lines = _source_lines(sweep, source, position, steps)
     height = max(_LEAST_HEIGHT, 0.5 + LINE * len(lines))
     figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor=PAPER)
     upper = figure.add_axes((0.055, 0.46, _LEFT / _WIDTH - 0.07, 0.46), facecolor=PAPER)
     lower = figure.add_axes((0.055, 0.11, _LEFT / _WIDTH - 0.07, 0.22), facecolor=PAPER)
     _curve(upper, sweep, position)
     _slopes(lower, sweep, position)
-    write(figure, lines, (_LEFT + 0.25) / _WIDTH)
-    _sentence(figure, 1 - 0.3 / height, wording.judged(position, sweep.variable), INK, 10.5)
-    _sentence(figure, 0.1 / height, wording.overview(sweep), SOFT, 8.5)
+    _source(figure, lines, (_LEFT + 0.25) / _WIDTH)
+    _sentence(figure, 1 - 0.3 / height, describe.judged(position, sweep.variable), INK, 10.5)
+    _sentence(figure, 0.1 / height, describe.overview(sweep), SOFT, 8.5)
     return small_png(figure)
 
 
 def _sentence(figure: Figure, height: float, text: str, color: str, size: float) -> None:
     weight = "bold" if color == INK else "normal"
-    look: Any = {"color": color, "fontsize": size, "fontweight": weight, "fontfamily": _FONT}
+    look: Any = {"color": color, "fontsize": size, "fontweight": weight, "fontfamily": SANS}
     figure.text(0.012, height, text, va="bottom", parse_math=False, **look)
 
 
 def _curve(axes: Axes, sweep: Sweep, position: Position) -> None:
     low, high = extent(y for _, y in sweep.curve)
     axes.set(xlim=(sweep.positions[0].x, sweep.positions[-1].x), ylim=(low, high))
-    _ruled(axes)
+    plain_frame(axes, color=GRID)
+    axes.tick_params(labelsize=8, colors=SOFT)
     _banded(axes, bands(sweep.positions, "open"), SOFT, "")
     _banded(axes, bands(sweep.positions, "differ"), WRONG, "")
     xs, ys = zip(*((x, _gap(y)) for x, y in sweep.curve), strict=True)
@@ -67,18 +71,18 @@ def _curve(axes: Axes, sweep: Sweep, position: Position) -> None:
         for slope, sides, look, label in _tangents(position):
             _tangent(axes, position.x, position.run.y, slope, sides, look, label)
         axes.plot([position.x], [position.run.y], "o", color=INK, markersize=7, zorder=5)
-    axes.legend(fontsize=8, framealpha=0.9, edgecolor=FAINT)
+    axes.legend(fontsize=8, framealpha=0.9, edgecolor=GRID)
 
 
 def _tangents(
     position: Position,
 ) -> Iterator[tuple[float, tuple[float, float], dict[str, Any], str]]:
     if position.slope is not None:
-        label = f"slope by backward: {wording.by_backward(position)}"
+        label = f"slope by backward: {describe.by_backward(position)}"
         yield position.slope, (-1, 1), BROAD, label
     if position.sides is None or position.verdict in ("jump", "steep"):
         return
-    label = f"slope by differences: {wording.by_differences(position)}"
+    label = f"slope by differences: {describe.by_differences(position)}"
     if position.sides.bent:
         yield position.sides.left, (-1, 0), DASHED, label
         yield position.sides.right, (0, 1), DASHED, ""
@@ -103,7 +107,8 @@ def _slopes(axes: Axes, sweep: Sweep, position: Position) -> None:
     lines = slopes(sweep)
     shown = [value for line in lines.values() for _, value in line]
     axes.set(xlim=(sweep.positions[0].x, sweep.positions[-1].x), ylim=extent(shown, zero=True))
-    _ruled(axes)
+    plain_frame(axes, color=GRID)
+    axes.tick_params(labelsize=8, colors=SOFT)
     _banded(axes, bands(sweep.positions, "differ"), WRONG, "✗")
     _banded(axes, bands(sweep.positions, "open"), SOFT, "?")
     for name, look in (("backward", BROAD), ("differences", DASHED)):
@@ -111,23 +116,15 @@ def _slopes(axes: Axes, sweep: Sweep, position: Position) -> None:
         axes.plot(xs, [_gap(y) for _, y in lines[name]], **look)
     if lines["chosen"]:
         places, chosen = zip(*lines["chosen"], strict=True)
-        axes.plot(places, chosen, "o", color=BACKWARD, markersize=5, alpha=0.8)
+        axes.plot(places, chosen, "o", color=GRADIENT, markersize=5, alpha=0.8)
     axes.axvline(position.x, color=INK, linewidth=1, linestyle=":")
     title = f"slope over {sweep.variable}: backward (broad), differences (dashed)"
-    axes.set_title(title, loc="left", pad=15, fontsize=8.5, color=INK, fontfamily=_FONT)
-
-
-def _ruled(axes: Axes) -> None:
-    axes.grid(color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(GRAY)
-    axes.tick_params(labelsize=8, colors=SOFT)
+    axes.set_title(title, loc="left", pad=15, fontsize=8.5, color=INK, fontfamily=SANS)
 
 
 def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign: str) -> None:
     """Shade stretches of x, with a sign above each: color alone would not tell."""
-    look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": _FONT}
+    look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": SANS}
     for low, high in regions:
         axes.axvspan(low, high, facecolor=color, alpha=0.07, linewidth=0)
         axes.text((low + high) / 2, 1.01, sign, transform=axes.get_xaxis_transform(), **look)
@@ -135,3 +132,62 @@ def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign
 
 def _gap(y: float | None) -> float:
     return float("nan") if y is None else y
+
+
+# --------------------------------------------------------------------------------------------------
+# The source: rows, what each left behind, and what ctx keeps.
+# --------------------------------------------------------------------------------------------------
+
+Line = tuple[str, str, int]  # text, color, and after how many characters of the line above
+
+
+def _source_lines(
+    sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
+) -> list[Line]:
+    """Return what is to be written, cut after so many lines as a page can show."""
+    lines = list(_lines(sweep, source, position, steps))
+    return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], ("…", SOFT, 0)]
+
+
+def _lines(
+    sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
+) -> Iterator[Line]:
+    colors: Mapping[Phase, str] = {"forward": VALUE, "backward": GRADIENT}
+    notes, ran = describe.noted(steps), {step.row for step in steps}
+    for phase in ("forward", "backward"):
+        for part in (part for part in source.parts if part.phase == phase):
+            for index, row in enumerate(part.rows, part.first):
+                note = f"  {notes[index]}" if notes.get(index) else ""
+                yield from _annotated(row, note, colors[part.phase], index in ran)
+        if phase == "forward":
+            yield from _held(source, position)
+    yield "", INK, 0
+    yield describe.sent_back(position, sweep.grad_output), GRADIENT, 0
+
+
+def _held(source: Listing, position: Position) -> Iterator[Line]:
+    yield "", INK, 0
+    if source.own and position.run:
+        kept = [describe.held(one) for one in position.run.kept] or ["nothing"]
+        for word, text in zip(["ctx keeps", *[""] * len(kept)], kept, strict=False):
+            yield f"{word:9} {text}", SOFT, 0
+        yield "", INK, 0
+
+
+def _annotated(row: str, note: str, color: str, ran: bool) -> Iterator[Line]:
+    yield row, INK if ran else GRAY, 0
+    if note and len(row) + len(note) <= _COLUMNS:
+        yield note, color, len(row)  # on the same line
+    elif note:
+        yield f"→{note}"[: _COLUMNS - 6], color, 6
+
+
+def _source(figure: Figure, lines: Sequence[Line], left: float) -> None:
+    """Write lines from the top of the figure; a note stands beside its row where it fits."""
+    (width, height), at = figure.get_size_inches(), 0.62 - LINE
+    look: Any = {"fontsize": 7.8, "fontfamily": MONO, "va": "center", "parse_math": False}
+    for index, (text, color, after) in enumerate(lines):
+        beside = after > 0 and not text.startswith("→")
+        at += 0 if beside and index else LINE
+        place = left + after * _CHARACTER / width, 1 - (at - LINE) / height
+        figure.text(*place, text, color=color, **look)

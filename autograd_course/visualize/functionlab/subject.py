@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.visualize.kit.asking import number, require_values, span
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.inputs import as_callable, input_names
+from autograd_course.visualize.kit.inputs import (
+    as_callable,
+    finite_number,
+    finite_range,
+    input_names,
+    require_values,
+)
 
 Range = tuple[float, float]
 GRAD_OUTPUT = "grad_output"
@@ -126,7 +131,7 @@ def subject(
 
 
 def _number(x: Any) -> float:
-    return number("x", x, 2.0)
+    return finite_number("x", x, 2.0)
 
 
 def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
@@ -134,7 +139,7 @@ def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
         return {}
     if not isinstance(ranges, Mapping):
         raise TraceError('ranges gives a range for each name: {"x": (-3.0, 3.0)}.')
-    return {name: span(name, pair) for name, pair in ranges.items()}
+    return {name: finite_range(name, pair) for name, pair in ranges.items()}
 
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:

@@ -7,19 +7,26 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from autograd_course.errors import first_line
-from autograd_course.visualize.functionlab.tangent_figure import Line, drawn
-from autograd_course.visualize.kit.asking import number as number_given
+from autograd_course.visualize.functionlab.trace import STEP, compare_slopes
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.inputs import as_callable, title
-from autograd_course.visualize.kit.summary import number
+from autograd_course.visualize.kit.figure import (
+    FAINT,
+    GRADIENT,
+    INK,
+    PAPER,
+    VALUE,
+    plain_frame,
+    small_png,
+)
+from autograd_course.visualize.kit.formatting import number
+from autograd_course.visualize.kit.inputs import as_callable, finite_number, title
 
 _POINTS = 241
-_STEP = 1e-5  # of a difference, relative to max(1, |x|)
-_TOLERANCE = 1e-4  # relative: in float64 a central difference is good to about 1e-10
-_KINK = 1e-2  # one-sided differences of a smooth function are much closer than this
+_LENGTH = 0.55  # of a tangent, in parts of the curve's half
 _VERDICTS = {
     "agree": "✓ They agree",
     "disagree": "✗ They disagree",
@@ -53,11 +60,8 @@ class Tangent:
 
         At a kink, a backward that is neither of them nor between them still disagrees.
         """
-        scale = max(1.0, abs(self.left), abs(self.right))
-        low, high = sorted((self.left, self.right))
-        if high - low > _KINK * scale:
-            return "kink" if low - _KINK <= self.backward <= high + _KINK else "disagree"
-        return "agree" if abs(self.backward - self.central) <= _TOLERANCE * scale else "disagree"
+        compared = compare_slopes(self.backward, self.left, self.right)
+        return "disagree" if compared == "differ" else compared
 
     def __repr__(self) -> str:
         head = f"{self.name} at x = {number(self.x)}: slope by backward {number(self.backward)}"
@@ -69,12 +73,29 @@ class Tangent:
     @cached_property
     def png(self) -> bytes:
         """The figure as PNG; the same bytes for the same numbers."""
-        lines = (
-            Line(self.central, "#00609a", f"slope by differences: {number(_clean(self.central))}"),
-            Line(self.backward, "#ad4300", f"slope by backward: {number(_clean(self.backward))}"),
-        )
-        name, verdict = f"forward: {self.name}", _VERDICTS[self.verdict]
-        return drawn(verdict, name, self.curve, (self.x, self.y), lines)
+        figure = Figure(figsize=(5.6, 3.4), dpi=110, facecolor=PAPER, layout="constrained")
+        axes = figure.add_subplot(facecolor=PAPER)
+        xs, ys = zip(*self.curve, strict=True)
+        axes.plot(xs, ys, color=INK, linewidth=2, label=f"forward: {self.name}")
+        reach = _LENGTH * (xs[-1] - self.x)
+        # The first line is broad and pale, the second narrow and dashed: both are seen where they
+        # agree.
+        broad: Any = {"color": VALUE, "linestyle": "-", "linewidth": 6.0, "alpha": 0.45}
+        dashed: Any = {"color": GRADIENT, "linestyle": (0, (5, 2)), "linewidth": 2.2}
+        tangents = (("differences", self.central, broad), ("backward", self.backward, dashed))
+        for by, slope, look in tangents:
+            ends = [self.y - slope * reach, self.y + slope * reach]
+            label = f"slope by {by}: {number(_clean(slope))}"
+            axes.plot([self.x - reach, self.x + reach], ends, label=label, **look)
+        axes.plot([self.x], [self.y], "o", color=INK, markersize=7, zorder=5)
+        finite = [y for y in ys if math.isfinite(y)] or [0.0]
+        low, high = min(finite), max(finite)
+        room = 0.15 * (high - low) or 1.0
+        axes.set(ylim=(low - room, high + room), xlabel="x")
+        plain_frame(axes)
+        axes.set_title(_VERDICTS[self.verdict], loc="left", color=INK, fontsize=11)
+        axes.legend(fontsize=9, framealpha=0.9, edgecolor=FAINT)
+        return small_png(figure)
 
     def _repr_png_(self) -> bytes:
         return self.png
@@ -101,12 +122,12 @@ def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangen
         >>> tangent(Square, 1.5).backward
         3.0
     """
-    at, reach = number_given("x", x, 1.0), number_given("span", span, 3.0)
+    at, reach = finite_number("x", x, 1.0), finite_number("span", span, 3.0)
     call = as_callable(fn, "tangent")
-    grid = torch.linspace(at - reach, at + reach, _POINTS, dtype=torch.float64)
-    step = _STEP * max(1.0, abs(at))
-    near = torch.tensor([at - step, at, at + step], dtype=torch.float64)
     name = title(fn)
+    grid = torch.linspace(at - reach, at + reach, _POINTS, dtype=torch.float64)
+    step = STEP * max(1.0, abs(at))
+    near = torch.tensor([at - step, at, at + step], dtype=torch.float64)
     before, here, after = _forward(call, near, args, name).tolist()
     curve = zip(grid.tolist(), _forward(call, grid, args, name).tolist(), strict=True)
     return Tangent(

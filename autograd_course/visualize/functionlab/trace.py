@@ -1,22 +1,32 @@
 """What the Function lab knows: real runs at many places of x, as plain data."""
 
-from dataclasses import dataclass
-from typing import Literal
+import io
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal
 
-Phase = Literal["forward", "backward"]
+import torch
+from autograd_doctor.extension import preserve_global_state
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.visualize.functionlab.lines import Lines, Listing, Step, listing, written
+from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Subject
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.formatting import raised, size
+from autograd_course.visualize.kit.graph import in_forward_order, is_custom
+from autograd_course.visualize.kit.slider import positions
+
 # What forward does near a place: there is a slope; or forward jumps, or is infinitely steep.
 Shape = Literal["smooth", "jump", "steep"]
 KINK = 1e-2  # relative: one-sided differences of a smooth function are much closer than this
+TOLERANCE = 1e-4  # relative: in float64 a central difference is good to about 1e-10
 Verdict = Literal["agree", "differ", "surrogate", "kink", "jump", "steep", "open"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """A line that ran: its row in the listing, and what is new after it, as text."""
-
-    row: int
-    phase: Phase
-    note: str
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,14 @@ class Run:
     kept: tuple[Kept, ...]
     steps: tuple[Step, ...]
     failure: str = ""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A forward that did not come to its end: why, in a sentence, and the lines that ran."""
+
+    failure: str
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -111,3 +129,321 @@ class Sweep:
         """Return the index of the position nearest to x."""
         places = range(len(self.positions))
         return min(places, key=lambda index: abs(self.positions[index].x - x))
+
+
+# --------------------------------------------------------------------------------------------------
+# Over the range of x, before anybody drags.
+# --------------------------------------------------------------------------------------------------
+
+_FINE = 4  # points of the curve between two positions
+_MANY = 100  # positions, at most
+_SLOW, _FEW = 0.02, 24  # seconds a run of CPU time from which on there are only a few positions
+_HALVINGS = 30  # to tell a jump of the curve from a steep rise
+Curve = tuple[tuple[float, float | None], ...]
+
+
+def listing_of(subject: Subject) -> Listing:
+    """Return the source to show beside a subject's curve.
+
+    Raises :class:`TraceError` where the subject cannot be run where it begins.
+    """
+    with _alone():
+        return listing(subject.fn, _functions_inside(subject, subject.values()))
+
+
+def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listing) -> Sweep:
+    """Run forward and backward over the range of x, x itself among the places.
+
+    At each place forward runs twice more, a little to the left and to the right.
+    """
+    low, high = subject.range(subject.names[0])
+    at = {name: v for name, v in values.items() if name != GRAD_OUTPUT}
+    grad_output = values[GRAD_OUTPUT]
+    with _alone():
+        once = partial(run, subject, x, at, grad_output, source)
+        slow = min(_seconds(once), _seconds(once)) > _SLOW  # the first one may load things
+        places = positions(min(low, x), max(high, x), x, _FEW if slow else _MANY)
+        found = tuple(_position(subject, place, at, grad_output, source) for place in places)
+
+        def forward(place: float) -> float:
+            try:
+                return _value(subject, place, at)
+            except Exception:
+                return math.nan
+
+        curve = _curve(forward, places, 1 if slow else _FINE)
+    positions_found = tuple(_with_surrogates(found))
+    return Sweep(
+        subject.name, subject.names[0], grad_output, tuple(at.items()), positions_found, curve
+    )
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with preserve_global_state(0), redirect_stdout(io.StringIO()):
+        yield
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begun = time.process_time()
+    call()
+    return time.process_time() - begun
+
+
+def _position(
+    subject: Subject, x: float, at: Mapping[str, float], grad_output: float, source: Listing
+) -> Position:
+    found = run(subject, x, at, grad_output, source)
+    if isinstance(found, Stopped):
+        return Position(x, None, None, None, "open", found.failure, found.steps)
+    try:
+        both = sides_at(lambda place: _value(subject, place, at), x)
+    except Exception:  # at the border of where forward is defined
+        both = None
+    if found.failure:
+        return Position(x, found, both, None, "open", found.failure)
+    slope = (found.gradient or 0.0) / grad_output if grad_output else None
+    return Position(x, found, both, slope, _verdict(found, slope, both))
+
+
+def _verdict(found: Run, slope: float | None, both: Sides | None) -> Verdict:
+    if slope is None:  # nothing comes in: nothing may go out
+        return "agree" if not found.gradient else "differ"
+    if both is None:
+        return "open"
+    if both.shape != "smooth":
+        return both.shape
+    return compare_slopes(slope, both.left, both.right)
+
+
+def compare_slopes(
+    backward: float, left: float, right: float
+) -> Literal["agree", "differ", "kink"]:
+    """Compare the slope that backward claims with the one-sided slopes of forward.
+
+    At a kink, a backward that is neither of them nor between them still differs.
+    """
+    scale = max(1.0, abs(left), abs(right))
+    low, high = sorted((left, right))
+    if high - low > KINK * scale:
+        return "kink" if low - KINK <= backward <= high + KINK else "differ"
+    return "agree" if abs(backward - (left + right) / 2) <= TOLERANCE * scale else "differ"
+
+
+def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
+    """Tell a backward that may be meant as a surrogate from a wrong one.
+
+    It may where forward has no other slope than 0 in the whole range: no derivative can be meant.
+    """
+    sloped = [place for place in found if place.verdict in ("agree", "differ", "kink")]
+    staircase = bool(sloped) and all(place.flat for place in sloped)
+    for place in found:
+        meant = staircase and place.verdict == "differ" and place.slope is not None
+        yield replace(place, verdict="surrogate") if meant else place
+
+
+def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve:
+    """Return the graph on a finer grid; where forward is no number, or jumps, y is ``None``."""
+    pairs = pairwise(places)
+    xs = [a + (b - a) * k / fine for a, b in pairs for k in range(fine)] + places[-1:]
+    ys = [f(x) for x in xs]
+    finite = [y for y in ys if math.isfinite(y)]
+    large = 0.02 * (max(finite) - min(finite)) if finite else 0.0
+    points: list[tuple[float, float | None]] = []
+    for k, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        if k and abs(y - ys[k - 1]) > large and (gap := _jump(f, xs[k - 1], x)):
+            points += gap
+        points.append((x, y if math.isfinite(y) else None))
+    return tuple(points)
+
+
+def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[float, float | None]]:
+    """Return the ends of a jump between two places and nothing between them, or an empty list."""
+    before, after = f(low), f(high)
+    whole = abs(after - before)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        here = f(middle)
+        if abs(here - before) > abs(after - here):
+            high, after = middle, here
+        else:
+            low, before = middle, here
+    if not abs(after - before) > whole / 2:
+        return []
+    return [(low, before), (low, None), (high, after)]
+
+
+# --------------------------------------------------------------------------------------------------
+# Forward and backward once, at one place.
+# --------------------------------------------------------------------------------------------------
+
+_SCALAR = (
+    "; x was a scalar, of shape (): if another shape is needed, pass a callable that makes it, "
+    "such as {}."
+)
+
+
+def run(
+    subject: Subject, x: float, values: Mapping[str, float], grad_output: float, shown: Listing
+) -> Run | Stopped:
+    """Run forward and backward once, on tensors of our own in float64.
+
+    It is :class:`Stopped` if forward raises, or does not make one number out of x. A backward that
+    raises is told in ``Run.failure``.
+    """
+    inputs = subject.inputs(x, values, graph=True)
+    lines = Lines(shown)
+    try:
+        with lines.watching():
+            y = _forward(subject, inputs)
+    except TraceError as error:
+        return Stopped(str(error), tuple(lines.steps))
+    nodes = _custom_nodes(y)
+    kept = tuple(kept for node in nodes for kept in _kept_by(node, y, inputs, subject.names))
+    seed = torch.full_like(y, grad_output)
+    gradient, failure = None, ""
+    try:
+        with _in_engine(nodes, lines), lines.watching():
+            (gradient,) = torch.autograd.grad(y, inputs[:1], seed, allow_unused=True)
+    except Exception as error:
+        failure = f"The backward of {subject.name} raised {raised(error)}."
+    return Run(
+        y=y.item(),
+        gradient=None if gradient is None else gradient.item(),
+        returned=lines.returned or ("None" if gradient is None else written(gradient)),
+        kept=kept,
+        steps=tuple(lines.steps),
+        failure=failure,
+    )
+
+
+def _functions_inside(subject: Subject, values: Mapping[str, float]) -> tuple[type[Function], ...]:
+    """Return the custom Functions that run in a call, each once, in their order.
+
+    Raises :class:`TraceError` if forward raises, or does not make one number out of x.
+    """
+    inputs = subject.inputs(subject.x, values, graph=True)
+    try:
+        y = _forward(subject, inputs)
+    except TraceError as error:
+        if error.__cause__ is None:
+            raise
+        raise TraceError(
+            f"{str(error)[:-1]}{_SCALAR.format(subject.on_three)}"
+        ) from error.__cause__
+    return tuple(dict.fromkeys(node._forward_cls for node in _custom_nodes(y)))
+
+
+def _custom_nodes(y: Tensor) -> list[Any]:
+    return [node for node in in_forward_order([y.grad_fn], []) if is_custom(node)]
+
+
+def _forward(subject: Subject, inputs: list[Any]) -> Tensor:
+    try:
+        with preserve_global_state(0):
+            y = subject.call(inputs)
+    except Exception as error:
+        raise TraceError(f"{subject.name} raised {raised(error)}.") from error
+    if not isinstance(y, Tensor) or y.numel() != 1 or y.is_complex():
+        raise TraceError(
+            f"function_lab draws one number over one number, and {subject.name} returned "
+            f"{_what(y)}; pass a callable that makes one number of a scalar x, such as "
+            f"{subject.on_three}."
+        )
+    if y.grad_fn is None:
+        raise TraceError(
+            f"The output of {subject.name} does not depend on x through autograd; "
+            "look for detach(), no_grad(), .item() or a rounding to integers on the way."
+        )
+    return y
+
+
+def _what(y: Any) -> str:
+    if isinstance(y, tuple):
+        return f"{len(y)} outputs"
+    if isinstance(y, Tensor):
+        return "a complex number" if y.is_complex() else f"a tensor of shape {tuple(y.shape)}"
+    return f"an object of type {type(y).__name__}"
+
+
+@contextmanager
+def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
+    """Record lines in the engine's own thread too: that of a GPU runs backward there."""
+    begun: list[bool] = []
+
+    def start(_: Any) -> None:
+        begun.append(lines.begin())
+
+    def stop(*_: Any) -> None:
+        if begun and begun.pop():
+            lines.end()
+
+    handles = [node.register_prehook(start) for node in nodes]
+    handles += [node.register_hook(stop) for node in nodes]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
+    """Run forward alone and return its value."""
+    with preserve_global_state(0), torch.no_grad():
+        result = subject.call(subject.inputs(x, values, graph=False))
+    return float(result.item())
+
+
+def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:
+    """Yield what a custom Function's node holds: its saved tensors, then its attributes.
+
+    A saved tensor is recognized by its memory: that of an input, of the output, or neither.
+    """
+    pairs = zip(inputs, names, strict=True)
+    known = {x.data_ptr(): f"the input {name}" for x, name in pairs if isinstance(x, Tensor)}
+    known[y.data_ptr()] = "the output"
+    try:
+        saved = [tensor for tensor in node.saved_tensors if tensor is not None]
+    except RuntimeError as error:  # changed in place since
+        saved = []
+        yield Kept("saved tensors", "unusable", str(error).split(":")[0])
+    for index, tensor in enumerate(saved):
+        what = known.get(tensor.data_ptr(), "computed on the way")
+        about = f"{str(tensor.dtype).removeprefix('torch.')}, {size(tensor.nbytes)}"
+        yield Kept(f"saved tensor {index}", f"{what}, {about}", written(tensor))
+    for name, attribute in vars(node).items():
+        yield Kept(f"ctx.{name}", "attribute", written(attribute))
+
+
+# --------------------------------------------------------------------------------------------------
+# The slopes of forward, and what a slope that grows with a smaller step means.
+# --------------------------------------------------------------------------------------------------
+
+STEP = 1e-5  # relative to max(1, |x|)
+_FINER = 16.0  # a second step is that much smaller
+_STEEP = 30.0  # slopes beyond this are looked at with both steps
+_GROWS, _JUMPS = 1.5, 12.0  # a slope that grows that much: by less than _FINER, or by about that
+
+
+def sides_at(f: Callable[[float], float], x: float) -> Sides | None:
+    """Return the one-sided slopes at x, or ``None`` where one of them is no finite number.
+
+    Where forward is smooth, a slope does not depend on the step. Across a jump it grows as 1/step;
+    where a tangent is vertical, as at 0 of a square root, it grows more slowly.
+    """
+    step = STEP * max(1.0, abs(x))
+    left, right = one_sided_slopes(f, x, step)
+    if not (math.isfinite(left) and math.isfinite(right)):
+        return None
+    steepest = max(abs(left), abs(right))
+    if steepest < _STEEP:
+        return Sides(left, right)
+    growth = max(map(abs, one_sided_slopes(f, x, step / _FINER))) / steepest
+    shape: Shape = "jump" if growth > _JUMPS else "steep" if growth > _GROWS else "smooth"
+    return Sides(left, right, shape)
+
+
+def one_sided_slopes(f: Callable[[float], float], x: float, step: float) -> tuple[float, float]:
+    """Return the slopes of f on the left and on the right, by differences."""
+    before, here, after = f(x - step), f(x), f(x + step)
+    return (here - before) / step, (after - here) / step

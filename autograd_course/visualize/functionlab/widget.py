@@ -1,19 +1,22 @@
 """The live Function lab: drag x, move parameters, step through the lines that ran."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 import traitlets
+from torch import Tensor
 
-from autograd_course.visualize.functionlab.figure import drawn
-from autograd_course.visualize.functionlab.listing import Listing
-from autograd_course.visualize.functionlab.scene import scene
-from autograd_course.visualize.functionlab.subject import Subject
-from autograd_course.visualize.functionlab.sweep import shown, sweep
-from autograd_course.visualize.functionlab.trace import Position, Step, Sweep
-from autograd_course.visualize.functionlab.wording import account
+from autograd_course.functions import ClippedReLU, ScaledSigmoid, Square, ToPolar, WeightedSum
+from autograd_course.visualize.functionlab.describe import describe
+from autograd_course.visualize.functionlab.figure import draw
+from autograd_course.visualize.functionlab.lines import Listing, Step
+from autograd_course.visualize.functionlab.subject import Range, Subject, subject
+from autograd_course.visualize.functionlab.trace import Position, Sweep, listing_of, sweep
+from autograd_course.visualize.functionlab.view import build_view
 from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.inputs import title
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
@@ -38,9 +41,9 @@ class FunctionLab(Live):
         self._subjects = dict(subjects)
         self.function, first = next(iter(self._subjects.items()))
         self.parameters = first.values()
-        self._source: Listing = shown(first)
+        self._source: Listing = listing_of(first)
         self.sweep: Sweep = sweep(first, first.x, self.parameters, self._source)
-        super().__init__(scene=self._told(), x=first.x, choice=self._answers())
+        super().__init__(scene=self._view(), x=first.x, choice=self._answers())
         self.observe(self._choose, "choice")
         self.observe(self._move, "x")
 
@@ -52,10 +55,10 @@ class FunctionLab(Live):
     @property
     def png(self) -> bytes:
         """The static picture."""
-        return drawn(self.sweep, self._source, self.sweep.at(self.x), self._steps())
+        return draw(self.sweep, self._source, self.sweep.at(self.x), self._steps())
 
     def __repr__(self) -> str:
-        return account(self.sweep, self._source, self.sweep.at(self.x))
+        return describe(self.sweep, self._source, self.sweep.at(self.x))
 
     def _steps(self) -> tuple[Step, ...]:
         steps = self.position.steps
@@ -64,11 +67,11 @@ class FunctionLab(Live):
     def _answers(self) -> dict[str, Any]:
         return {"function": self.function, "parameters": dict(self.parameters)}
 
-    def _told(self, notice: str = "") -> dict[str, Any]:
+    def _view(self, notice: str = "") -> dict[str, Any]:
         before = self.scene.get("ranges") if self._same_function else None
-        words = scene(self.sweep, self._subjects[self.function], self._source, before)
+        view = build_view(self.sweep, self._subjects[self.function], self._source, before)
         names = list(self._subjects)
-        return {**words, "functions": names, "answers": self._answers(), "notice": notice}
+        return {**view, "functions": names, "answers": self._answers(), "notice": notice}
 
     @property
     def _same_function(self) -> bool:
@@ -117,10 +120,103 @@ class FunctionLab(Live):
 
     def _run(self, function: str, values: dict[str, float], x: float) -> None:
         there = self._subjects[function]
-        source = self._source if function == self.function else shown(there)
+        source = self._source if function == self.function else listing_of(there)
         self.sweep = sweep(there, x, values, source)
         self.function, self.parameters, self._source = function, values, source
-        told = self._told()
+        view = self._view()
         with self.hold_sync():
             self.x = x
-            self.scene = told
+            self.scene = view
+
+
+def function_lab(
+    fn: Any = None,
+    *parameters: Any,
+    x: float | Tensor = 1.0,
+    names: Sequence[str] | None = None,
+    ranges: Mapping[str, Range] | None = None,
+) -> FunctionLab:
+    """Show a Function of one number x: drag x, and see forward and backward run line by line.
+
+    Each x has one real forward and backward pass in float64, in which the lines that ran are
+    recorded. The slope of ``backward`` is ``∂L/∂x / grad_output``. Next to it is the slope of
+    ``forward`` by finite differences, with a step of 1e-5 of max(1, \\|x\\|).
+
+    Args:
+        fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars, or
+            several of them in a list or by name in a dict. By default the course's reference
+            Functions.
+        parameters: Further arguments. Those that are numbers or scalar tensors have sliders. What
+            is left out is taken from forward's defaults.
+        x: Where the lab begins.
+        names: Names for x and the parameters.
+        ranges: The ranges of the sliders, as in ``{"x": (-3.0, 3.0)}``.
+
+    Returns:
+        A widget, which a notebook shows.
+
+    Raises:
+        TraceError: ``fn`` cannot be run, or has no curve.
+
+    Example:
+        >>> from autograd_course.functions import Square
+        >>> from autograd_course.visualize import function_lab
+        >>> type(function_lab(Square, x=2.0)).__name__
+        'FunctionLab'
+    """
+    if fn is None and (parameters or ranges):
+        raise TraceError(
+            "parameters and ranges belong to a function of yours: pass it first, "
+            "as in function_lab(Square, ranges={'x': (-2, 2)})."
+        )
+    if fn is None:
+        return FunctionLab(_references(x))
+    found = {name: subject(name, one, parameters, x, names, ranges) for name, one in _named(fn)}
+    return FunctionLab(found)
+
+
+def _named(fn: Any) -> list[tuple[str, Any]]:
+    if isinstance(fn, Mapping):
+        pairs = [(str(name), one) for name, one in fn.items()]
+    elif isinstance(fn, list | tuple):
+        titles = [title(one) for one in fn]
+        again = [titles[:i].count(name) for i, name in enumerate(titles)]
+        called = [f"{n} {k + 1}" if k else n for n, k in zip(titles, again, strict=True)]
+        pairs = list(zip(called, fn, strict=True))
+    else:
+        return [(title(fn), fn)]
+    if not pairs:
+        raise TraceError("There is no function in what was passed; pass at least one to show.")
+    return pairs
+
+
+to_polar: Callable[..., tuple[Tensor, Tensor]] = ToPolar.apply
+
+
+def radius(x: Tensor, y: Tensor) -> Tensor:
+    """One of the two outputs; the gradient of the other one arrives as zeros."""
+    r, _ = to_polar(x, y)
+    return r
+
+
+def angle(x: Tensor, y: Tensor) -> Tensor:
+    """The other output, in radians."""
+    _, theta = to_polar(x, y)
+    return theta
+
+
+def _references(x: float | Tensor) -> dict[str, Subject]:
+    """Return the reference Functions of one number x, with parameters that show their shape."""
+    one = torch.tensor(1.0)
+    given: dict[str, tuple[Any, tuple[Any, ...], dict[str, Range]]] = {
+        "Square": (Square, (), {}),
+        "ScaledSigmoid": (ScaledSigmoid, (2.0, 1.5), {"x": (-4, 4)}),
+        "ClippedReLU": (ClippedReLU, (3.0,), {"x": (-2, 6), "ceiling": (1, 6)}),
+        "WeightedSum": (WeightedSum, (-one, one / 4), {"w": (0, 1)}),
+        "ToPolar, radius": (radius, (one,), {}),
+        "ToPolar, angle": (angle, (one,), {}),
+    }
+    return {
+        name: subject(name, fn, parameters, x, None, ranges)
+        for name, (fn, parameters, ranges) in given.items()
+    }

@@ -1,4 +1,4 @@
 """Jacobian view: forward's Jacobian beside backward's, and where they differ.
 
-``capture → Jacobians (the doctor's data) → condense, structure, wording → figure → widget``
+``trace → describe → view → figure, widget``; the Jacobians themselves are the doctor's data.
 """

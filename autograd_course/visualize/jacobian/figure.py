@@ -11,25 +11,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from autograd_course.visualize.jacobian.condense import UNKNOWN, WRONG
-from autograd_course.visualize.jacobian.wording import View
-from autograd_course.visualize.kit.raster import small_png
+from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG
+from autograd_course.visualize.jacobian.view import View
+from autograd_course.visualize.kit.figure import GRAY, INK, PAPER, SANS, SOFT, small_png
 
-INK, PAPER, RIM, SOFT = "#22262b", "#ffffff", "#878f9a", "#5b636e"
 _WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, a map's longer and shorter side
 _LEFT, _PITCH, _LINE = 0.64, 2.94, 0.18
 _TICKS = 8  # rows that are all labeled
 _FEW = 24  # rows and columns between which there are lines
-_FONT: dict[str, Any] = {"fontfamily": ["DejaVu Sans"], "parse_math": False, "color": INK}
+_FONT: dict[str, Any] = {"fontfamily": SANS, "parse_math": False, "color": INK}
 _HATCH = "////"
 Cell = tuple[int, int]
 
 
-def drawn(view: View, finding: str, cell: Cell) -> bytes:
+def draw(view: View, finding: str, cell: Cell) -> bytes:
     """Draw the maps of a view, with what was found above them and a selected cell."""
     above = [*wrap(view.verdict, 120), *wrap(finding, 120), *wrap(view.scale, 120)]
     below = [wrap(filling, 42) for filling in view.fillings]
-    rows, columns = len(view.shown.rows), len(view.shown.columns)
+    rows, columns = len(view.cells.rows), len(view.cells.columns)
     longest = max(rows, columns)
     width, height = (max(_LEAST, _MAP * count / longest) for count in (columns, rows))
     top = 0.95 + _LINE * len(above)
@@ -90,23 +89,18 @@ def _map(axes: Axes, matrix: Matrix, largest: float) -> None:
     palette = np.array(_shades(), dtype=np.uint8)
     shades = np.array([[heatmap.shade(entry, largest) for entry in line] for line in matrix])
     axes.imshow(palette[shades], interpolation="nearest", aspect="auto")
-    axes.spines[:].set_color(RIM)
+    axes.spines[:].set_color(GRAY)
 
 
 def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
     """Hatch the wrong cells, in runs; draw lines between cells, and a square around one of them."""
-    for i, marks in enumerate(view.shown.marks):
+    for i, marks in enumerate(view.cells.marks):
         for start, stop in _runs(marks):
-            run: dict[str, Any] = {
-                "fill": False,
-                "hatch": _HATCH,
-                "edgecolor": INK,
-                "linewidth": 0,
-                "alpha": 0.6,
-            }
-            axes.add_patch(Rectangle((start - 0.5, i - 0.5), stop - start, 1, **run))
+            run = Rectangle((start - 0.5, i - 0.5), stop - start, 1, fill=False, hatch=_HATCH)
+            run.set(edgecolor=INK, linewidth=0, alpha=0.6)
+            axes.add_patch(run)
     for count, group, line in zip(
-        (len(view.shown.rows), len(view.shown.columns)),
+        (len(view.cells.rows), len(view.cells.columns)),
         view.groups,
         (axes.axhline, axes.axvline),
         strict=True,
@@ -114,15 +108,11 @@ def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
         for k in range(1, count):
             ends = bool(group) and k % group == 0
             if ends or count <= _FEW:
-                line(k - 0.5, color=RIM, linewidth=1.1 if ends else 0.3)
+                line(k - 0.5, color=GRAY, linewidth=1.1 if ends else 0.3)
     for color, thick in ((PAPER, 4.5), (INK, 2.2)):
         size = max(8.0, min(side, 30.0))
-        look: dict[str, Any] = {
-            "markerfacecolor": "none",
-            "markeredgecolor": color,
-            "markeredgewidth": thick,
-        }
-        axes.plot(cell[1], cell[0], "s", markersize=size, clip_on=False, **look)
+        (square,) = axes.plot(cell[1], cell[0], "s", markersize=size, clip_on=False)
+        square.set(markerfacecolor="none", markeredgecolor=color, markeredgewidth=thick)
 
 
 def _runs(marks: str) -> Iterator[tuple[int, int]]:
@@ -142,8 +132,8 @@ def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
     ``width`` and ``height`` are the map's, in inches.
     """
     for axis, labels, name, most in (
-        (axes.yaxis, view.shown.rows, view.pair.rows.name, _TICKS),
-        (axes.xaxis, view.shown.columns, view.pair.columns.name, 2),
+        (axes.yaxis, view.cells.rows, view.pair.rows.name, _TICKS),
+        (axes.xaxis, view.cells.columns, view.pair.columns.name, 2),
     ):
         count = len(labels)
         chosen = range(count) if count <= most else (0, count - 1)
@@ -154,19 +144,19 @@ def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
     axes.xaxis.set_label_position("top")
     axes.xaxis.set_label_coords(0.5, 1 + 0.09 / height)
     axes.yaxis.set_label_coords(-0.47 / width, 0.5)
-    if len(view.shown.columns) > _TICKS:
+    if len(view.cells.columns) > _TICKS:
         first, last = axes.get_xticklabels()
         first.set_horizontalalignment("left")
         last.set_horizontalalignment("right")
-    axes.tick_params(length=2, labelsize=7, color=RIM, labelcolor=SOFT, pad=2)
+    axes.tick_params(length=2, labelsize=7, color=GRAY, labelcolor=SOFT, pad=2)
 
 
 def _meanings(view: View) -> Iterator[Patch]:
     shades = {"negative": heatmap.NEGATIVE, "zero": (255, 255, 255), "positive": heatmap.POSITIVE}
-    if any(UNKNOWN in marks for marks in view.shown.marks):
+    if any(UNKNOWN in marks for marks in view.cells.marks):
         shades["not differentiable there"] = heatmap.GRAY
     for meaning, color in shades.items():
         red, green, blue = (part / 255 for part in color)
-        yield Patch(facecolor=(red, green, blue), edgecolor=RIM, label=meaning)
+        yield Patch(facecolor=(red, green, blue), edgecolor=GRAY, label=meaning)
     if view.wrong:
         yield Patch(facecolor=PAPER, edgecolor=INK, hatch=_HATCH, label="backward is wrong")

@@ -9,9 +9,10 @@ from autograd_doctor import CannotDiagnoseError, Diagnosis, diagnose
 from autograd_doctor import jacobians as heatmap
 from autograd_doctor.card import WIDTH
 
-from autograd_course.visualize.jacobian.capture import capture
-from autograd_course.visualize.jacobian.figure import drawn
-from autograd_course.visualize.jacobian.wording import LEGEND, WORDS, View, named, page, written_out
+from autograd_course.visualize.jacobian.describe import WORDS, describe_finding
+from autograd_course.visualize.jacobian.figure import draw
+from autograd_course.visualize.jacobian.trace import capture
+from autograd_course.visualize.jacobian.view import LEGEND, View, page, written_out
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
@@ -41,7 +42,7 @@ class JacobianView(Live):
             views=[page(view) for view in views],
             finding=finding,
             shown=first,
-            cell=list(views[first].shown.worst),
+            cell=list(views[first].cells.worst),
         )
         self.observe(self._to_its_start, "shown")
 
@@ -56,18 +57,18 @@ class JacobianView(Live):
 
     @traitlets.validate("cell")
     def _inside(self, proposal: Any) -> list[int]:
-        limits = (len(self.view.shown.rows), len(self.view.shown.columns))
+        limits = (len(self.view.cells.rows), len(self.view.cells.columns))
         places = (*proposal["value"], 0, 0)
         return [max(0, min(at, count - 1)) for at, count in zip(places, limits, strict=False)]
 
     def _to_its_start(self, _: Any) -> None:
-        self.cell = list(self.view.shown.worst)
+        self.cell = list(self.view.cells.worst)
 
     @property
     def png(self) -> bytes:
         """The maps on stage with the selected cell."""
         row, column = self.cell
-        return drawn(self.view, self.finding, (row, column))
+        return draw(self.view, self.finding, (row, column))
 
     def __repr__(self) -> str:
         found = [fill(self.finding, WIDTH)] if self.finding else []
@@ -113,7 +114,9 @@ def jacobian_view(
     captured = capture(fn, inputs, of, reference)
     truth = heatmap.TITLES[0] if reference is None else "reference by autograd"
     views = [View(pair, truth) for pair in captured.pairs]
-    return JacobianView(views, named(_examined(fn, inputs, reference)) if captured.custom else "")
+    return JacobianView(
+        views, describe_finding(_examined(fn, inputs, reference)) if captured.custom else ""
+    )
 
 
 def _of_a_diagnosis(diagnosis: Diagnosis, inputs: Sequence[Any]) -> JacobianView:
@@ -127,7 +130,7 @@ def _of_a_diagnosis(diagnosis: Diagnosis, inputs: Sequence[Any]) -> JacobianView
             f"The diagnosis of {diagnosis.subject} holds no Jacobians, because no wrong values "
             "were found; jacobian_view(fn, x) shows them all the same."
         )
-    return JacobianView([View(diagnosis.jacobians)], named(diagnosis))
+    return JacobianView([View(diagnosis.jacobians)], describe_finding(diagnosis))
 
 
 def _examined(

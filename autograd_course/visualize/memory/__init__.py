@@ -1,4 +1,4 @@
 """Memory timeline: what autograd keeps from forward for backward, by whom, and until when.
 
-``ledger, hooks, watch → tracing → trace → wording, groups → story, figure → widget``
+``ledger → hooks, isolation → trace → describe → view → figure, widget``
 """

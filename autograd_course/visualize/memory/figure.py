@@ -9,15 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from autograd_course.visualize.kit.raster import small_png
-from autograd_course.visualize.kit.words import size
-from autograd_course.visualize.memory.groups import Grouping, grouping
-from autograd_course.visualize.memory.phrases import verdict
-from autograd_course.visualize.memory.scale import BACKWARD, END, FORWARD, places, ticks
+from autograd_course.visualize.kit.figure import GRAY, INK, PAPER, SOFT, plain_frame, small_png
+from autograd_course.visualize.kit.formatting import size
+from autograd_course.visualize.memory.describe import verdict
 from autograd_course.visualize.memory.trace import MemoryTrace
+from autograd_course.visualize.memory.view import (
+    BACKWARD,
+    END,
+    FORWARD,
+    Grouping,
+    grouping,
+    places,
+    ticks,
+)
 
 Point = tuple[float, float]
-_INK, _PAPER, _FAINT, _GRAY, _SOFT = "#22262b", "#ffffff", "#d9dce1", "#878f9a", "#5b636e"
 _BUDGET = "#b3261e"
 # The same eight as in widget.css: dark letters are read on each of them.
 COLORS = (
@@ -28,7 +34,7 @@ _HATCH, _AGAIN = "////", "..."
 _READABLE, _WIDE = 0.07, 0.12  # in parts of the peak and of a phase: a smaller band has no letter
 
 
-def drawn(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:
+def draw(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:
     """Draw one panel a variant: stacked bands of what is kept, the peak, the budget."""
     groups = grouping(list(traces.values()))
     marks = ticks(max([budget or 0, *(trace.peak for trace in traces.values())]))
@@ -36,7 +42,7 @@ def drawn(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:
     down = math.ceil(len(traces) / across)
     width = max(_PANEL * across + 0.8, 5.4)
     figure = Figure(
-        figsize=(width, _HEIGHT * down + 0.7), dpi=110, facecolor=_PAPER, layout="constrained"
+        figsize=(width, _HEIGHT * down + 0.7), dpi=110, facecolor=PAPER, layout="constrained"
     )
     panels = figure.subplots(down, across, sharey=True, squeeze=False)
     for axes in panels.flat[len(traces) :]:
@@ -66,18 +72,18 @@ def _panel(axes: Axes, name: str, trace: MemoryTrace, groups: Grouping, budget: 
         axes.fill_between(xs, *span, step="post", linewidth=0.6, **_look(groups, group))
         _letter(axes, groups.letter(group), _place(xs, floor, bands[group], trace.peak))
         floor = ceiling
-    axes.step(xs, [*floor, floor[-1]], where="post", color=_INK, linewidth=1.6)
+    axes.step(xs, [*floor, floor[-1]], where="post", color=INK, linewidth=1.6)
     _peak(axes, trace, xs)
     judged = ""
     if budget is not None:
         axes.axhline(budget, color=_BUDGET, linestyle=(0, (5, 3)), linewidth=1.5)
         judged = f", {verdict(trace.peak, budget)}"
-    axes.set_title(f"{name}\npeak {size(trace.peak)}{judged}", loc="left", color=_INK, fontsize=10)
+    axes.set_title(f"{name}\npeak {size(trace.peak)}{judged}", loc="left", color=INK, fontsize=10)
 
 
 def _look(groups: Grouping, group: int) -> dict[str, Any]:
     hatch = _HATCH if groups.hidden(group) else _AGAIN if groups.again(group) else None
-    return {"facecolor": COLORS[group], "edgecolor": _PAPER, "hatch": hatch}
+    return {"facecolor": COLORS[group], "edgecolor": PAPER, "hatch": hatch}
 
 
 def _place(xs: list[float], floor: list[int], row: list[int], top: int) -> Point | None:
@@ -104,7 +110,7 @@ def _letter(axes: Axes, letter: str, at: Point | None) -> None:
 
 
 def _label(axes: Axes, budget: int) -> None:
-    ground = {"facecolor": _PAPER, "edgecolor": "none", "pad": 1.0, "alpha": 0.8}
+    ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0, "alpha": 0.8}
     at = (0.03, budget)
     look: Any = {"fontsize": 8.5, "va": "bottom", "bbox": ground, "color": _BUDGET}
     axes.annotate(f"budget {size(budget)}", at, (0, 4), textcoords="offset points", **look)
@@ -112,20 +118,17 @@ def _label(axes: Axes, budget: int) -> None:
 
 def _peak(axes: Axes, trace: MemoryTrace, xs: list[float]) -> None:
     if trace.peak:
-        axes.plot([xs[trace.peak_event]], [trace.peak], "o", color=_INK, markersize=5, zorder=5)
+        axes.plot([xs[trace.peak_event]], [trace.peak], "o", color=INK, markersize=5, zorder=5)
 
 
 def _frame(axes: Axes, marks: list[tuple[int, str]], first: bool) -> None:
     axes.set(xlim=(0, END), ylim=(0, marks[-1][0] * 1.04))
     axes.set_yticks([value for value, _ in marks], [label for _, label in marks])
     axes.set_xticks([FORWARD / 2, (FORWARD + BACKWARD) / 2], ["forward →", "backward ∂ →"])
-    axes.tick_params(labelsize=8.5, colors=_SOFT, length=0, labelleft=first)
-    axes.axvline(FORWARD, color=_GRAY, linewidth=1, linestyle=(0, (2, 2)))
-    axes.axvline(BACKWARD, color=_GRAY, linewidth=1, linestyle=(0, (2, 2)))
-    axes.grid(axis="y", color=_FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_GRAY)
+    axes.tick_params(labelsize=8.5, colors=SOFT, length=0, labelleft=first)
+    axes.axvline(FORWARD, color=GRAY, linewidth=1, linestyle=(0, (2, 2)))
+    axes.axvline(BACKWARD, color=GRAY, linewidth=1, linestyle=(0, (2, 2)))
+    plain_frame(axes, axis="y")
 
 
 def _legend(groups: Grouping) -> list[Patch]:

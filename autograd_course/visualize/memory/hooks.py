@@ -1,36 +1,49 @@
-"""Saved-tensor hooks that keep everything as it is, and tell the ledger."""
+"""What watches a run and tells the ledger, and leaves everything as it is.
 
+:class:`SavedTensors` sees what each node saves, :class:`Applied` which custom Function that is,
+:class:`Modules` in which module it runs, and :class:`Watch` which operations run and which tensors
+live. :class:`Graph` sees which node of backward runs, and what its ctx holds besides.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
-from autograd_doctor.memory import iter_storages
-from torch import Tensor
+from autograd_doctor.memory import LiveStorages, iter_storages, storage_keys
+from torch import Tensor, nn
 from torch._C import _current_graph_task_id
 from torch._C._autograd import (
     _get_sequence_nr,
     _pop_saved_tensors_default_hooks,
     _push_saved_tensors_default_hooks,
 )
+from torch.autograd.function import FunctionMeta
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from autograd_course.folders import OURS
-from autograd_course.visualize.memory.applying import Applied
-from autograd_course.visualize.memory.ledger import Entry, Ledger, Owner
-from autograd_course.visualize.memory.modules import Modules
-from autograd_course.visualize.memory.watch import Watch
+from autograd_course.visualize.kit.graph import GraphNode, is_custom, is_leaf, operation
+from autograd_course.visualize.memory.ledger import Entry, Ledger, Moment, Owner
 
 _NOT_THEIRS = (str(Path(torch.__file__).parent), *map(str, OURS))
 _CHECKPOINTING = torch.utils.checkpoint.__file__
 CHECKPOINT = "checkpoint"  # it saves its inputs without a node of the graph
 _OUTSIDE = -1  # the id of the graph task where no backward runs
+
+# --------------------------------------------------------------------------------------------------
+# Saved-tensor hooks.
+# --------------------------------------------------------------------------------------------------
 
 
 class Slot:
@@ -176,8 +189,6 @@ def _called(hooks: Any) -> str:
 
 def _line(frame: FrameType | None) -> str:
     """Return the line of the caller's code that is running."""
-    import linecache
-
     while frame and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame = frame.f_back
     if frame is None:
@@ -187,3 +198,344 @@ def _line(frame: FrameType | None) -> str:
 
 def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+# --------------------------------------------------------------------------------------------------
+# Which custom Function is saving, and what it was given: hooks are told only the tensor.
+# --------------------------------------------------------------------------------------------------
+
+
+class Applied:
+    """The custom Function whose forward has ended, until the next node of the graph is made.
+
+    ``apply`` looks up ``forward`` on the class, calls it, and then saves. Only the lookup is there
+    to be seen: from PyTorch 2.14 on ``apply`` has no frame of Python, and one that is bound, as in
+    ``cube = Cube.apply``, is older than whatever could be put in its place.
+    """
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._inputs: set[int] = set()
+        self._when = (-1, -1)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """See every call of a custom forward inside a ``with`` block."""
+        before = FunctionMeta.__getattribute__
+
+        def looked_up(cls: type, name: str) -> Any:
+            found = before(cls, name)
+            return self._noting(cls, found) if name == "forward" else found
+
+        FunctionMeta.__getattribute__ = looked_up  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            FunctionMeta.__getattribute__ = before  # type: ignore[method-assign]
+
+    def saving(self) -> tuple[str, set[int]] | None:
+        """Return its name and its inputs' storages, if it is what saves now."""
+        return (self._name, self._inputs) if self._when == _now() else None
+
+    def _noting(self, cls: type, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(forward)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            given = storage_keys((args, kwargs))
+            result = forward(*args, **kwargs)
+            # Not before: a forward can apply others, and can make nodes under enable_grad.
+            self._name, self._inputs, self._when = cls.__name__, given, _now()
+            return result
+
+        return noted
+
+
+def _now() -> tuple[int, int]:
+    """Return the number of the newest node, and which backward runs."""
+    return _get_sequence_nr(), _current_graph_task_id()
+
+
+# --------------------------------------------------------------------------------------------------
+# Which module's forward is running.
+# --------------------------------------------------------------------------------------------------
+
+
+class Modules:
+    """A stack of module calls, by path where the module is known, else by class."""
+
+    def __init__(self, roots: Iterable[nn.Module]) -> None:
+        self._paths: dict[int, str] = {}
+        for root in roots:
+            for path, module in root.named_modules():
+                self._paths.setdefault(id(module), path)
+        self._stack: list[tuple[int, str]] = []
+        self.calls = 0
+
+    @property
+    def path(self) -> str:
+        """The path of the innermost module that runs; nothing at the root or outside of any."""
+        return self._stack[-1][1] if self._stack else ""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Follow all module calls inside a ``with`` block."""
+        handles = (
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        )
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, module: nn.Module, _: Any) -> None:
+        self.calls += 1
+        self._stack.append((id(module), self._paths.get(id(module), type(module).__name__)))
+
+    def _leave(self, module: nn.Module, *_: Any) -> None:
+        while self._stack and self._stack.pop()[0] != id(module):
+            pass  # a call that an exception ended
+
+
+# --------------------------------------------------------------------------------------------------
+# The dispatcher: which tensors live, which operation runs, how many there were.
+# --------------------------------------------------------------------------------------------------
+
+
+class Watch(LiveStorages):
+    """Notes of every operation its name, its arguments' and its results' storages.
+
+    A node takes its number in the graph before its operation is dispatched, so that the first
+    operation under a number is the node's own.
+    """
+
+    def __init__(self, ledger: Ledger, modules: Modules) -> None:
+        super().__init__(ledger.known)
+        self.ledger = ledger
+        self.modules = modules
+        self.names: dict[int, str] = {}
+        self.paths: dict[int, str] = {}  # of the module whose forward ran
+        self.reads: dict[int, set[int]] = {}
+        self.makes: dict[int, set[int]] = {}
+        self.counts = {"forward": 0, "backward": 0, "again": 0}
+        self.born_in_backward: set[int] = set()
+        self._aside = False
+        self.tick = 0
+        self.last_read: dict[int, int] = {}  # by a forward, in ticks
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not self._aside:
+            self._count(func)
+        number = _get_sequence_nr() - 1
+        read = self._reading((args, kwargs))
+        result = func(*args, **(kwargs or {}))
+        if number not in self.names and not self._aside:
+            self.names[number], self.paths[number] = _camel(func), self.modules.path
+            self.reads[number], self.makes[number] = read, storage_keys(result)
+        self.note(result)
+        return result
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take what runs in a block as no operation of the graph: a hook's own work."""
+        before, self._aside = self._aside, True
+        try:
+            yield
+        finally:
+            self._aside = before
+
+    def _count(self, func: Any) -> None:
+        phase = self.ledger.phase
+        between = self.ledger.now.kind == "turn"
+        if phase in ("forward", "backward") and not between and not _only_looks(func):
+            self.counts[phase] += 1
+            self.counts["again"] += phase == "backward" and torch.is_grad_enabled()
+
+    def _reading(self, arguments: Any) -> set[int]:
+        self.tick += 1
+        found = self.read(arguments)
+        if self.ledger.phase == "forward" or torch.is_grad_enabled():
+            self.last_read |= dict.fromkeys(found, self.tick)
+        return found
+
+    def born(self, key: int, size: int) -> None:
+        """Tell the ledger of a storage that was made."""
+        self.ledger.lived(size)
+        if self.ledger.phase == "backward":
+            self.born_in_backward.add(key)
+
+    def died(self, key: int, size: int) -> None:
+        """Tell the ledger of a storage that is gone."""
+        self.born_in_backward.discard(key)
+        self.ledger.lived(-size)
+
+
+def _camel(func: Any) -> str:
+    """Return an operation's name as the graph writes it: ``_softmax`` is ``Softmax``."""
+    name = getattr(func, "_schema", None)
+    plain = str(name.name if name else func).split("::")[-1].split(".")[0]
+    return "".join(part.capitalize() for part in re.split("_+", plain) if part) or plain
+
+
+def _only_looks(func: Any) -> bool:
+    """Whether an operation returns a view and computes nothing."""
+    return bool(getattr(func, "is_view", False))
+
+
+# --------------------------------------------------------------------------------------------------
+# The nodes of a graph while backward goes through it, and what their ctx holds besides.
+# --------------------------------------------------------------------------------------------------
+
+
+def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
+    """Return every node of the graph once, in the order in which forward made them."""
+    found: set[GraphNode] = set()
+    stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += [source for source, _ in node.next_functions if source is not None]
+    return sorted(found, key=lambda node: node._sequence_nr())
+
+
+class Graph:
+    """The owners of all nodes, and the hooks on them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        nodes: Sequence[GraphNode],
+        owners: Iterable[Owner],
+        paths: Mapping[int, str],
+    ) -> None:
+        self.ledger = ledger
+        self.nodes = [node for node in nodes if not is_leaf(node)]
+        self.leaves = [node.variable for node in nodes if is_leaf(node)]
+        plain = {owner.seq: owner for owner in owners if not owner.custom}
+        custom = sorted((o for o in owners if o.custom), key=lambda owner: owner.seq)
+        self.owners = [_owner(node, plain, custom, paths) for node in self.nodes]
+        self._hidden: dict[int, dict[int, Entry]] = {}  # by node, by storage
+        self._refs: list[weakref.ref[Any]] = []
+        self._last = -1
+
+    def look_into_ctx(self) -> None:
+        """Enter the tensors that custom Functions have put on their ctx, as attributes.
+
+        When that happened no hook has seen: they are entered where their node stands in forward.
+        """
+        for index, node in enumerate(self.nodes):
+            found = list(iter_storages(vars(node))) if is_custom(node) else []
+            if found:
+                self._hidden[index] = self._enter(self.owners[index], vars(node), found)
+                self._refs.append(weakref.ref(node, partial(self._dropped, index)))
+
+    def _enter(
+        self, owner: Owner, attributes: dict[str, Any], found: list[Any]
+    ) -> dict[int, Entry]:
+        ledger = self.ledger
+        moment, kept = _moment_of(ledger, owner), ledger.kept
+        last, high = ledger.now, ledger.now.high
+        names = {key: name for name, it in attributes.items() for key, _, _ in iter_storages(it)}
+        entries = {}
+        for key, storage, it in found:
+            entries[key] = entry = ledger.hold(
+                key, storage.nbytes(), owner, moment, how="attribute", line="", part=it.nbytes,
+                shape=tuple(it.shape), role=f"ctx.{names[key]}",
+                dtype=_dtype(it),
+            )  # fmt: skip
+            if entry in moment.again:
+                _begins_earlier(ledger, entry, moment, owner, f"ctx.{names[key]}")
+        last.high = high  # what was grown belongs to the past
+        _raise_from(ledger.moments[ledger.moments.index(moment) :], ledger.kept - kept)
+        moment.alive = max(moment.alive, moment.kept)
+        moment.alive_high = max(moment.alive_high, moment.kept)
+        return entries
+
+    def _dropped(self, index: int, _: Any) -> None:
+        for entry in self._hidden.pop(index, {}).values():
+            self.ledger.release(entry)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Tell the ledger, inside a ``with`` block, which node runs."""
+        handles = [
+            node.register_prehook(partial(self._runs, index))
+            for index, node in enumerate(self.nodes)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _runs(self, index: int, _: Any) -> None:
+        self.check_ctx()
+        self._last, self.ledger.running = index, self.owners[index]
+        self.ledger.begin("run", self.owners[index])
+
+    def check_ctx(self) -> None:
+        """See whether the node that ran last has taken something off its ctx."""
+        hidden = self._hidden.get(self._last)
+        if hidden:
+            left = {key for key, _, _ in iter_storages(vars(self.nodes[self._last]))}
+            for key in [key for key in hidden if key not in left]:
+                self.ledger.release(hidden.pop(key))
+
+    def let_go(self) -> None:
+        """Hold the graph no longer."""
+        self.nodes, self.leaves = [], []
+
+
+def _owner(
+    node: GraphNode, plain: dict[int, Owner], custom: list[Owner], paths: Mapping[int, str]
+) -> Owner:
+    """Return the owner under which a node has saved; a new one if it has saved nothing."""
+    number, name = node._sequence_nr(), operation(node)
+    new = Owner(name, number, paths.get(number, ""), custom=is_custom(node))
+    if not is_custom(node):
+        owner = plain.get(number) or new
+        owner.op = name
+        return owner
+    # What a custom forward computes under grad mode takes numbers too, before the node saves.
+    found = next((it for it in custom if it.op == name and it.seq >= number), None)
+    if found is None:
+        return new
+    custom.remove(found)
+    return found
+
+
+def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
+    """Return a new moment for what a node has put on its ctx, in its place among the others."""
+    places = [i for i, it in enumerate(ledger.moments) if it.seq <= owner.seq]
+    place = places[-1]
+    before = ledger.moments[place]
+    moment = Moment("forward", "attribute", owner, seq=owner.seq)
+    moment.kept = moment.high = before.kept
+    moment.alive = moment.alive_high = before.alive
+    moment.allocated = before.allocated
+    ledger.moments.insert(place + 1, moment)
+    return moment
+
+
+def _begins_earlier(ledger: Ledger, entry: Entry, moment: Moment, owner: Owner, role: str) -> None:
+    """Correct the account of a storage that lay on a ctx before another node saved it."""
+    place, known = ledger.moments.index(moment), ledger.moments.index(entry.born)
+    if known <= place:
+        return
+    entry.born.saves.remove(entry)
+    entry.born.again.append(entry)
+    moment.again.remove(entry)
+    moment.saves.append(entry)
+    entry.also = [entry.owner, *(other for other in entry.also if other is not owner)]
+    entry.born, entry.owner, entry.how, entry.role = moment, owner, "attribute", role
+    if not entry.anyway:
+        _raise_from(ledger.moments[place:known], entry.bytes)
+
+
+def _raise_from(moments: Iterable[Moment], size: int) -> None:
+    for moment in moments:
+        moment.kept += size
+        moment.high += size

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from autograd_course.visualize.memory.trace import How, Kind, Phase
+Phase = Literal["start", "forward", "backward", "after"]
+How = Literal["saved", "attribute", "again"]
+Kind = Literal["start", "save", "pass", "attribute", "turn", "run", "free", "end", "many"]
 
 
 @dataclass(eq=False)

@@ -1,12 +1,37 @@
-"""What autograd kept during one forward and one backward pass, as plain data."""
+"""What autograd keeps during one real forward and one real backward pass, as plain data."""
 
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
-Phase = Literal["start", "forward", "backward", "after"]
+import torch
+from autograd_doctor.memory import iter_storages, storage_keys
+from torch import Tensor
+
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.kit.formatting import raised
+from autograd_course.visualize.kit.inputs import (
+    as_callable,
+    fresh_leaves,
+    input_names,
+    require_dense,
+    title,
+)
+from autograd_course.visualize.memory.hooks import (
+    CHECKPOINT,
+    Graph,
+    Modules,
+    SavedTensors,
+    Watch,
+    nodes_behind,
+)
+from autograd_course.visualize.memory.isolation import Gradients, Reach, preserve_state
+from autograd_course.visualize.memory.ledger import Entry, How, Kind, Ledger, Moment, Owner, Phase
+
 AGAIN = "↻"  # marks the name of a node that belongs to a forward run again inside backward
-How = Literal["saved", "attribute", "again"]
-Kind = Literal["start", "save", "pass", "attribute", "turn", "run", "free", "end", "many"]
 
 
 @dataclass(frozen=True)
@@ -124,3 +149,242 @@ class MemoryTrace:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
         return asdict(self)
+
+
+# --------------------------------------------------------------------------------------------------
+# The run.
+# --------------------------------------------------------------------------------------------------
+
+
+def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
+    """Run ``fn(*inputs)`` and its backward pass once, and note what autograd keeps, and when.
+
+    ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called), a module, or any
+    callable that returns a tensor or a tree of some; the backward pass starts with ones. Tensors
+    among ``inputs`` are copied. What is kept is counted in bytes of distinct storages: from the
+    moment at which a node saves a tensor to the moment at which it gives it up, as saved-tensor
+    hooks see both. Storages of the inputs, and of tensors that ``fn`` reaches by itself (its
+    parameters), are alive anyway and cost nothing. Tensors that a custom Function puts on its ctx
+    as attributes are found there and counted too.
+
+    The caller's tensors, gradients, buffers, random states, grad mode and default dtype stay as
+    they are, and nothing of the graph is kept alive.
+
+    Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises, or
+    if the result holds no tensor that depends on the inputs.
+    """
+    call = as_callable(fn, "memory_timeline")
+    require_dense(inputs)
+    reach = Reach.of(fn)
+    arguments = fresh_leaves(inputs)
+    known = reach.storages()
+    for name, it in zip(input_names(fn, inputs, None), arguments, strict=True):
+        known |= dict.fromkeys(storage_keys(it), name)
+    ledger = Ledger(known, _allocator(arguments))
+    run = _Run(ledger, Modules(reach.modules), title(fn))
+    with preserve_state(reach) as gradients:
+        run.forward(call, arguments)
+        run.backward(gradients)
+        run.drop()
+    return _finished(title(fn), ledger, run.watch, run.saved, run.again_modules)
+
+
+class _Run:
+    """One forward and one backward."""
+
+    def __init__(self, ledger: Ledger, modules: Modules, name: str) -> None:
+        self.ledger, self.modules, self.name = ledger, modules, name
+        self.watch = Watch(ledger, modules)
+        self.saved = SavedTensors(ledger, self.watch, modules)
+        self.outputs: list[Tensor] = []
+        self.again_modules = 0
+
+    def forward(self, call: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        self.ledger.phase = "forward"
+        try:
+            with self._watching():
+                result = call(*arguments)
+        except Exception as error:
+            raise TraceError(f"{self.name} raised {raised(error)}.") from error
+        tensors = {id(it): it for _, _, it in iter_storages(result)}
+        self.outputs = [it for it in tensors.values() if it.requires_grad]
+        if not self.outputs:
+            raise TraceError(
+                f"{self.name} returned no tensor that depends on its inputs through autograd; "
+                "return the output, and look for detach(), no_grad() or .item() on the way to it."
+            )
+        self.saved.outputs = storage_keys(self.outputs)
+
+    def backward(self, gradients: Gradients) -> None:
+        ledger = self.ledger
+        nodes = nodes_behind(self.outputs)
+        self.graph = graph = Graph(ledger, nodes, self.saved.owners.values(), self.watch.paths)
+        ledger.settle()
+        graph.look_into_ctx()
+        gradients.borrow(graph.leaves)
+        ledger.begin("turn")
+        calls = self.modules.calls
+        try:
+            with self._watching(), graph.watching():
+                seeds = [torch.ones_like(output) for output in self.outputs]
+                ledger.phase = "backward"
+                # Not grad(): checkpoint's reentrant kind refuses to run inside of it.
+                torch.autograd.backward(self.outputs, seeds)
+        except Exception as error:
+            where = ledger.running.op if ledger.running else self.name
+            raise TraceError(f"The backward of {where} raised {raised(error)}.") from error
+        graph.check_ctx()
+        self.again_modules = self.modules.calls - calls
+        graph.let_go()
+
+    def drop(self) -> None:
+        """Let go of the results, and with them of the graph; then of what only cycles hold."""
+        ledger = self.ledger
+        ledger.phase, ledger.running = "after", None
+        ledger.begin("end", by="backward")
+        ledger.settle()
+        if ledger.held:
+            ledger.begin("end", by="results")
+            self.outputs = []
+            ledger.settle()
+        if ledger.held:
+            ledger.begin("end", by="collector")
+            _collect(ledger)
+            ledger.settle()
+        self.outputs = []
+        ledger.closed = True
+
+    def _watching(self) -> ExitStack:
+        with ExitStack() as stack:
+            for watching in (self.saved.watching(), self.modules.watching(), self.watch):
+                stack.enter_context(watching)
+            return stack.pop_all()
+
+
+def _collect(ledger: Ledger) -> None:
+    """Run the garbage collector as long as it frees anything.
+
+    Where one leaking node leads to another through the graph, which is C++, a collection sees only
+    the outermost: each frees one layer.
+    """
+    held = -1
+    while held != len(ledger.held) and ledger.held:
+        held = len(ledger.held)
+        gc.collect()
+
+
+def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
+    """Return what reads the CUDA allocator of the inputs' device; on the CPU there is none."""
+    devices = {it.device for it in arguments if isinstance(it, Tensor) and it.is_cuda}
+    if len(devices) != 1:
+        return lambda: None
+    (device,) = devices  # pragma: no cover - a GPU
+    start = torch.cuda.memory_allocated(device)  # pragma: no cover
+    return lambda: torch.cuda.memory_allocated(device) - start  # pragma: no cover
+
+
+# --------------------------------------------------------------------------------------------------
+# From the ledger of a run to its trace: names, roles, indices.
+# --------------------------------------------------------------------------------------------------
+
+
+def _finished(
+    title: str, ledger: Ledger, watch: Watch, saved: SavedTensors, again_modules: int
+) -> MemoryTrace:
+    """Return the trace that an account tells; of the account nothing is kept."""
+    _number_names(_owners(ledger), watch)
+    entries = {entry: number for number, entry in enumerate(ledger.entries)}
+    moments = {moment: number for number, moment in enumerate(ledger.moments)}
+    return MemoryTrace(
+        title=title,
+        kept=tuple(_kept(entry, entries, moments, watch, saved) for entry in ledger.entries),
+        events=tuple(_event(moment, entries) for moment in ledger.moments),
+        operations=watch.counts["forward"],
+        backward_operations=watch.counts["backward"],
+        again_operations=watch.counts["again"],
+        again_modules=again_modules,
+    )
+
+
+def _owners(ledger: Ledger) -> list[Owner]:
+    owners = [moment.owner for moment in ledger.moments]
+    owners += [owner for entry in ledger.entries for owner in (entry.owner, *entry.also)]
+    return sorted({owner for owner in owners if owner}, key=lambda owner: owner.seq)
+
+
+def _number_names(owners: Iterable[Owner], watch: Watch) -> None:
+    """Number the names that repeat, in the order of forward."""
+    count: Counter[str] = Counter()
+    for owner in owners:
+        owner.op = owner.op or watch.names.get(owner.seq, "operation")
+        plain = f"{owner.op} {AGAIN}" if owner.again else owner.op
+        count[plain] += 1
+        owner.name = plain if count[plain] == 1 else f"{plain} {count[plain]}"
+
+
+def _kept(
+    entry: Entry,
+    entries: dict[Entry, int],
+    moments: dict[Moment, int],
+    watch: Watch,
+    saved: SavedTensors,
+) -> Kept:
+    return Kept(
+        id=entries[entry],
+        owner=entry.owner.name,
+        op=entry.owner.op,
+        module=entry.owner.module,
+        role=entry.role or _role(entry, watch, saved),
+        shape=entry.shape,
+        dtype=entry.dtype,
+        bytes=entry.bytes,
+        part=entry.part,
+        how=entry.how,
+        anyway=entry.anyway,
+        also=tuple(owner.name for owner in entry.also),
+        line=entry.line,
+        born=moments[entry.born],
+        freed=None if entry.freed is None else moments[entry.freed],
+    )
+
+
+def _role(entry: Entry, watch: Watch, saved: SavedTensors) -> str:
+    """Tell what a saved tensor is to the node that saved it.
+
+    A custom Function's outputs are known by who reads them: a later operation, or the caller.
+    """
+    owner = entry.owner
+    if owner.op == CHECKPOINT:
+        return "input"
+    if owner.custom:
+        if entry.key in saved.inputs.get(owner, ()):
+            return "input"
+        read = watch.last_read.get(entry.key, -1) > saved.ticks[entry]
+        return "output" if read or entry.key in saved.outputs else "intermediate"
+    if entry.key in watch.makes.get(owner.seq, ()):
+        return "output"
+    return "input" if entry.key in watch.reads.get(owner.seq, ()) else "intermediate"
+
+
+def _event(moment: Moment, entries: dict[Entry, int]) -> Event:
+    def ids(found: Iterable[Entry]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(entries[entry] for entry in found))
+
+    owner, inside = moment.owner, moment.inside
+    return Event(
+        phase=moment.phase,
+        kind=moment.kind,
+        name=owner.name if owner else "",
+        module=owner.module if owner else "",
+        inside=inside.name if inside else "",
+        by=moment.by,
+        saves=ids(moment.saves),
+        again=ids(moment.again),
+        frees=ids(moment.frees),
+        passed=moment.passed,
+        kept=moment.kept,
+        high=moment.high,
+        alive=moment.alive,
+        alive_high=moment.alive_high,
+        allocated=moment.allocated,
+    )

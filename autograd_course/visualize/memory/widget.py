@@ -8,12 +8,10 @@ import traitlets
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import title
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
-from autograd_course.visualize.memory.figure import drawn
-from autograd_course.visualize.memory.folding import folded
-from autograd_course.visualize.memory.story import budgets, story
-from autograd_course.visualize.memory.trace import MemoryTrace
-from autograd_course.visualize.memory.tracing import trace_memory
-from autograd_course.visualize.memory.wording import describe
+from autograd_course.visualize.memory.describe import describe
+from autograd_course.visualize.memory.figure import draw
+from autograd_course.visualize.memory.trace import MemoryTrace, trace_memory
+from autograd_course.visualize.memory.view import budgets, build_view, folded
 
 _MOST = 8  # variants
 
@@ -39,7 +37,7 @@ class MemoryTimeline(Live):
         self._shown = {name: folded(trace) for name, trace in traces.items()}
         first = next(iter(self.traces))
         super().__init__(
-            story=story(self._shown, budget),
+            story=build_view(self._shown, budget),
             budgets=budgets(self._shown, budget),
             variant=first,
             step=self._shown[first].peak_event,
@@ -55,23 +53,23 @@ class MemoryTimeline(Live):
         return str(name)
 
     @traitlets.validate("step")
-    def _within_the_story(self, proposal: Any) -> int:
+    def _within_the_events(self, proposal: Any) -> int:
         most = max(len(trace.events) for trace in self._shown.values()) - 1
         return min(int(proposal["value"]), most)
 
     def _follow(self, change: Any) -> None:
         if self.budgets is None or change["new"] not in self.budgets["values"]:
             self.budgets = budgets(self._shown, change["new"])
-            self.story = story(self._shown, change["new"])
+            self.story = build_view(self._shown, change["new"])
 
     @property
     def png(self) -> bytes:
         """The variants side by side."""
-        return drawn(self._shown, self.budget)
+        return draw(self._shown, self.budget)
 
     def __repr__(self) -> str:
-        told = (describe(name, trace, self.budget) for name, trace in self._shown.items())
-        return "\n\n".join(told)
+        items = self._shown.items()
+        return "\n\n".join(describe(name, trace, self.budget) for name, trace in items)
 
 
 def memory_timeline(

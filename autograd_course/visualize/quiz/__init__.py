@@ -1,4 +1,4 @@
 """Knowledge checks: the questions of a lesson, answered in the notebook and remembered.
 
-``quizzes (data) → markup, marked, wording → widget``; what was answered is kept by the grader.
+``quizzes (data) → markdown → describe → widget``; what was answered is kept by the grader.
 """

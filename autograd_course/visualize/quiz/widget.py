@@ -13,7 +13,7 @@ from autograd_course.quizzes import COURSE, Question, Quiz, QuizError, draw
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Saved
-from autograd_course.visualize.quiz.wording import Outcome, markdown, page, plain, summary
+from autograd_course.visualize.quiz.describe import Outcome, markdown, page, plain, summary
 
 Answer = dict[str, str]  # "chosen": letters, and "text" of an essay
 _LONGEST = 20_000  # characters of an essay that are kept
@@ -40,7 +40,7 @@ class KnowledgeCheck(Saved):
         super().__init__(
             quiz=page(quiz),
             answers=_remembered(quiz, remembered.state),
-            kept=self._told(remembered),
+            kept=self._progress(remembered),
         )
         self.observe(self._keep, "answers")
 
@@ -91,9 +91,9 @@ class KnowledgeCheck(Saved):
                 state = state.answered(question.home, name, right=right, **answer)
             return state
 
-        self.kept = self._told(update(answered) if news else load())
+        self.kept = self._progress(update(answered) if news else load())
 
-    def _told(self, kept: Kept) -> dict[str, Any]:
+    def _progress(self, kept: Kept) -> dict[str, Any]:
         questions = self._quiz.questions
         return {
             "replies": self.kept.get("replies", -1) + 1 if self.trait_has_value("kept") else 0,

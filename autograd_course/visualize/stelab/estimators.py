@@ -1,4 +1,7 @@
-"""What the lab compares: the course's estimators for one quantizer, or Functions of the learner."""
+"""Straight-through estimators: a quantizer forward, a surrogate gradient backward.
+
+To add a quantizer or a surrogate, add it to :data:`QUANTIZERS` or :data:`SURROGATES`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,9 +12,198 @@ import torch
 from torch import Tensor
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.stelab.quantize import Quantize
-from autograd_course.visualize.stelab.quantizers import QUANTIZERS, Quantizer
-from autograd_course.visualize.stelab.surrogates import SURROGATES
+
+# --------------------------------------------------------------------------------------------------
+# Quantizers: staircases whose derivative is 0 wherever it exists.
+# --------------------------------------------------------------------------------------------------
+
+_FAR = 8  # round and floor go on for ever; their jumps are listed up to here
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """A staircase ``quantize``, element by element: any shape, any real floating dtype.
+
+    It jumps by ``step`` at each of ``jumps``. ``reach`` is where an input still has a level of its
+    own: beyond it the staircase saturates. ``round`` and ``floor`` never do; they are given the
+    reach -2 … 2, as where inputs are to be kept small.
+    """
+
+    name: str
+    label: str
+    quantize: Callable[[Tensor], Tensor]
+    jumps: tuple[float, ...]
+    step: float
+    reach: tuple[float, float]
+
+
+def sign(x: Tensor) -> Tensor:
+    """Return +1 where ``x >= 0``, else -1; ``torch.sign`` has a third level, 0 at 0."""
+    return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+
+def ternary(x: Tensor) -> Tensor:
+    """Return the nearest of -1, 0 and 1; ±0.5 goes to the even one, 0."""
+    return x.round().clamp(-1, 1)
+
+
+def uniform(bits: int) -> Quantizer:
+    """Return the fake-quantizer of 2^bits levels on [-2, 2): ``s · clamp(round(x / s), …)``.
+
+    The scale is ``s = 4 / 2^bits``; the integers are those of a signed number of so many bits, from
+    ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
+    """
+    count = 2**bits
+    scale, least, most = 4 / count, -count // 2, count // 2 - 1
+
+    def quantize(x: Tensor) -> Tensor:
+        integers: Tensor = (x / scale).round().clamp(least, most)
+        return torch.mul(integers, scale)
+
+    jumps = tuple((k + 0.5) * scale for k in range(least, most))
+    reach = ((least - 0.5) * scale, (most + 0.5) * scale)
+    return Quantizer(f"uniform-{bits}", f"uniform, {bits} bits", quantize, jumps, scale, reach)
+
+
+QUANTIZERS = {
+    quantizer.name: quantizer
+    for quantizer in (
+        Quantizer("sign", "sign", sign, (0.0,), 2.0, (-1.0, 1.0)),
+        Quantizer("ternary", "ternary", ternary, (-0.5, 0.5), 1.0, (-1.5, 1.5)),
+        uniform(2),
+        uniform(3),
+        uniform(4),
+        Quantizer(
+            "round",
+            "round",
+            torch.round,
+            tuple(k + 0.5 for k in range(-_FAR, _FAR)),
+            1.0,
+            (-2.0, 2.0),
+        ),
+        Quantizer(
+            "floor",
+            "floor",
+            torch.floor,
+            tuple(map(float, range(-_FAR, _FAR + 1))),
+            1.0,
+            (-2.0, 2.0),
+        ),
+    )
+}
+
+
+# --------------------------------------------------------------------------------------------------
+# Surrogates: what a straight-through estimator takes for the derivative of a staircase.
+#
+# Each is a smooth or broken line h through the staircase; backward multiplies by h′. Its center c
+# and half-width r are those of the quantizer's reach.
+#
+# ReinMax (Liu et al. 2023) is not among them. It is a second-order estimate for the expectation
+# over a *sampled* category; a deterministic quantizer draws nothing, its expectation is the
+# staircase itself, and there is no integral for Heun's method to approximate better.
+# --------------------------------------------------------------------------------------------------
+
+_SHARPNESS = 8.0  # of the sigmoid: its slope at a jump is a quarter of this, whatever the step
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """``slope(x, quantizer)`` is h′(x), element by element, in the dtype of ``x``.
+
+    ``formula(quantizer)`` tells what backward multiplies ``grad_output`` by, ``source`` who
+    proposed it.
+    """
+
+    name: str
+    label: str
+    formula: Callable[[Quantizer], str]
+    source: str
+    slope: Callable[[Tensor, Quantizer], Tensor]
+
+
+def _zero(x: Tensor, quantizer: Quantizer) -> Tensor:
+    return torch.zeros_like(x)
+
+
+def _identity(x: Tensor, quantizer: Quantizer) -> Tensor:
+    return torch.ones_like(x)
+
+
+def _clipped(x: Tensor, quantizer: Quantizer) -> Tensor:
+    low, high = quantizer.reach
+    return ((x >= low) & (x <= high)).to(x.dtype)
+
+
+def _tanh(x: Tensor, quantizer: Quantizer) -> Tensor:
+    low, high = quantizer.reach
+    center, half = (low + high) / 2, (high - low) / 2
+    return 1 - torch.tanh((x - center) / half) ** 2
+
+
+def _sigmoid(x: Tensor, quantizer: Quantizer) -> Tensor:
+    jumps = torch.tensor(quantizer.jumps, dtype=x.dtype, device=x.device)
+    sharpness = _SHARPNESS / quantizer.step
+    rise = torch.sigmoid(sharpness * (x.unsqueeze(-1) - jumps))
+    return _SHARPNESS * (rise * (1 - rise)).sum(-1)
+
+
+def _clipped_formula(quantizer: Quantizer) -> str:
+    low, high = quantizer.reach
+    return f"1 for {low:g} ≤ x ≤ {high:g}, else 0"
+
+
+def _tanh_formula(quantizer: Quantizer) -> str:
+    low, high = quantizer.reach
+    center, half = (low + high) / 2, (high - low) / 2
+    shifted = f"(x {'+' if center < 0 else '−'} {abs(center):g})" if center else "x"
+    return f"1 − tanh²({shifted}{f' / {half:g}' if half != 1 else ''})"
+
+
+def _sigmoid_formula(quantizer: Quantizer) -> str:
+    return "8 σ(1 − σ), summed over the jumps" if len(quantizer.jumps) > 1 else "8 σ(4x)(1 − σ(4x))"
+
+
+SURROGATES = {
+    surrogate.name: surrogate
+    for surrogate in (
+        Surrogate("zero", "zero (true)", lambda _: "0", "the derivative itself", _zero),
+        Surrogate("identity", "identity", lambda _: "1", "Bengio et al. 2013", _identity),
+        Surrogate("clipped", "clipped", _clipped_formula, "Hubara et al. 2016", _clipped),
+        Surrogate("tanh", "tanh", _tanh_formula, "after Qin et al. 2020", _tanh),
+        Surrogate("sigmoid", "sigmoid", _sigmoid_formula, "Yang et al. 2019", _sigmoid),
+    )
+}
+
+
+# --------------------------------------------------------------------------------------------------
+# Both together: the course's estimators for one quantizer, or Functions of the learner.
+# --------------------------------------------------------------------------------------------------
+
+
+class Quantize(torch.autograd.Function):
+    """A straight-through estimator: a staircase forward, a declared surrogate's slope backward.
+
+    Forward: ``y = q(x)``. Backward: ``∂L/∂x := h′(x) · ∂L/∂y`` by design, where the true
+    derivative ``q′`` is 0 almost everywhere.
+
+    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes; the gradient has the dtype of
+    ``x``. Saves the input. Backward is made of differentiable operations, so a second derivative
+    is that of the surrogate. Source: Bengio, Léonard and Courville 2013, arXiv:1308.3432.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, quantizer: Quantizer, surrogate: Surrogate) -> Tensor:
+        """Return ``q(x)``, saving ``x``."""
+        ctx.save_for_backward(x)
+        ctx.quantizer, ctx.surrogate = quantizer, surrogate
+        return quantizer.quantize(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
+        """Return ``h′(x) · grad_output``, and ``None`` for what is no tensor."""
+        (x,) = ctx.saved_tensors
+        return ctx.surrogate.slope(x, ctx.quantizer) * grad_output, None, None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,20 @@
 """What the lab knows of its estimators: plain data, sampled from real forward and backward runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from autograd_course.visualize.stelab.curves import Curve
+import torch
+from autograd_doctor.extension import preserve_global_state
+from torch import Tensor
+
+from autograd_course.errors import first_line
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.stelab.estimators import Estimator
 
 VIEW = (-3.0, 3.0)
 WIDTHS = (0.0, 0.05, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+Curve = tuple[tuple[float, float | None], ...]
 
 
 @dataclass(frozen=True)
@@ -64,3 +73,239 @@ class LabTrace:
     def staircase_of(self, estimate: Estimate) -> Staircase:
         """Return the forward of an estimator."""
         return self.staircases[estimate.staircase]
+
+
+# --------------------------------------------------------------------------------------------------
+# Sampling over the view.
+# --------------------------------------------------------------------------------------------------
+
+_FINE, _COARSE = 0.01, 5  # distance of samples; every fifth is a place where x can stand
+_NEAR = 1e-6  # on both sides of a place, to see a jump there
+_OFF = 1e-7  # from the middle between two samples: there, no round number's jump is met
+_GRADIENT_JUMP = 0.4  # a sharp surrogate of a fine staircase changes by 0.25 between samples
+_STEEP = 1e3  # a slope over ± _NEAR that can only be a jump
+
+
+def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
+    """Run every estimator over the view, and at ``x``.
+
+    Raises :class:`TraceError` for what raises, is not element-wise, or has no gradient.
+    """
+    count = round((VIEW[1] - VIEW[0]) / _FINE)
+    fine = [round(VIEW[0] + i * _FINE, 10) for i in range(count + 1)]
+    between = [(i + 0.5) * _FINE + VIEW[0] + _OFF for i in range(count)]
+    xs = tuple(sorted({*fine[::_COARSE], x}))
+    staircases = _Staircases(_float64(xs), _float64(fine), _float64(between), [], [])
+    with preserve_global_state(0):
+        estimates = tuple(_estimate(each, staircases) for each in estimators)
+    return LabTrace(xs, tuple(staircases.found), estimates)
+
+
+@dataclass
+class _Staircases:
+    """The staircases found so far, each with its chords' slopes between the samples."""
+
+    xs: Tensor
+    fine: Tensor
+    between: Tensor
+    found: list[Staircase]
+    chords: list[list[Tensor]]
+
+    def place(self, estimator: Estimator) -> int:
+        """Return the number of an estimator's staircase; alike ones are kept once."""
+        values = tuple(forward(estimator, self.xs).tolist())
+        curve = points_of(self.fine.tolist(), forward(estimator, self.fine).tolist())
+        for i, known in enumerate(self.found):
+            if (known.values, known.curve) == (values, curve):
+                return i
+        self.found.append(self._staircase(estimator, values, curve))
+        self.chords.append([_chord(estimator, self.between, width) for width in WIDTHS])
+        return len(self.found) - 1
+
+    def _staircase(self, estimator: Estimator, values: Sequence[float], curve: Curve) -> Staircase:
+        slopes = [_chord(estimator, self.xs, width).tolist() for width in WIDTHS]
+        fine = [_chord(estimator, self.fine, width) for width in WIDTHS]
+        shown = [torch.where(slope.abs() > _STEEP, 0.0, slope) for slope in fine]
+        return Staircase(
+            values=tuple(values),
+            slopes=tuple(tuple(None if abs(s) > _STEEP else s for s in row) for row in slopes),
+            feet=tuple(tuple(_level(estimator, self.xs - w).tolist()) for w in WIDTHS),
+            climb=values[-1] - values[0],
+            curve=curve,
+            slope_curves=tuple(points_of(self.fine.tolist(), slope.tolist()) for slope in shown),
+        )
+
+
+def _estimate(estimator: Estimator, staircases: _Staircases) -> Estimate:
+    staircase = staircases.place(estimator)
+    gradients = both_ways(estimator, staircases.xs)[1]
+    values, shown = both_ways(estimator, staircases.fine)
+    between = both_ways(estimator, staircases.between)[1]
+    line = torch.cat([torch.zeros(1, dtype=torch.float64), (between * _FINE).cumsum(0)])
+    fine, through = staircases.fine.tolist(), line + (values - line).mean()
+    return Estimate(
+        name=estimator.name,
+        label=estimator.label,
+        formula=estimator.formula,
+        source=estimator.source,
+        staircase=staircase,
+        gradients=tuple(gradients.tolist()),
+        climb=line[-1].item(),
+        gaps=tuple(_gap(between, chord) for chord in staircases.chords[staircase]),
+        line=points_of(fine, through.tolist()),
+        gradient_curve=points_of(fine, shown.tolist(), jump=_GRADIENT_JUMP),
+    )
+
+
+def _chord(estimator: Estimator, x: Tensor, width: float) -> Tensor:
+    """Return the slope of the chord over ``x ± width``; at a jump its middle is taken."""
+    if width == 0:
+        return (forward(estimator, x + _NEAR) - forward(estimator, x - _NEAR)) / (2 * _NEAR)
+    return (_level(estimator, x + width) - _level(estimator, x - width)) / (2 * width)
+
+
+def _level(estimator: Estimator, x: Tensor) -> Tensor:
+    return (forward(estimator, x - _NEAR) + forward(estimator, x + _NEAR)) / 2
+
+
+def _gap(gradients: Tensor, chords: Tensor) -> float:
+    smooth = chords.abs() <= _STEEP
+    return (gradients - chords)[smooth].abs().mean().item()
+
+
+def _float64(numbers: Sequence[float]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def checked(x: object) -> float:
+    """Return ``x`` as a number within the view.
+
+    Raises :class:`TraceError` if it is none, or lies outside.
+    """
+    try:
+        at = float(x)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        raise TraceError(f"x is one number between -3 and 3, not {x!r}.") from None
+    if not VIEW[0] <= at <= VIEW[1]:
+        raise TraceError(f"x is {at:.4g}, and the lab shows -3 to 3; give an x between them.")
+    return at
+
+
+def checked_width(width: object) -> float:
+    """Return a width that was sampled.
+
+    Raises :class:`TraceError` for another.
+    """
+    if not isinstance(width, int | float) or width not in WIDTHS:
+        known = ", ".join(f"{each:g}" for each in WIDTHS)
+        told = width if isinstance(width, int | float | str) else type(width).__name__
+        raise TraceError(f"width is {told!r}; the slope is taken over x ± one of {known}.")
+    return float(width)
+
+
+# --------------------------------------------------------------------------------------------------
+# Sampled functions as the few points that draw them: broken where they jump.
+# --------------------------------------------------------------------------------------------------
+
+_EVERY = 5  # of the samples are enough where a function bends gently
+_BEND = 0.02  # a change of the difference between neighbors that every sample is kept for
+
+
+def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Curve:
+    """Return points of a curve through finite samples; ``None`` for y lifts the pen.
+
+    Neighbors that differ by more than ``jump`` stand on the two sides of a jump.
+    """
+    points: list[tuple[float, float | None]] = []
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        jumped = i > 0 and abs(y - ys[i - 1]) > jump
+        if jumped:
+            points.append((round(x, 4), None))
+        if jumped or _needed(i, ys):
+            points.append((round(x, 4), float(f"{y:.4g}")))
+    return tuple(points)
+
+
+def _needed(i: int, ys: Sequence[float]) -> bool:
+    """Whether a sample is an end, stands at a corner, or is one of some where the line bends."""
+    if i in (0, len(ys) - 1):
+        return True
+    before, y, after = ys[i - 1 : i + 2]
+    bend = abs(after - 2 * y + before)
+    return bend > _BEND or (i % _EVERY == 0 and bend > 1e-9)
+
+
+# --------------------------------------------------------------------------------------------------
+# One run of an estimator, and what must hold of it.
+# --------------------------------------------------------------------------------------------------
+
+_SOME = 7  # every seventh element alone must give what it gives among all
+
+
+def forward(estimator: Estimator, x: Tensor) -> Tensor:
+    """Run forward alone; ``x`` holds float64 numbers in one row."""
+    with torch.no_grad():
+        return _called(estimator, x.clone()).detach()
+
+
+def both_ways(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values, and the gradients that backward returns for ``grad_output`` 1.
+
+    Raises :class:`TraceError` if the Function raises, mixes its elements, or has no gradient.
+    """
+    y, gradient = _run(estimator, x)
+    for whole, part in zip((y, gradient), _run(estimator, x[::_SOME]), strict=True):
+        if not torch.allclose(whole[::_SOME], part):
+            raise TraceError(
+                f"{estimator.name} is not element-wise: an element's result changes with the "
+                "others; the lab shows quantizers that treat each element alone."
+            )
+    return y, gradient
+
+
+def _run(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = x.clone().requires_grad_()
+    y = _called(estimator, leaf)
+    if not y.requires_grad:
+        raise TraceError(f"{estimator.name} returned a tensor without a graph; return a new one.")
+    return y.detach(), _gradient(estimator, y, leaf)
+
+
+def _called(estimator: Estimator, x: Tensor) -> Tensor:
+    try:
+        y: Any = estimator.call(x)
+    except Exception as error:
+        raise TraceError(f"The forward of {estimator.name} raised {_sentence(error)}") from error
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        what = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
+        raise TraceError(
+            f"{estimator.name} is not element-wise: for shape {tuple(x.shape)} it returned {what}; "
+            "the lab shows Functions that return a tensor like their input."
+        )
+    return _finite(estimator, "forward", y)
+
+
+def _gradient(estimator: Estimator, y: Tensor, leaf: Tensor) -> Tensor:
+    try:
+        (gradient,) = torch.autograd.grad(y, leaf, torch.ones_like(y), allow_unused=True)
+    except Exception as error:
+        raise TraceError(f"The backward of {estimator.name} raised {_sentence(error)}") from error
+    if gradient is None:
+        raise TraceError(
+            f"The backward of {estimator.name} returned None for its input; return a gradient, "
+            "zeros if none shall pass."
+        )
+    return _finite(estimator, "backward", gradient)
+
+
+def _finite(estimator: Estimator, way: str, result: Tensor) -> Tensor:
+    if not bool(result.isfinite().all()):
+        raise TraceError(
+            f"The {way} of {estimator.name} returned numbers that are not finite for inputs from "
+            "-6 to 6; the lab can draw only finite ones."
+        )
+    return result
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error).rstrip('.')}."

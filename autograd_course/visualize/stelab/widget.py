@@ -6,27 +6,32 @@ from typing import Any
 import traitlets
 
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.leisure import Leisure
+from autograd_course.visualize.kit.idle_task import IdleTask
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
-from autograd_course.visualize.stelab import story
-from autograd_course.visualize.stelab.capture import capture, checked, checked_width
+from autograd_course.visualize.stelab import view
+from autograd_course.visualize.stelab.describe import describe
 from autograd_course.visualize.stelab.estimators import (
+    QUANTIZERS,
     Estimator,
     by_surrogate,
     find_quantizer,
     own,
 )
-from autograd_course.visualize.stelab.figure import png
-from autograd_course.visualize.stelab.quantizers import QUANTIZERS
-from autograd_course.visualize.stelab.race import (
-    Race,
-    RaceTrace,
+from autograd_course.visualize.stelab.figure import draw
+from autograd_course.visualize.stelab.trace import (
+    Estimate,
+    LabTrace,
+    capture,
+    checked,
+    checked_width,
+)
+from autograd_course.visualize.stelab.training_comparison import (
+    TrainingComparison,
+    TrainingTrace,
     checked_place,
     not_started,
-    whole_race,
+    train_to_the_end,
 )
-from autograd_course.visualize.stelab.trace import Estimate, LabTrace
-from autograd_course.visualize.stelab.wording import describe
 
 
 class STELab(Live):
@@ -35,8 +40,8 @@ class STELab(Live):
     ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed`` may be set; ``width`` is
     half of what the slope of the staircase is taken over. Setting ``training`` trains the nets
     live, a few steps at a time on the kernel's event loop, and unsetting it stops them; where no
-    loop runs, all is trained at once. ``trace`` holds the sampled estimators and ``race`` what
-    there is of the training.
+    loop runs, all is trained at once. ``trace`` holds the sampled estimators and ``comparison``
+    what there is of the training.
     """
 
     _esm = BUNDLES / "stelab.js"
@@ -58,19 +63,19 @@ class STELab(Live):
     ) -> None:
         self._estimators, self._name = estimators, name
         self._choices = {q.name: q.label for q in QUANTIZERS.values()} if name in QUANTIZERS else {}
-        self._trained: dict[tuple[str, str, int], RaceTrace] = {}
+        self._trained: dict[tuple[str, str, int], TrainingTrace] = {}
         self.trace: LabTrace = capture(estimators, x)
         names = self.trace.names()
-        self.race = not_started("activations", 0)
-        self._leisure = Leisure()
+        self.comparison = not_started("activations", 0)
+        self._idle_task = IdleTask()
         super().__init__(
             quantizer=name,
             surrogate=surrogate if surrogate in names else names[-1],
             x=x,
             width=width,
-            sweep=story.sweep(self.trace, name, self._choices),
-            progress=story.progress(self.race),
-            board=story.board(),
+            sweep=view.build_view(self.trace, name, self._choices),
+            progress=view.progress_of(self.comparison),
+            board=view.board_of_task(),
         )
         self.observe(self._requantize, "quantizer")
         self.observe(self._move, "x")
@@ -95,16 +100,16 @@ class STELab(Live):
     @property
     def png(self) -> bytes:
         """The static picture of the present state, with the training to its end."""
-        race = self._finished()
-        return png(self.trace, self._name, self.estimate, self.x, self.width, race)
+        training = self._finished()
+        return draw(self.trace, self._name, self.estimate, self.x, self.width, training)
 
     def __repr__(self) -> str:
         return describe(self.trace, self._name, self.estimate, self.x, self.width, self._finished())
 
-    def _finished(self) -> RaceTrace:
+    def _finished(self) -> TrainingTrace:
         if self._key not in self._trained:
-            race = whole_race(self._estimators, checked_place(self.place), self.seed)
-            self._trained[self._key] = race
+            training = train_to_the_end(self._estimators, checked_place(self.place), self.seed)
+            self._trained[self._key] = training
         return self._trained[self._key]
 
     @property
@@ -123,32 +128,32 @@ class STELab(Live):
 
     def _sample(self) -> None:
         self.trace = capture(self._estimators, self.x)
-        self.sweep = story.sweep(self.trace, self._name, self._choices)
+        self.sweep = view.build_view(self.trace, self._name, self._choices)
 
     def _restart(self, change: Any = None) -> None:
         self.training = False
         self._show(not_started(checked_place(self.place), self.seed))
 
-    def _show(self, race: RaceTrace) -> None:
-        self.race = race
-        self.progress = story.progress(race)
+    def _show(self, training: TrainingTrace) -> None:
+        self.comparison = training
+        self.progress = view.progress_of(training)
 
     def _train_or_stop(self, change: Any) -> None:
         if change["new"]:
-            race = Race(self._estimators, checked_place(self.place), self.seed)
-            self._leisure.begin(self._trained_in_pieces(race))
+            training = TrainingComparison(self._estimators, checked_place(self.place), self.seed)
+            self._idle_task.start(self._steps(training))
         else:
-            self._leisure.stop()
+            self._idle_task.stop()
 
-    def _trained_in_pieces(self, race: Race) -> Iterator[None]:
-        while not race.done:
-            race.advance()
-            self._show(race.trace())
+    def _steps(self, training: TrainingComparison) -> Iterator[None]:
+        while not training.done:
+            training.advance()
+            self._show(training.trace())
             yield
         self._ended()
 
     def _ended(self) -> None:
-        self._trained[self._key] = self.race
+        self._trained[self._key] = self.comparison
         self.training = False
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
 """Attention tiles: how tiled attention goes through the score matrix, and what it holds meanwhile.
 
-``tracing → trace → wording → story → figure, widget``
+``trace → describe → view → figure, widget``
 """

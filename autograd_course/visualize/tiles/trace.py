@@ -1,9 +1,17 @@
-"""A tiled attention as it really ran, as plain data."""
+"""A tiled attention as it really ran, tile by tile: what may be asked for, the run, plain data."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
+
+import torch
+from autograd_doctor.extension import preserve_global_state
+from torch import Tensor
+
+from autograd_course.functions.attention import ScaledDotProductAttention, Tile, TiledAttention
+from autograd_course.visualize.kit.errors import TraceError
 
 Matrix = tuple[tuple[float, ...], ...]
 Place = tuple[int, int]
@@ -131,3 +139,198 @@ def dot(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _blocks(size: int, step: int) -> tuple[range, ...]:
     return tuple(range(start, min(start + step, size)) for start in range(0, size, step))
+
+
+# --------------------------------------------------------------------------------------------------
+# The run.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One head's queries, keys and values, and which of their pairs take part."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+
+    @property
+    def size(self) -> Place:
+        """The numbers of queries and keys."""
+        return self.q.shape[0], self.k.shape[0]
+
+    def leaves(self) -> list[Tensor]:
+        """Return copies of the three that ask for a gradient."""
+        return [x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v)]
+
+
+def trace_attention_tiles(inputs: Inputs, block: Place, causal: bool) -> TileTrace:
+    """Run ``TiledAttention`` forward and backward on copies, and full attention beside it."""
+    with _at_work():
+        forward, backward, found = _watched(inputs, block, causal)
+        whole = _watched(inputs, inputs.size, causal)
+        truth = _by_full_attention(inputs, causal)
+        names = ("out", "lse", "grad_q", "grad_k", "grad_v")
+        results = dict(zip(names, map(_matrix, found), strict=True))
+        given = {"q": inputs.q, "k": inputs.k, "v": inputs.v, "grad_out": torch.ones_like(found[0])}
+        return TileTrace(
+            *inputs.size,
+            features=inputs.q.shape[1],
+            block=block,
+            causal=causal,
+            itemsize=inputs.q.element_size(),
+            visible=_visible(inputs, causal),
+            tensors={**results, **{name: _matrix(x) for name, x in given.items()}},
+            lse=tuple(found[1].tolist()),
+            delta=tuple(found[0].sum(-1).tolist()),
+            forward=tuple(forward),
+            backward=tuple(backward),
+            whole={"forward": whole[0][0], "backward": whole[1][0]},
+            agrees=all(map(_close, found, truth)),
+        )
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    with preserve_global_state(0):
+        try:
+            yield
+        except (ValueError, RuntimeError) as error:
+            raise TraceError(f"Attention cannot run on these tensors: {error}.") from error
+
+
+def _watched(
+    inputs: Inputs, block: Place, causal: bool
+) -> tuple[list[Visit], list[Visit], tuple[Tensor, ...]]:
+    """Return the turns of forward, those of backward, and the two outputs and three gradients."""
+    visits: list[Visit] = []
+    leaves = inputs.leaves()
+    call: Any = TiledAttention.apply
+    out, lse = call(
+        *leaves, inputs.mask, causal, None, 0.0, 0, block, lambda t: visits.append(_visit(t))
+    )
+    turn = len(visits)
+    gradients = torch.autograd.grad(out.sum(), leaves)
+    return visits[:turn], visits[turn:], (out.detach(), lse.detach(), *gradients)
+
+
+def _by_full_attention(inputs: Inputs, causal: bool) -> tuple[Tensor, ...]:
+    leaves = inputs.leaves()
+    call: Any = ScaledDotProductAttention.apply
+    out, lse = call(*leaves, inputs.mask, causal)
+    return out.detach(), lse.detach(), *torch.autograd.grad(out.sum(), leaves)
+
+
+def _visit(tile: Tile) -> Visit:
+    live = {name: x[0] for name, x in tile.live.items()}  # of the only head
+    held = {name: Held(_matrix(x), x.numel() * x.element_size()) for name, x in live.items()}
+    return Visit(tile.row, tile.column, held)
+
+
+def _matrix(x: Tensor) -> Matrix:
+    rows = x.detach().double()
+    rows = rows[:, None] if rows.dim() == 1 else rows
+    return tuple(map(tuple, rows.tolist()))
+
+
+def _visible(inputs: Inputs, causal: bool) -> tuple[tuple[bool, ...], ...]:
+    seen = torch.ones(inputs.size, dtype=torch.bool, device=inputs.q.device)
+    seen = seen if inputs.mask is None else seen & inputs.mask
+    return tuple(map(tuple, (seen.tril() if causal else seen).tolist()))
+
+
+def _close(found: Tensor, truth: Tensor) -> bool:
+    unit = 100 * torch.finfo(found.dtype).eps
+    return torch.allclose(found, truth, rtol=unit, atol=unit)
+
+
+# --------------------------------------------------------------------------------------------------
+# What may be asked for, and the sentence for what may not.
+# --------------------------------------------------------------------------------------------------
+
+MOST_TILES, LONGEST = 16, 64  # tiles along one side, and queries or keys, that are still legible
+
+
+def checked_inputs(q: Any, k: Any, v: Any, mask: Any) -> Inputs:
+    """Check the tensors of one head; raise ``TraceError`` for what cannot be shown."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        _one_head(name, x)
+    if len({x.dtype for x in (q, k, v)}) > 1 or len({x.device for x in (q, k, v)}) > 1:
+        raise TraceError("q, k and v need one dtype and one device; convert them with .to(q).")
+    if q.shape[1] != k.shape[1] or k.shape[0] != v.shape[0]:
+        shapes = ", ".join(f"{n} {tuple(x.shape)}" for n, x in (("q", q), ("k", k), ("v", v)))
+        raise TraceError(f"The shapes do not fit ({shapes}); q (N, E) needs k (M, E) and v (M, F).")
+    if max(q.shape[0], k.shape[0]) > LONGEST:
+        raise TraceError(
+            f"{q.shape[0]} queries and {k.shape[0]} keys are too many to show; "
+            f"pass at most {LONGEST} of each, such as q[:{LONGEST}]."
+        )
+    return Inputs(q, k, v, _checked_mask(mask, q, k))
+
+
+def _one_head(name: str, x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise TraceError(
+            f"{name} is of type {type(x).__name__}; pass a tensor of shape (tokens, features)."
+        )
+    if not x.is_nested and x.dim() != 2:
+        raise TraceError(
+            f"{name} has {x.dim()} axes, and one head has two, (tokens, features); "
+            "pass one head, such as q[0, 0]."
+        )
+    if not x.is_floating_point():
+        raise TraceError(
+            f"{name} is {str(x.dtype)[6:]}; attention needs real floats: {name}.float()."
+        )
+    if x.layout != torch.strided or x.is_nested or x.is_meta:
+        raise TraceError(f"{name} must be a dense tensor with values; convert it to one.")
+    if not x.numel() or not x.isfinite().all():
+        lack = "elements" if not x.numel() else "finite elements only"
+        raise TraceError(f"{name} needs {lack}; check how it was made.")
+
+
+def _checked_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor | None:
+    if mask is None:
+        return None
+    size = (q.shape[0], k.shape[0])
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise TraceError(
+            "mask must be a boolean tensor, True where a key takes part, such as scores > 0."
+        )
+    try:
+        return mask.to(q.device).expand(size)
+    except RuntimeError as error:
+        raise TraceError(f"mask has shape {tuple(mask.shape)}; it needs {size}.") from error
+
+
+def checked_block(block: Any, size: Place) -> Place:
+    """Return the block as a pair, cut to the size of the score matrix."""
+    pair = tuple(block) if isinstance(block, tuple | list) else (block,)
+    if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
+        raise TraceError(f"block is {block!r}; pass (queries, keys) of a tile, such as (2, 2).")
+    height, width = (min(side, most) for side, most in zip(pair, size, strict=True))
+    if not legible((height, width), size):
+        least = tuple(-(-most // MOST_TILES) for most in size)
+        raise TraceError(
+            f"Tiles of {height}×{width} are more than {MOST_TILES} along a side; "
+            f"use a block of {least} or larger, or fewer queries and keys."
+        )
+    return height, width
+
+
+def legible(block: Place, size: Place) -> bool:
+    """Whether there are few enough tiles along both sides."""
+    return all(side * MOST_TILES >= most for side, most in zip(block, size, strict=True))
+
+
+def choices(block: Place, size: Place, most: int = 36) -> list[Place]:
+    """Return the blocks to choose from: squares of powers of two, the asked one, and the whole."""
+    sides = [2**power for power in range(7) if 2**power < max(size)]
+    squares = [(min(side, size[0]), min(side, size[1])) for side in sides]
+    few = [square for square in squares if _tiles(square, size) <= most and legible(square, size)]
+    return sorted({*few, block, size})
+
+
+def _tiles(block: Place, size: Place) -> int:
+    return -(-size[0] // block[0]) * -(-size[1] // block[1])

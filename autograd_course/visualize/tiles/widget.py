@@ -7,12 +7,17 @@ from torch import Tensor
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
-from autograd_course.visualize.tiles.asking import asked, checked_block, choices
-from autograd_course.visualize.tiles.figure import drawn
-from autograd_course.visualize.tiles.story import most_telling, story
-from autograd_course.visualize.tiles.telling import account
-from autograd_course.visualize.tiles.trace import TileTrace
-from autograd_course.visualize.tiles.tracing import Inputs, trace_attention_tiles
+from autograd_course.visualize.tiles.describe import describe
+from autograd_course.visualize.tiles.figure import draw
+from autograd_course.visualize.tiles.trace import (
+    Inputs,
+    TileTrace,
+    checked_block,
+    checked_inputs,
+    choices,
+    trace_attention_tiles,
+)
+from autograd_course.visualize.tiles.view import at, build_view, most_telling
 
 
 class AttentionTiles(Live):
@@ -33,10 +38,10 @@ class AttentionTiles(Live):
 
     def __init__(self, traces: dict[str, TileTrace], block: str, causal: bool) -> None:
         self._traces = traces
-        stories = {name: story(trace) for name, trace in traces.items()}
-        told = {n: {"block": _size(traces[n]), "story": stories[n]} for n in traces}
+        views = {name: build_view(trace) for name, trace in traces.items()}
+        told = {n: {"block": _size(traces[n]), "story": views[n]} for n in traces}
         name = _name(block, causal)
-        step = most_telling(traces[name], stories[name])
+        step = most_telling(traces[name], views[name])
         super().__init__(stories=told, block=block, causal=causal, step=step)
         self.observe(self._stay_inside, ["block", "causal"])
 
@@ -48,10 +53,10 @@ class AttentionTiles(Live):
     @property
     def steps(self) -> int:
         """The number of the last step, at which all gradients are complete."""
-        return len(self._story["frames"]) - 1
+        return len(self._view["frames"]) - 1
 
     @property
-    def _story(self) -> dict[str, Any]:
+    def _view(self) -> dict[str, Any]:
         told: dict[str, Any] = self.stories[_name(self.block, self.causal)]["story"]
         return told
 
@@ -74,10 +79,10 @@ class AttentionTiles(Live):
     @property
     def png(self) -> bytes:
         """The static picture."""
-        return drawn(self._story, self.step)
+        return draw(self._view, self.step)
 
     def __repr__(self) -> str:
-        return account(self._story, self.step)
+        return describe(self._view, at(self._view, self.step), self.step)
 
 
 def attention_tiles(
@@ -117,7 +122,7 @@ def attention_tiles(
     """
     if not isinstance(causal, bool):
         raise TraceError(f"causal is True or False, not of type {type(causal).__name__}.")
-    inputs = asked(q, k, v, mask)
+    inputs = checked_inputs(q, k, v, mask)
     size = checked_block(block, inputs.size)
     traces = _runs(inputs, size)
     return AttentionTiles(traces, _size(traces[_name(f"{size[0]}×{size[1]}", False)]), causal)

@@ -18,6 +18,8 @@ import pytest
 import torch
 from autograd_doctor import Diagnosis, Finding, diagnose
 
+pytestmark = pytest.mark.slow
+
 testing = pytest.importorskip("typer.testing", reason="the command needs the extra cli")
 
 from autograd_doctor.cli import app, check  # noqa: E402

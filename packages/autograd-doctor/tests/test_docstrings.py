@@ -8,7 +8,7 @@ from typing import Any
 
 import autograd_doctor
 import pytest
-from autograd_doctor import extension, jacobians, memory, repair_search
+from autograd_doctor import extension, jacobians, memory, repair_search, steps
 from docstrings import failures, missing
 
 CALLS: list[Callable[..., Any]] = [
@@ -22,6 +22,12 @@ CALLS: list[Callable[..., Any]] = [
     memory.kept_tensors,
     memory.peak_bytes,
     memory.stored_bytes,
+    steps.check_element,
+    steps.compare_forward,
+    steps.compare_magnitudes,
+    steps.five_steps,
+    steps.run_backward,
+    steps.run_gradcheck,
 ]
 
 

@@ -17,6 +17,8 @@ from torch.autograd.graph import save_on_cpu
 from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.slow
+
 # Kept
 
 

@@ -15,6 +15,8 @@ from cases.making import X, Y, raw, saving
 from cases.order import Exp, once, polar, polar_backward, save_inputs, split
 from torch import Tensor
 
+pytestmark = pytest.mark.slow
+
 detached_sine = saving(torch.sin, lambda x, g: x.detach().cos() * g)
 
 

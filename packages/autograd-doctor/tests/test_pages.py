@@ -11,6 +11,8 @@ from autograd_doctor import RULES, Diagnosis, UnknownRuleError, explain
 from running_pages import BLOCK, run, sections
 from sampling import first_rows
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(autograd_doctor.__file__).parent / "_rules"
 GIVEN = """
 import torch

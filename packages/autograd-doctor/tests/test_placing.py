@@ -74,7 +74,7 @@ assert "torch._dynamo" not in sys.modules
 
 
 def test_the_first_diagnosis_does_not_wait_for_the_compiler_to_be_imported() -> None:
-    subprocess.run([sys.executable, "-c", FIRST], check=True, cwd=Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", FIRST], check=True, cwd=Path(__file__).parent / "support")
 
 
 def compute(seconds: float) -> None:

@@ -18,6 +18,8 @@ from autograd_doctor._programs.baseline import BaselineError, read_baseline, wri
 from autograd_doctor._programs.watching import conclude
 from sampling import first_rows
 
+pytestmark = pytest.mark.slow
+
 FUNCTIONS = """
 import torch
 from torch.autograd import Function

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("typer", reason="the command needs the extra cli")
 
 FUNCTIONS = """

@@ -12,6 +12,8 @@ from autograd_doctor import CannotDiagnoseError, WrongGradientError, assert_grad
 from right import Square
 from torch import Tensor
 
+pytestmark = pytest.mark.slow
+
 X = torch.tensor([1.0, -2.0, 3.0])
 
 

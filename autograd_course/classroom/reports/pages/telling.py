@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from autograd_doctor import Finding
+from autograd_doctor.card import Heading
 
 from autograd_course.classroom.gradebook import Score
 from autograd_course.classroom.reports.pages import links
 from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.grader.exercise import Section
 from autograd_course.grader.result import Result
 from autograd_course.grader.sections import section_to_read
 
@@ -41,23 +43,22 @@ def told(score: Score) -> tuple[Told, ...]:
         return (Told("", _NOT_OURS),)
     if not score.status:
         return (Told("", _NOT_YET),)
-    return tuple(_row(*row, score) for row in _rows(score) if row[1])
-
-
-def _row(label: str, text: str, score: Score) -> Told:
-    if label == "read":
-        return Told(label, text, links.to_lesson(text))
-    return Told("" if label == score.rule else label, text)
-
-
-def _rows(score: Score) -> list[tuple[str, str]]:
-    return list(_result(score, _witness(score.evidence)).rows())
-
-
-def _result(score: Score, evidence: Mapping[str, Any]) -> Result:
-    rule, hint = score.rule, str(score.evidence.get("hint", ""))
-    finding = Finding(rule, "error", score.message, evidence, hint) if rule else None
     exercise = CATALOGUE.get(score.exercise)
+    section = section_to_read(exercise, score.rule) if exercise else None
+    rows = _result(score, section).rows()
+    return tuple(_row(label, text, section) for label, text in rows if text)
+
+
+def _row(label: str, text: str, section: Section | None) -> Told:
+    if label == "read":
+        return Told(label, text, links.to_lesson(section or ""))
+    return Told("" if isinstance(label, Heading) else label, text)
+
+
+def _result(score: Score, section: Section | None) -> Result:
+    evidence = _witness(score.evidence)
+    hint = str(score.evidence.get("hint", ""))
+    finding = Finding(score.rule, "error", score.message, evidence, hint) if score.rule else None
     return Result(
         exercise=score.exercise,
         title=score.title,
@@ -67,7 +68,7 @@ def _result(score: Score, evidence: Mapping[str, Any]) -> Result:
         possible=int(score.possible),
         finding=finding,
         sample=str(score.evidence.get("with", "")),
-        read=section_to_read(exercise, rule) if exercise else "",
+        read=section or "",
     )
 
 

@@ -438,7 +438,22 @@ def _counted(count: int, noun: str) -> str:
 
 
 def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Step:
-    """Step 1: are the outputs those of ``reference``, a callable with the same arguments?"""
+    """Step 1: are the outputs those of the reference?
+
+    Args:
+        fn: A ``torch.autograd.Function``, or a callable built on some.
+        inputs: The arguments of one call.
+        reference: A callable with the same arguments and the right values.
+
+    Returns:
+        What the step saw. Printed, it is one or two lines.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.steps import compare_forward
+        >>> compare_forward(torch.exp, torch.ones(3), torch.exp).ok
+        True
+    """
     call = Call(fn, inputs)
     with torch.no_grad():
         outputs = call.outputs()
@@ -451,6 +466,19 @@ def run_backward(fn: Any, inputs: Any) -> Step:
 
     A Function's ``backward`` is called directly on the graph's node, as the engine calls it, before
     the engine sums, casts or fills in anything. Of another callable only the engine's result shows.
+
+    Args:
+        fn: A ``torch.autograd.Function``, or a callable built on some.
+        inputs: The arguments of one call.
+
+    Returns:
+        What the step saw. Printed, it is one or two lines.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.steps import run_backward
+        >>> run_backward(torch.exp, torch.ones(3)).ok
+        True
     """
     call = Call(fn, inputs)
     outputs = call.outputs()
@@ -470,6 +498,20 @@ def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
     """Step 3: does each gradient have the norm that central differences give?
 
     The gradient is that of ``L = Σ g·y`` with a random ``g``. 2n calls of forward for n elements.
+
+    Args:
+        fn: A ``torch.autograd.Function``, or a callable built on some.
+        inputs: The arguments of one call.
+        eps: The step of the differences.
+
+    Returns:
+        What the step saw. Printed, it is one or two lines.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.steps import compare_magnitudes
+        >>> compare_magnitudes(torch.exp, torch.ones(3)).ok
+        True
     """
     call = Call(fn, inputs)
     whats = [f"gradient norm of {call.names[i]}" for i in call.wanted]
@@ -482,8 +524,23 @@ def check_element(
     """Step 4: one element, every number of it.
 
     ``L = Σ g·y`` with a random ``g``, at ``x + eps`` and ``x − eps``, their quotient, and what
-    backward has there. ``place`` is ``(argument, flat index)``; without it, where the two are
-    furthest apart, or where the gradient is largest if they agree everywhere.
+    backward has there.
+
+    Args:
+        fn: A ``torch.autograd.Function``, or a callable built on some.
+        inputs: The arguments of one call.
+        place: The element, as ``(argument, flat index)``. Without it, the element where the two
+            numbers are furthest apart, or where the gradient is largest if they agree everywhere.
+        eps: The step of the differences.
+
+    Returns:
+        What the step saw. Printed, it is one or two lines.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.steps import check_element
+        >>> check_element(torch.exp, torch.ones(3), (0, 1)).ok
+        True
     """
     call = Call(fn, inputs)
     grads = call.gradients()
@@ -500,7 +557,21 @@ def check_element(
 
 
 def run_gradcheck(fn: Any, inputs: Any) -> Step:
-    """Step 5: what does :func:`torch.autograd.gradcheck` say, with its own tolerances?"""
+    """Step 5: what does :func:`torch.autograd.gradcheck` say, with its own tolerances?
+
+    Args:
+        fn: A ``torch.autograd.Function``, or a callable built on some.
+        inputs: The arguments of one call.
+
+    Returns:
+        What the step saw. Printed, it is one or two lines.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.steps import run_gradcheck
+        >>> run_gradcheck(torch.exp, torch.ones(3)).ok
+        True
+    """
     call = Call(fn, inputs)
     try:
         gradcheck(lambda *args: call.outputs(args), call.args)
@@ -512,11 +583,24 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
 def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
     """Take all five steps in order; printed, only the first that breaks is explained.
 
-    ``fn`` is a ``torch.autograd.Function`` or a callable built on some, ``inputs`` the arguments of
-    one call, ``reference`` a callable with the same arguments and the right values. A step that
-    raises is broken, and those that would raise the same are not taken.
+    A step that raises is broken, and those that would raise the same are not taken.
 
-    Raises ``TypeError`` for complex inputs.
+    Args:
+        fn: A ``torch.autograd.Function``, or a callable built on some.
+        inputs: The arguments of one call.
+        reference: A callable with the same arguments and the right values.
+
+    Returns:
+        The five steps. Printed, they are a table.
+
+    Raises:
+        TypeError: An input is complex.
+
+    Example:
+        >>> import torch
+        >>> from autograd_doctor.steps import five_steps
+        >>> [step.mark for step in five_steps(torch.exp, torch.ones(3)).steps]
+        ['–', '✓', '✓', '✓', '✓']
     """
     taken = [
         lambda: compare_forward(fn, inputs, reference),

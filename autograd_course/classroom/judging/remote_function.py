@@ -1,0 +1,166 @@
+"""A Function that runs in the sandbox, as the witness whom the judge asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograd_doctor import RULES, CannotDiagnoseError, Finding
+from autograd_doctor.evidence import Evidence
+from autograd_doctor.extension import (
+    UnfitEvidenceError,
+    conclude,
+    judge_evidence,
+    recheck_gradients,
+    vet_evidence,
+)
+from torch import Tensor
+
+from autograd_course.classroom.judging import seeds
+from autograd_course.classroom.judging.asked import (
+    Asked,
+    UnansweredError,
+    raised,
+    returned,
+    sequence,
+    text,
+    unpacked,
+)
+from autograd_course.classroom.judging.illustrating import illustrated
+from autograd_course.classroom.protocol.evidence import sound
+from autograd_course.grader.execution import Inputs, Raised
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.verdict import (
+    NotAttemptedBecause,
+    Verdict,
+    WrongBecause,
+    fault,
+)
+
+
+@dataclass(frozen=True)
+class RemoteFunction:
+    """The answer in a sandbox's child, as a ``Witness``; ``secret`` is never told to the child."""
+
+    exercise: FunctionExercise
+    asked: Asked
+    secret: int
+    # Methods by name, whose source takes the place of the answer's own.
+    sources: Mapping[str, str] = field(default_factory=dict)
+    # The evidence on which findings rest, with the inputs, from the last diagnosis.
+    seen: list[tuple[Inputs, Sequence[Evidence]]] = field(default_factory=list)
+
+    def signature(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a forward that does not take these arguments."""
+        problem = self.asked.ask({"ask": "signature"}, inputs).said.get("problem")
+        return None if problem is None else Verdict(WrongBecause(text(problem)))
+
+    def forward(self, inputs: Inputs) -> Inputs | Raised:
+        """Return what one forward pass returns, or how it raised."""
+        came = self.asked.ask({"ask": "forward"}, inputs)
+        return raised(came) or returned(came)
+
+    def backward(self, inputs: Inputs) -> Raised | None:
+        """Return how a backward pass raised."""
+        return raised(self.asked.ask({"ask": "backward"}, inputs))
+
+    def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+        came = sequence(self.asked.ask({"ask": "gradients"}, inputs))
+        return came if all(isinstance(grad, Tensor) for grad in came) else ()
+
+    def method(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a further method that is missing or a stub."""
+        said = self.asked.ask({"ask": "method"}, inputs).said
+        if said.get("found") is not None:
+            return fault(_finding(said["found"]))
+        if "unwritten" not in said:
+            return None
+        return Verdict(NotAttemptedBecause(text(said["unwritten"])))
+
+    def checked(self, check: int, inputs: Inputs) -> Finding | None:
+        """Return what one of the exercise's own checks finds."""
+        found = self.asked.ask({"ask": "check", "check": check}, inputs).said.get("found")
+        return None if found is None else _finding(found)
+
+    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
+        """Return the doctor's findings, made here on evidence from there."""
+        first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
+        done = conclude(Examiner(self, inputs), first, second)
+        self.seen[:] = [(inputs, done.evidence)]
+        example = done.evidence[0]
+        try:
+            done.require_gradient()
+        except CannotDiagnoseError:
+            if any(example.forward.requires_grad):
+                raise UnansweredError(
+                    "the answer leaves out gradients that were asked for."
+                ) from None
+            raise
+        if done.has_error:
+            return illustrated(done)
+        exercise = self.exercise
+        if any(map(exercise.is_failed_by, done.findings)):
+            return done.findings  # it fails the answer: its gradients are not asked for anymore
+        if reason := done.why_not_compared(exercise.intentional):
+            raise UnansweredError(f"the gradients cannot be compared, because {reason}")
+        with _unfit_told():
+            disproof = recheck_gradients(
+                example, exercise.reference, exercise.surrogate, seed=first
+            )
+        return done.findings if disproof is None else (disproof, *done.findings)
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Asks the sandbox for evidence on an answer, and judges it here."""
+
+    answer: RemoteFunction
+    inputs: Inputs
+
+    def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
+        """Return the evidence that the sandbox sends, as far as it can be what it says it is."""
+        asked, exercise = self.answer.asked, self.answer.exercise
+        look = {"ask": "look", "seed": seed, "thorough": thorough}
+        if self.answer.sources:
+            look["sources"] = dict(self.answer.sources)
+        came = asked.ask(look, self.inputs)
+        with _unfit_told():
+            return vet_evidence(unpacked(came), self.inputs, exercise.reference)
+
+    def judge(
+        self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
+    ) -> list[tuple[Finding, ...]]:
+        """Return the findings on each evidence, with gradients expected by the exercise."""
+        exercise = self.answer.exercise
+        return [
+            judge_evidence(
+                each,
+                reference=exercise.reference,
+                surrogate=exercise.surrogate,
+                intentional=exercise.intentional,
+                skip_rules=skip_rules,
+                seed=seed,
+            )
+            for each in evidence
+        ]
+
+
+@contextlib.contextmanager
+def _unfit_told() -> Iterator[None]:
+    """Take what is no answer to the question for no answer."""
+    try:
+        yield
+    except UnfitEvidenceError as unfit:
+        raise UnansweredError(f"the answer {unfit}.") from None
+
+
+def _finding(found: Any) -> Finding:
+    """Return a finding of a check; what is not its own to say is the rule's."""
+    named = found.get("rule") if isinstance(found, dict) else None
+    if not isinstance(named, str) or named not in RULES:
+        raise UnansweredError("the answer names no rule.")
+    rule, said = RULES[named], (text(found.get("message")), sound(found.get("evidence")))
+    return Finding(rule.name, rule.severity, *said, text(found.get("hint")), rule.lesson)

@@ -1,0 +1,153 @@
+"""Results beside those of a reference: number, type, shape, dtype, then values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.calls import as_tuple
+
+MISSING_RETURN = "Is the return statement missing?"
+SHAPES = "Print the shape after each step of `forward`. Which step loses, keeps or adds a dim?"
+COUNT = "Compare the return statement of `forward` with what `apply` should return."
+DTYPE = "Print the dtype after each step of `forward`. Which step changes it?"
+BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
+SINGLE = (
+    "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
+)
+MOST_ORDERED = 4  # outputs whose orders are tried
+RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where results come from, as a message names it, and the verb for how many there are."""
+
+    name: str
+    verb: Literal["returns", "has"]
+
+
+FORWARD = Source("`forward`", "returns")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A sentence that says it, a hint, and for a value its index and the two numbers."""
+
+    message: str
+    hint: str = BY_HAND
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+def difference(
+    actual: tuple[Any, ...],
+    expected: tuple[Any, ...],
+    source: Source = FORWARD,
+    rtol: float = RTOL,
+    atol: float = ATOL,
+) -> Difference | None:
+    """Return the first difference between results and those asked for, ``None`` without one."""
+    what = source.name
+    if len(actual) != len(expected):
+        if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
+            hint = MISSING_RETURN if actual[0] is None else SHAPES
+            asked = f"this exercise asks for {len(expected)} tensors"
+            return Difference(f"{what} is {_described(actual[0])}; {asked}.", hint)
+        values = "1 value" if len(actual) == 1 else f"{len(actual)} values"
+        asked = f"this exercise asks for {len(expected)}"
+        return Difference(f"{what} {source.verb} {values}; {asked}.", COUNT)
+    if _in_other_order(actual, expected, rtol, atol):
+        return Difference(f"the outputs of {what} are right, but in the wrong order.", COUNT)
+    for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
+        name = what if len(expected) == 1 else f"output {number} of {what}"
+        if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
+            return found
+    return None
+
+
+def _in_other_order(
+    actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
+) -> bool:
+    """Whether results would be right if they were given in an order that is not the one asked."""
+
+    def agree(given: tuple[Any, ...]) -> bool:
+        pairs = zip(given, expected, strict=True)
+        return all(_difference("", _tensor(g), right, rtol, atol) is None for g, right in pairs)
+
+    if not 1 < len(actual) <= MOST_ORDERED or agree(actual):
+        return False
+    return any(map(agree, permutations(actual)))
+
+
+def recognized(
+    actual: tuple[Any, ...],
+    suspects: Mapping[str, Callable[..., Any]],
+    inputs: tuple[Any, ...],
+    rtol: float = RTOL,
+    atol: float = ATOL,
+) -> str:
+    """Return the sentence on the first suspect that gives these very results, or nothing.
+
+    The tolerances are those by which the results were found wrong: by larger ones a suspect that
+    is right on these inputs would be recognized in them.
+
+    A suspect whose own results are wrong by a nan or an infinity is recognized by it.
+    """
+    for sentence, suspect in suspects.items():
+        if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:
+            return sentence
+    return ""
+
+
+def _tensor(value: Any) -> Any:
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
+
+
+def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) -> Difference | None:
+    if not isinstance(got, Tensor):
+        message = f"{name} is {_described(got)}; this exercise asks for a tensor."
+        return Difference(message, MISSING_RETURN) if got is None else Difference(message)
+    if got.shape != right.shape:
+        shapes = {"expected": tuple(right.shape), "actual": tuple(got.shape)}
+        asked = f"this exercise asks for {shapes['expected']}"
+        message = f"{name} has shape {shapes['actual']}; {asked}."
+        return Difference(message, SHAPES, shapes)
+    if got.dtype != right.dtype:
+        message = f"{name} has dtype {got.dtype}; this exercise asks for {right.dtype}."
+        return Difference(message, DTYPE)
+    return _value_difference(name, got.detach(), right.detach(), rtol, atol)
+
+
+def _value_difference(
+    name: str, got: Tensor, right: Tensor, rtol: float, atol: float
+) -> Difference | None:
+    """Return the difference at the element that is farthest off, NaN before all others."""
+    close = torch.isclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
+    if bool(close.all()):
+        return None
+    error = (got - right if got.dtype != torch.bool else got ^ right).abs().double()
+    error = error.nan_to_num(nan=float("inf")).masked_fill(close, -1)
+    index = tuple(int(i) for i in torch.unravel_index(error.argmax(), right.shape))
+    where = f" at {int((~close).sum())} of {close.numel()} elements" if close.ndim else ""
+    single = got.dtype == torch.float64 and torch.equal(got, got.float().double())
+    near = single and torch.allclose(got, right, rtol=1e-4, atol=1e-6)
+    return Difference(
+        f"{name} is wrong{where}.",
+        SINGLE if near else BY_HAND,
+        evidence={
+            "input": name.replace("`", ""),
+            "index": list(index),
+            "shape": tuple(right.shape),
+            "expected": right[index].item(),
+            "actual": got[index].item(),
+        },
+    )
+
+
+def _described(value: Any) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"

@@ -1,0 +1,273 @@
+"""Run an answer: in isolation, forward or backward, and note what it printed and what it raised."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import inspect
+import io
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from autograd_doctor.extension import preserve_global_state
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.errors import first_line
+from autograd_course.external import BuildError
+from autograd_course.grader.calls import as_tuple, differentiated, is_float
+
+Inputs = tuple[Any, ...]
+WHOLE = "<answer>"  # stands for the name of a method where the answer itself is one function
+MOST_PRINTED = 2000  # characters of one pass that are kept
+
+
+# --------------------------------------------------------------------------------------------------
+# Isolation
+# --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[None]:
+    """Run a block as in a fresh process, drop what it prints, and restore all global state."""
+    sink = Bounded(0)
+    with (
+        torch.inference_mode(False),
+        preserve_global_state(seed=0),
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
+    ):
+        yield
+
+
+# --------------------------------------------------------------------------------------------------
+# One pass
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A call came to no result.
+
+    ``told`` says in one sentence why. ``unwritten`` is the part that is a stub, if that is why: the
+    name of a method, or :data:`WHOLE`.
+    """
+
+    told: str
+    unwritten: str = ""
+
+
+def raised(error: BaseException, answer: Any, method: str) -> Raised:
+    """Return what an exception out of a method of an answer tells."""
+    part = unfinished_part(error) if is_unfinished(error, answer) else ""
+    return Raised(told(error, answer, method), part)
+
+
+def differentiable(inputs: Inputs) -> Inputs:
+    """Return ``inputs`` with each float or complex tensor copied and asking for a gradient.
+
+    The copies are no leaves, so that a Function may work in place on them, as on a hidden layer.
+    """
+    return tuple(
+        value.detach().requires_grad_().clone() if is_float(value) else value for value in inputs
+    )
+
+
+def applied(function: type[Function], inputs: Inputs) -> Any:
+    """Return what the Function returns for ``inputs``."""
+    return function.apply(*inputs)
+
+
+def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
+    """Run forward; return what it returns, or how it raised."""
+    try:
+        return as_tuple(applied(answer, differentiable(inputs)))
+    except (Exception, SystemExit) as error:
+        return raised(error, answer, "forward")
+
+
+def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
+    """Run forward and backward; return how backward raised."""
+    outputs = as_tuple(applied(answer, differentiable(inputs)))
+    used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
+    try:
+        if used:
+            torch.autograd.backward(used, [torch.rand_like(out) for out in used])
+    except (Exception, SystemExit) as error:
+        return raised(error, answer, "backward")
+    return None
+
+
+def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Return the gradients of the inputs for a fixed random ``grad_output``, none if it raises.
+
+    Which inputs: those that ask for a gradient, or all where none does, as in ``diagnose``.
+    """
+    given = [value.detach().clone() if is_float(value) else value for value in inputs]
+    leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
+    rng = torch.Generator().manual_seed(0)
+    try:
+        # A Function that works in place overwrites what it is given: never the leaf itself.
+        came = call(*(value.clone() if is_float(value) else value for value in given))
+        outputs = [out for out in as_tuple(came) if out.requires_grad]
+        arriving = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
+        return torch.autograd.grad(outputs, leaves, arriving, materialize_grads=True)
+    except Exception:
+        return ()
+
+
+# --------------------------------------------------------------------------------------------------
+# What a pass printed
+# --------------------------------------------------------------------------------------------------
+
+
+class Bounded(io.StringIO):
+    """A stream that keeps the first characters that are written to it, and counts the others."""
+
+    def __init__(self, most: int = MOST_PRINTED) -> None:
+        super().__init__()
+        self._most, self._left_out = most, 0
+
+    def write(self, text: str) -> int:
+        """Keep what fits."""
+        kept = text[: self._most - self.tell()]
+        super().write(kept)
+        self._left_out += len(text) - len(kept)
+        return len(text)
+
+    @property
+    def text(self) -> str:
+        """What was written, and how much of it is left out."""
+        rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
+        return self.getvalue() + rest
+
+
+class Printed:
+    """The output of the latest pass on each sample, and of the latest pass of all."""
+
+    def __init__(self) -> None:
+        self._latest = Bounded()
+        self._on: dict[int, Bounded] = {}
+
+    @contextlib.contextmanager
+    def during(self, inputs: Any = None) -> Iterator[None]:
+        """Keep what the block prints, in place of what was printed for these inputs before."""
+        self._latest = self._on[id(inputs)] = Bounded()
+        with contextlib.redirect_stdout(self._latest):
+            yield
+
+    @property
+    def latest(self) -> str:
+        """What the latest pass printed; of a pass that was stopped, what it printed until then."""
+        return self._latest.text
+
+    def on(self, inputs: Any) -> str:
+        """Return what the latest pass on these inputs printed."""
+        return self._on[id(inputs)].text if id(inputs) in self._on else ""
+
+
+# --------------------------------------------------------------------------------------------------
+# What an exception says
+# --------------------------------------------------------------------------------------------------
+
+
+def is_unfinished(error: BaseException, answer: Any) -> bool:
+    """Whether a stub raised ``error``, or torch did for a method that is missing.
+
+    A compiled operation may raise NotImplementedError too, but not by a ``raise`` statement.
+    """
+    if not isinstance(error, NotImplementedError):
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return _raises_here(error) and (_is_own(frame, answer) or _is_base(frame))
+
+
+def unfinished_part(error: BaseException) -> str:
+    """Return the name of the function that raised ``error``."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_name
+
+
+def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
+    """Return one sentence: which method raised what, and the learner's own line."""
+    if isinstance(error, BuildError):
+        return _built(error)
+    who = "it" if method == WHOLE else f"`{method}`"
+    return f"{who} raises {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
+
+
+def said(error: BaseException) -> str:
+    """Return the first line of what an exception says, without the paths that torch tells."""
+    line = first_line(error)
+    line = re.sub(r" \(with implementation in <.*?>\)", "", line)
+    return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
+
+
+def place(error: BaseException, answer: Any) -> str:
+    """Return the last line of the answer's own code in the traceback, as `` (line 3: `…`)``."""
+    return _last_line(error, lambda frame: _is_own(frame, answer))
+
+
+def line_in(error: BaseException, filename: str) -> str:
+    """Return the last line of a file in the traceback, as :func:`place` does."""
+    return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
+
+
+def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if counts(frame)
+    ]
+    if not own:
+        return ""
+    source = linecache.getline(*own[-1]).strip()
+    return f" (line {own[-1][1]}{f': `{source}`' if source else ''})"
+
+
+def _built(error: BuildError) -> str:
+    """Return what a build says: the learner's own line is one of the C++, not the call's."""
+    sentence, _, line = str(error).partition("\n")
+    return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
+
+
+def _raises_here(error: BaseException) -> bool:
+    """Whether the innermost Python frame raised ``error`` itself, by a ``raise`` statement."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return False
+    return dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+
+
+def _is_own(frame: FrameType, answer: Any) -> bool:
+    return frame.f_code.co_filename in set(_files(answer))
+
+
+def _is_base(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == inspect.getfile(Function)
+
+
+def _files(answer: Any) -> Iterator[str]:
+    """Yield the files, or notebook cells, of the answer: of a function, or a class's methods."""
+    for part in _parts(answer):
+        code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
+        if code:
+            yield code.co_filename
+
+
+def _parts(answer: Any) -> Iterator[Any]:
+    if isinstance(answer, torch._library.custom_ops.CustomOpDef):
+        yield from vars(answer).values()  # the operator, its fake, its backward
+    elif not isinstance(answer, type):
+        yield answer
+    else:
+        for cls in answer.__mro__[: answer.__mro__.index(Function)]:
+            yield from vars(cls).values()

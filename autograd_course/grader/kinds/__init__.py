@@ -1,0 +1,1 @@
+"""How answers are graded, one module for each kind of exercise."""

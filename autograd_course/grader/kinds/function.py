@@ -1,0 +1,494 @@
+"""Grade a Function: what is asked of the answer, in which order, and what follows from it.
+
+A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, another one in the
+sandbox of the classroom grader. :class:`FunctionOrder` asks it, step by step, until the first
+fault. So both graders judge by the same rules. The steps, each on all samples unless it says
+otherwise:
+
+1. Does forward take the arguments of the exercise?
+2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
+   name the cause.
+3. Are the further methods written that the exercise asks for? (On the first sample.)
+4. What does ``diagnose`` find? An error fails the answer, and so do the warnings that the exercise
+   asks about.
+5. Does the answer keep the constraints of this exercise? (On the first sample.)
+6. Does it give the same in float32? (On the first sample.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import torch
+from autograd_doctor import RULES, CannotDiagnoseError, Finding, diagnose
+from autograd_doctor.extension import CapturedState
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from autograd_course.grader.calls import as_tuple, differentiated, is_float, takes_ctx
+from autograd_course.grader.comparison import Difference, Source, difference, recognized
+from autograd_course.grader.execution import (
+    Inputs,
+    Printed,
+    Raised,
+    gradients,
+    is_unfinished,
+    run_backward,
+    run_forward,
+)
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.limits import Samples, Step, first_fault, prepare, seconds_for
+from autograd_course.grader.verdict import (
+    BaseClassHandedIn,
+    CodeRaised,
+    FunctionAgrees,
+    NothingHandedIn,
+    Unwritten,
+    Verdict,
+    WrongArguments,
+    WrongKind,
+    fault,
+)
+
+
+def judge_function(
+    exercise: FunctionExercise, answer: Any, seed: int | None, printed: Printed
+) -> Verdict:
+    """Return the verdict on an answer, which should be a subclass of ``Function``."""
+    if problem := submission_problem(exercise, answer):
+        return problem
+    prepare()  # before the clock starts: an import that is stopped halfway stays broken
+    samples = exercise.samples(seed)
+    verdict = FunctionOrder(exercise, LocalFunction(exercise, answer, printed), samples).verdict()
+    plainest = next(iter(samples.values()))
+    return replace(verdict, printed=printed.on(samples.get(verdict.sample, plainest)))
+
+
+# --------------------------------------------------------------------------------------------------
+# The order of the questions
+# --------------------------------------------------------------------------------------------------
+
+
+class Witness(Protocol):
+    """Who can run an answer, and tell what comes of it."""
+
+    def signature(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a forward that does not take these arguments."""
+
+    def forward(self, inputs: Inputs) -> Inputs | Raised:
+        """Return what one forward pass returns, or how it raised."""
+
+    def backward(self, inputs: Inputs) -> Raised | None:
+        """Return how a backward pass raised."""
+
+    def method(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a further method that is missing or a stub."""
+
+    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
+        """Return the doctor's findings."""
+
+    def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+
+    def checked(self, check: int, inputs: Inputs) -> Finding | None:
+        """Return what one of the exercise's own checks finds."""
+
+
+@dataclass(frozen=True)
+class FunctionOrder:
+    """One exercise, one answer's witness, the inputs to ask about.
+
+    ``timed``: the time that answering takes is limited here, not by the witness. ``warned`` gathers
+    the warnings of the doctor, by rule.
+    """
+
+    exercise: FunctionExercise
+    witness: Witness
+    samples: Samples
+    timed: bool = True
+    warned: dict[str, Finding] = field(default_factory=dict)
+
+    def verdict(self) -> Verdict:
+        """Return the verdict: the first fault, or none."""
+        return (
+            self._first(self.witness.signature)
+            or self._ran()
+            or self._further()
+            or self._diagnosed()
+            or self.checked()
+            or self._first(self._in_float32, plainest=True)
+            or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
+        )
+
+    def computed(self) -> Verdict | None:
+        """Return the first fault of what forward returns."""
+        return self._first(self._forward)
+
+    def checked(self) -> Verdict | None:
+        """Return the first fault of what only this exercise asks."""
+
+        def step(inputs: Inputs) -> Verdict | None:
+            numbers = range(len(self.exercise.checks))
+            faults = (self.witness.checked(number, inputs) for number in numbers)
+            return fault(next(filter(None, faults), None))
+
+        return self._first(step, seconds_for(self.exercise), plainest=True)
+
+    def _first(
+        self, step: Step, seconds: float | None = None, *, plainest: bool = False
+    ) -> Verdict | None:
+        samples = {"": next(iter(self.samples.values()))} if plainest else self.samples
+        return first_fault(samples, step, seconds if self.timed else 0)
+
+    def _ran(self) -> Verdict | None:
+        """Run forward, then backward: is either unwritten, does one raise, is forward wrong?"""
+        forward = self._first(self._forward)
+        if forward and not forward.finding:
+            return self._explained(forward)
+        backward = self._first(self._backward)
+        if backward and isinstance(backward.reason, Unwritten):
+            return Verdict(Unwritten("backward", forward=forward.reason if forward else "right"))
+        return forward or (backward and self._explained(backward))
+
+    def _further(self) -> Verdict | None:
+        return self._first(self.witness.method, plainest=True) if self.exercise.methods else None
+
+    def _forward(self, inputs: Inputs) -> Verdict | None:
+        return forward_verdict(self.exercise, self.witness.forward(inputs), inputs)
+
+    def _backward(self, inputs: Inputs) -> Verdict | None:
+        came = self.witness.backward(inputs)
+        if came is None:
+            return None
+        return Verdict(Unwritten("backward") if came.unwritten else CodeRaised(came.told))
+
+    def _explained(self, raised: Verdict) -> Verdict:
+        """Return the doctor's verdict on code that raised, where a rule names the cause."""
+        if isinstance(raised.reason, Unwritten):
+            return raised
+        with contextlib.suppress(CannotDiagnoseError):
+            named = self._diagnosed()
+            if named and named.finding:
+                return named
+        return raised
+
+    def _diagnosed(self) -> Verdict | None:
+        return self._first(self._examined, seconds_for(self.exercise))
+
+    def _examined(self, inputs: Inputs) -> Verdict | None:
+        findings = self.witness.diagnosed(inputs)
+        found = next(filter(self.exercise.is_failed_by, findings), None)
+        for finding in filter(self.exercise.warns_of, findings):
+            self.warned.setdefault(finding.rule, finding)
+        return fault(found and self._recognized(found, inputs))
+
+    def _in_float32(self, inputs: Inputs) -> Verdict | None:
+        return float32_verdict(self.exercise, self.witness, inputs)
+
+    def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
+        """Ask for gradients where a formula may be to blame: a broken contract keeps its hint."""
+        if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
+            return found
+        return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
+
+
+def passed(exercise: FunctionExercise) -> Verdict:
+    """Return the verdict on an answer without a fault: what was tried."""
+    truth: Literal["reference", "surrogate", "second derivatives"] = "reference"
+    if exercise.surrogate:
+        truth = "surrogate"
+    elif exercise.double_backward:
+        truth = "second derivatives"
+    samples = tuple(exercise.samplers)
+    return Verdict(FunctionAgrees(truth, exercise.bounds, samples, exercise.modeled_on))
+
+
+# --------------------------------------------------------------------------------------------------
+# The answer in this process
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LocalFunction:
+    """The answer itself, a Function class in this process, as a :class:`Witness`."""
+
+    exercise: FunctionExercise
+    answer: type[Function]
+    printed: Printed = field(default_factory=Printed)
+
+    def signature(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a forward that does not take these arguments."""
+        return signature_problem(self.exercise, self.answer, inputs)
+
+    def forward(self, inputs: Inputs) -> Inputs | Raised:
+        """Return what one forward pass returns, or how it raised."""
+        with self.printed.during(inputs):
+            return run_forward(self.answer, inputs)
+
+    def backward(self, inputs: Inputs) -> Raised | None:
+        """Return how a backward pass raised."""
+        with self.printed.during(inputs):
+            return run_backward(self.answer, inputs)
+
+    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
+        """Return the doctor's findings."""
+        return diagnose(self.answer, inputs, **declared(self.exercise)).findings
+
+    def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+        return gradients(self.answer.apply, inputs)
+
+    def method(self, inputs: Inputs) -> Verdict | None:
+        """Return the verdict on a further method that is missing or a stub."""
+        return method_problem(self.exercise, self.answer, inputs)
+
+    def checked(self, check: int, inputs: Inputs) -> Finding | None:
+        """Return what one of the exercise's own checks finds."""
+        return self.exercise.checks[check](self.answer, inputs)
+
+
+def declared(exercise: FunctionExercise) -> dict[str, Any]:
+    """Return what ``diagnose`` is told of an answer to an exercise."""
+    return {
+        "reference": exercise.reference,
+        "surrogate": exercise.surrogate,
+        "intentional": exercise.intentional,
+        "double_backward": exercise.double_backward,
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# Is it a Function at all, and can it be called as asked?
+# --------------------------------------------------------------------------------------------------
+
+
+def submission_problem(exercise: FunctionExercise, answer: Any) -> Verdict | None:
+    """Return the verdict on an answer that is no Function class, ``None`` where it is one."""
+    if answer is None or answer is ...:
+        return Verdict(NothingHandedIn(exercise.id, "class"))
+    owner = getattr(answer, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, Function):
+        return Verdict(WrongKind("apply", owner.__name__, exercise.id))
+    if isinstance(answer, type):
+        return _class_problem(exercise, answer)
+    if isinstance(answer, Function):
+        return Verdict(WrongKind("Function instance", type(answer).__name__, exercise.id))
+    named = "a plain function" if callable(answer) and not _is_object(answer) else _kind(answer)
+    return Verdict(WrongKind("no class", named, exercise.id))
+
+
+def _class_problem(exercise: FunctionExercise, answer: type) -> Verdict | None:
+    if answer is Function:
+        return Verdict(BaseClassHandedIn())
+    if issubclass(answer, Function):
+        return None
+    is_module = issubclass(answer, torch.nn.Module)
+    kind: Literal["Module class", "other class"] = "Module class" if is_module else "other class"
+    return Verdict(WrongKind(kind, answer.__name__, exercise.id))
+
+
+def _is_object(answer: Any) -> bool:
+    return isinstance(answer, torch.nn.Module) or not hasattr(answer, "__name__")
+
+
+def _kind(answer: Any) -> str:
+    name = type(answer).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def signature_problem(
+    exercise: FunctionExercise, answer: type[Function], inputs: Inputs
+) -> Verdict | None:
+    """Return the verdict on a forward that does not take these arguments.
+
+    An instance method is left to the doctor, who knows better why its arguments do not fit.
+    """
+    if inspect.isfunction(inspect.getattr_static(answer, "forward")):
+        return None
+    ctx = (None,) if takes_ctx(answer) else ()
+    signature = inspect.signature(answer.forward)
+    try:
+        signature.bind(*ctx, *inputs)
+    except TypeError:
+        return Verdict(WrongArguments("forward", exercise.signature))
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
+# Are the values of forward right, and which mistake gives these gradients?
+# --------------------------------------------------------------------------------------------------
+
+
+def forward_verdict(
+    exercise: FunctionExercise, came: Inputs | Raised, inputs: Inputs
+) -> Verdict | None:
+    """Say what is wrong with what came of forward, or that it is unfinished."""
+    if isinstance(came, Raised):
+        if came.unwritten in exercise.methods:
+            return Verdict(Unwritten(came.unwritten))
+        if came.unwritten:
+            return Verdict(Unwritten("forward", exercise.signature))
+        return Verdict(CodeRaised(came.told))
+    found = difference(came, as_tuple(exercise.reference(*inputs)))
+    if found is None:
+        return None
+    known = recognized(came, exercise.suspects, inputs)
+    return fault(_mismatch(found, exercise, inputs, known or found.hint))
+
+
+def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hint: str) -> Finding:
+    """Return the finding; to a wrong element add what inputs of its shape hold at its index."""
+    evidence = dict(found.evidence)
+    if "index" in evidence:
+        names = inspect.signature(exercise.reference).parameters
+        evidence["given"] = {
+            name: value[tuple(evidence["index"])].item()
+            for name, value in zip(names, inputs, strict=False)
+            if isinstance(value, Tensor) and value.shape == evidence["shape"]
+        }
+    return Finding("forward-mismatch", "error", found.message, evidence, hint, "01_template")
+
+
+def recognized_gradients(
+    exercise: FunctionExercise, came: tuple[Tensor, ...], inputs: Inputs, found: Finding
+) -> Finding:
+    """Return the finding, with the hint of the suspect that passes these gradients back."""
+    truth = exercise.surrogate or exercise.reference
+    if difference(came, gradients(truth, inputs)) is None:
+        return found  # what is wrong is something else, and right gradients name no mistake
+    for sentence, suspect in exercise.gradient_suspects.items():
+        if difference(came, gradients(suspect, inputs)) is None:
+            return replace(found, hint=sentence)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------
+# Is a further method missing, or unwritten?
+# --------------------------------------------------------------------------------------------------
+
+
+def method_problem(
+    exercise: FunctionExercise, answer: type[Function], inputs: Inputs
+) -> Verdict | None:
+    """Return the verdict on the first method that is missing or a stub.
+
+    What else a method may do wrong is the doctor's to say.
+    """
+    for name in exercise.methods:
+        if missing := _missing(answer, name):
+            return fault(missing)
+        try:
+            with CapturedState((answer.__name__, answer)).borrow():  # what lies on the class
+                _CALLS[name](answer, inputs)
+        except Exception as error:
+            if is_unfinished(error, answer):
+                return Verdict(Unwritten(name, forward="right"))
+    return None
+
+
+def _missing(answer: type[Function], name: str) -> Finding | None:
+    if name == "setup_context" and takes_ctx(answer):
+        return _found(
+            "func-incompatible",
+            f"`forward` is right, but it still takes `ctx` as an argument in `{answer.__name__}`, "
+            "so `torch.func` raises an error.",
+        )
+    if name == "vmap" and answer.vmap is Function.vmap and not answer.generate_vmap_rule:
+        return _found(
+            "wrong-vmap",
+            "`forward` is right, but `torch.func.vmap` raises an error. The class defines no "
+            "method `vmap` and does not set `generate_vmap_rule = True`.",
+        )
+    if name == "jvp" and answer.jvp is Function.jvp:
+        return _found(
+            "wrong-jvp",
+            "`forward` is right, but the class has no `jvp` method, which forward mode needs.",
+        )
+    return None
+
+
+def _found(rule: str, message: str) -> Finding:
+    known = RULES[rule]
+    return Finding(rule, known.severity, message, {}, known.hint, known.lesson)
+
+
+def _vmapped(answer: type[Function], inputs: Inputs) -> None:
+    dims = tuple(0 if is_float(value) else None for value in inputs)
+    stacked = [torch.stack([v, v]) if is_float(v) else v for v in inputs]
+    torch.func.vmap(answer.apply, dims)(*stacked)
+
+
+def _pushed(answer: type[Function], inputs: Inputs) -> None:
+    with forward_ad.dual_level():
+        answer.apply(*(forward_ad.make_dual(v, v.clone()) if is_float(v) else v for v in inputs))
+
+
+_CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
+    "setup_context": lambda answer, inputs: None,  # each call has run it
+    "vmap": _vmapped,
+    "jvp": _pushed,
+}
+
+
+# --------------------------------------------------------------------------------------------------
+# The same call in float32, which is what nearly everybody trains in: is it the same function?
+# --------------------------------------------------------------------------------------------------
+
+# Of the largest number. Sums in another order lose a hundredth of it; half the gradient is a half.
+_FLOAT32_TOLERANCE = 1e-3
+_FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+_FLOAT32_HINT = "It is right in float64. Which step of your code depends on the dtype?"
+
+
+def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs) -> Verdict | None:
+    """Return the verdict on what float32 inputs give, beside what they give the reference."""
+    narrow = tuple(map(_to_float32, inputs))
+    try:
+        expected = as_tuple(exercise.reference(*narrow))
+    except Exception:  # what the reference cannot do is not asked for
+        return None
+    came = witness.forward(narrow)
+    if isinstance(came, Raised):
+        return Verdict(CodeRaised(came.told, in_float32=True))
+    if found := _off(came, expected, Source("in float32, `forward`", "returns")):
+        return fault(_float32_finding("forward-mismatch", found))
+    return _float32_gradient_verdict(exercise, witness, narrow)
+
+
+def _float32_gradient_verdict(
+    exercise: FunctionExercise, witness: Witness, narrow: Inputs
+) -> Verdict | None:
+    truth = gradients(exercise.surrogate or exercise.reference, narrow)
+    came = witness.gradients(narrow) if truth else ()
+    if len(came) != len(truth):
+        raised = witness.backward(narrow)
+        return Verdict(CodeRaised(raised.told, in_float32=True)) if raised else None
+    names = list(inspect.signature(exercise.reference).parameters)
+    places = differentiated(narrow)
+    for place, actual, expected in zip(places, came, truth, strict=True):
+        source = Source(f"in float32, the gradient of `{names[place]}`", "has")
+        if found := _off((actual,), (expected,), source):
+            return fault(_float32_finding("gradient-mismatch", found))
+    return None
+
+
+def _to_float32(value: Any) -> Any:
+    if not isinstance(value, Tensor) or value.dtype not in _FLOAT32:
+        return value
+    return value.detach().to(_FLOAT32[value.dtype]).requires_grad_(value.requires_grad)
+
+
+def _off(came: Inputs, expected: Inputs, source: Source) -> Difference | None:
+    finite = [out.abs().nan_to_num(0, 0, 0) for out in expected if out.numel()]
+    largest = max((float(out.max()) for out in finite), default=0.0)
+    tolerance = _FLOAT32_TOLERANCE
+    return difference(came, expected, source, tolerance, tolerance * largest)
+
+
+def _float32_finding(rule: str, found: Difference) -> Finding:
+    evidence = dict(found.evidence)
+    return Finding(rule, "error", found.message, evidence, _FLOAT32_HINT, "01_template")

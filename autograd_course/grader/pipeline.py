@@ -1,0 +1,200 @@
+"""Grade one answer: from the call of ``grade`` to what a learner sees.
+
+An answer is code that a learner wrote. It may be unfinished or wrong, never return, print
+thousands of lines, or change global state. The grader may fail, too. A learner should see one
+sentence about the first thing to change, and should never be blamed for what the grader or the
+machine lacks. So an answer passes through these steps:
+
+1. **Find the exercise.** The catalogue imports the module of this exercise only. A call without a
+   known exercise, or without an answer, ends here with a result and not with an exception.
+2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
+   state, the default dtype, the grad mode and the warning filters are restored afterwards. What the
+   answer prints is caught. Each pass has a soft time limit (:mod:`.limits`).
+3. **Ask, by the kind of exercise.** :mod:`.kinds.function`, :mod:`.kinds.routine` and
+   :mod:`.kinds.naming` say which questions they ask, in which order. The first fault is the
+   verdict. A witness answers the questions: in this process here, in a sandbox for the classroom
+   grader, which has its own pipeline around the same orders (``classroom.judging``).
+4. **Find out who is to blame.** An answer that raises where its requirements are missing is not to
+   blame (:class:`.verdict.MissingRequirement`). When the time is up, the answer is to blame only if
+   its own code was running. Every other exception is the grader's fault.
+5. **Offer a repair.** A wrong answer gets a search for the change that makes it right. The search
+   runs when somebody asks for its result.
+6. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
+   passed stays passed.
+7. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
+   the second wrong answer is told more than the first one.
+
+From step 2 to step 5 a verdict is data: its :class:`.verdict.Reason` is a type with the facts, and
+:func:`.verdict.describe` makes the sentence when somebody reads it. No step reads a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from autograd_doctor import CannotDiagnoseError
+from autograd_doctor.extension import TimeUp
+
+from autograd_course.errors import first_line
+from autograd_course.grader.catalogue import find
+from autograd_course.grader.execution import Printed, isolated, place
+from autograd_course.grader.exercise import (
+    Exercise,
+    FunctionExercise,
+    NamingExercise,
+    RoutineExercise,
+)
+from autograd_course.grader.kinds.function import judge_function
+from autograd_course.grader.kinds.naming import judge_name
+from autograd_course.grader.kinds.routine import judge_routine
+from autograd_course.grader.limits import VARIABLE, seconds_for
+from autograd_course.grader.repairing import find_repair
+from autograd_course.grader.result import Result, Stage
+from autograd_course.grader.sections import section_to_read
+from autograd_course.grader.state import Record
+from autograd_course.grader.store import update
+from autograd_course.grader.verdict import (
+    CannotExamine,
+    InternalError,
+    MissingRequirement,
+    OutOfTime,
+    Reason,
+    Stopped,
+    Verdict,
+)
+from autograd_course.index import UnknownExerciseError
+
+
+class _Nothing:
+    """What stands for an argument that was left out."""
+
+
+def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
+    """Grade an answer to an exercise of the course, and save the outcome in the progress file.
+
+    Each pass of the answer's code has a soft time limit of 5 s. The environment variable
+    ``AUTOGRAD_COURSE_TIME_LIMIT`` sets another one, in seconds (0: none).
+
+    Args:
+        exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
+            make no difference.
+        answer: What the exercise asks for: a Function class, a plain function or the name of a
+            rule.
+
+    Returns:
+        A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
+        and a forgotten argument are results too. A second wrong answer is told more than the first
+        one, and after the third hint the result shows the change that repairs the answer.
+
+    Example:
+        >>> from autograd_course import grade
+        >>> from autograd_course.functions import Square
+        >>> grade("square", Square).status
+        'passed'
+    """
+    if isinstance(answer, str) and not isinstance(exercise_id, str):
+        return _refused(f'the id of the exercise comes first: grade("{answer}", YourAnswer).')
+    try:
+        exercise = find(exercise_id)
+    except UnknownExerciseError as unknown:
+        return _refused(str(unknown), exercise_id)
+    if answer is _Nothing:
+        call = f'grade("{exercise.id}", {exercise.answer})'
+        return replace(_refused(f"the answer is missing: {call}."), title=exercise.title)
+    verdict = judge(exercise, answer)
+    if verdict.status == "grader failed":
+        return result_of(exercise, verdict)
+    rule = verdict.finding.rule if verdict.finding else ""
+    saved = update(lambda state: state.graded(exercise.id, verdict.status, rule))
+    record = saved.state[exercise.id]
+    kept = record.status == "passed" and verdict.status != "passed"
+    return result_of(exercise, verdict, note=saved.note, kept=kept, stage=_stage(record))
+
+
+def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
+    """Return the verdict on an answer, and save nothing.
+
+    Args:
+        exercise: The exercise.
+        answer: What was handed in.
+        seed: Draws other inputs than the exercise's usual ones.
+    """
+    printed = Printed()
+    try:
+        with isolated():
+            verdict = _judge_kind(exercise, answer, seed, printed)
+            if verdict.raised and exercise.needs and (missing := exercise.needs()):
+                return Verdict(MissingRequirement(missing))
+    except TimeUp as stop:
+        return Verdict(_out_of_time(stop, exercise, answer), printed=printed.latest)
+    except CannotDiagnoseError as error:
+        return Verdict(CannotExamine(first_line(error)))
+    except Exception as error:
+        return Verdict(InternalError(type(error).__name__, first_line(error)))
+    if verdict.status != "wrong":
+        return verdict
+    return replace(verdict, search=partial(find_repair, exercise, answer, verdict))
+
+
+def _judge_kind(exercise: Exercise, answer: Any, seed: int | None, printed: Printed) -> Verdict:
+    match exercise:
+        case FunctionExercise():
+            return judge_function(exercise, answer, seed, printed)
+        case RoutineExercise():
+            return judge_routine(exercise, answer, seed, printed)
+        case NamingExercise():
+            return judge_name(exercise, answer)
+    raise TypeError(f"there is no grader for a {type(exercise).__name__}")
+
+
+def _out_of_time(stop: TimeUp, exercise: Exercise, answer: Any) -> Reason:
+    """Blame the answer only where its own code was running when the time was up."""
+    seconds = seconds_for(exercise)
+    line = place(stop, answer)
+    return Stopped(seconds, line) if line else OutOfTime(seconds, VARIABLE)
+
+
+def result_of(
+    exercise: Exercise,
+    verdict: Verdict,
+    note: str = "",
+    kept: bool = False,
+    stage: Stage = "cause",
+) -> Result:
+    """Return what a learner is shown of a verdict."""
+    rule = verdict.finding.rule if verdict.finding else ""
+    # Of a Function that could not be judged, no lesson says more than the sentence does.
+    is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
+    section = section_to_read(exercise, rule) if is_judged else None
+    return Result(
+        exercise=exercise.id,
+        title=exercise.title,
+        status=verdict.status,
+        message=verdict.message,
+        points=exercise.points if verdict.status == "passed" else 0,
+        possible=exercise.points,
+        finding=verdict.finding,
+        sample=verdict.sample,
+        read=section or "",
+        note=note,
+        warnings=verdict.warnings,
+        printed=verdict.printed,
+        kept=kept,
+        stage=stage,
+        search=verdict.search,
+    )
+
+
+def _stage(record: Record) -> Stage:
+    """Return how much a learner is told after these attempts and hints."""
+    if record.hints >= 3:
+        return "repair"
+    return "cause" if record.attempts >= 2 or record.hints >= 2 else "rule"
+
+
+def _refused(sentence: str, exercise_id: Any = "") -> Result:
+    """Return the result of a call that names no exercise, or hands in nothing."""
+    title = exercise_id if isinstance(exercise_id, str) and exercise_id else "grade"
+    return Result(title, title, "not attempted", sentence, 0, 0)

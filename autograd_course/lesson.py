@@ -1,0 +1,156 @@
+"""What the lessons use besides the package itself.
+
+A lesson imports from four modules. ``autograd_course`` contains what you use in your own projects,
+such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
+``autograd_course.visualize`` the live pictures. This module contains the rest. Every name has a
+docstring: ``help(predict)`` shows it.
+
+Start
+    ``checkup`` checks the installation.
+Predict
+    ``predict`` compares the number that you expect with the number that a run gives.
+Draw
+    ``figure`` and ``note`` draw in the style of the course. ``BLUE``, ``ORANGE``, ``GREEN`` and
+    ``GRAY`` are its colors, which readers with a color deficiency can tell apart.
+Measure memory
+    ``kept_bytes`` and ``kept_tensors`` measure what a call keeps for backward, ``peak_bytes`` the
+    most memory in use at once, and ``stored_bytes`` the tensors of a module.
+Check a gradient by hand (lesson 08)
+    ``five_steps`` takes all steps: ``compare_forward``, ``run_backward``, ``compare_magnitudes``,
+    ``check_element`` and ``run_gradcheck``.
+Data and noise (lessons 04 and 11)
+    ``load_digits`` and ``split_digits`` return handwritten digits. ``gumbel_noise`` samples the
+    noise of a Gumbel-softmax.
+Attention (lesson 07)
+    ``dropped`` computes a dropout mask from a seed. ``TritonAttention`` is attention in one GPU
+    kernel. ``leaderboard`` measures your attention against PyTorch's own.
+Several processes (lesson 09)
+    ``replicas`` trains a layer with DistributedDataParallel.
+External code (lesson 10)
+    ``build`` compiles the C++ and CUDA files in ``SOURCES`` and raises a ``BuildError`` if that
+    fails. ``triton_decayed_sum`` is a GPU kernel. ``benchmark_results`` shows stored timings.
+Ship (lesson 11)
+    ``require_packages`` says which packages are missing. ``quiet`` suppresses warnings of the
+    exporters, ``first_sentence`` shortens a message, and ``check_onnx`` and ``run_onnx`` check and
+    run an ONNX file.
+
+Each name is imported when it is first used, so that importing this module takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autograd_doctor.memory import kept_bytes, kept_tensors, peak_bytes, stored_bytes
+    from autograd_doctor.steps import (
+        check_element,
+        compare_forward,
+        compare_magnitudes,
+        five_steps,
+        run_backward,
+        run_gradcheck,
+    )
+
+    from autograd_course import replicas
+    from autograd_course.checkup import checkup
+    from autograd_course.digits import load_digits, split_digits
+    from autograd_course.external.building import SOURCES, BuildError, build
+    from autograd_course.external.stored import benchmark_results
+    from autograd_course.external.triton_decayed_sum import triton_decayed_sum
+    from autograd_course.functions.attention import TritonAttention, dropped
+    from autograd_course.functions.gumbel_softmax import gumbel_noise
+    from autograd_course.grader.leaderboard import leaderboard
+    from autograd_course.grader.predict import predict
+    from autograd_course.ship import (
+        check_onnx,
+        first_sentence,
+        quiet,
+        require_packages,
+        run_onnx,
+    )
+    from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
+
+__all__ = [
+    "BLUE",
+    "GRAY",
+    "GREEN",
+    "ORANGE",
+    "SOURCES",
+    "BuildError",
+    "TritonAttention",
+    "benchmark_results",
+    "build",
+    "check_element",
+    "check_onnx",
+    "checkup",
+    "compare_forward",
+    "compare_magnitudes",
+    "dropped",
+    "figure",
+    "first_sentence",
+    "five_steps",
+    "gumbel_noise",
+    "kept_bytes",
+    "kept_tensors",
+    "leaderboard",
+    "load_digits",
+    "note",
+    "peak_bytes",
+    "predict",
+    "quiet",
+    "replicas",
+    "require_packages",
+    "run_backward",
+    "run_gradcheck",
+    "run_onnx",
+    "split_digits",
+    "stored_bytes",
+    "triton_decayed_sum",
+]
+
+_HOME = {
+    "autograd_course.checkup": ("checkup",),
+    "autograd_course.digits": ("load_digits", "split_digits"),
+    "autograd_course.external.building": ("SOURCES", "BuildError", "build"),
+    "autograd_course.external.stored": ("benchmark_results",),
+    "autograd_course.external.triton_decayed_sum": ("triton_decayed_sum",),
+    "autograd_course.functions.attention": ("TritonAttention", "dropped"),
+    "autograd_course.functions.gumbel_softmax": ("gumbel_noise",),
+    "autograd_course.grader.leaderboard": ("leaderboard",),
+    "autograd_course.grader.predict": ("predict",),
+    "autograd_course.ship": (
+        "check_onnx",
+        "first_sentence",
+        "quiet",
+        "require_packages",
+        "run_onnx",
+    ),
+    "autograd_course.visualize.kit.style": ("BLUE", "GRAY", "GREEN", "ORANGE", "figure", "note"),
+    "autograd_doctor.memory": ("kept_bytes", "kept_tensors", "peak_bytes", "stored_bytes"),
+    "autograd_doctor.steps": (
+        "check_element",
+        "compare_forward",
+        "compare_magnitudes",
+        "five_steps",
+        "run_backward",
+        "run_gradcheck",
+    ),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "replicas":
+        value = import_module("autograd_course.replicas")
+    elif name in _MODULE:
+        value = getattr(import_module(_MODULE[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

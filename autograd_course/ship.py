@@ -1,0 +1,178 @@
+"""What lesson 11 needs of packages that the rest of the course does without.
+
+A missing package is named, ONNX files are checked and run, and exporters are kept quiet.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.errors import CourseError
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript", "torchao")
+INSTALL = 'pip install "autograd-course[ship]"'
+
+
+class MissingExtraError(CourseError, ImportError):
+    """A package of the extra ``ship`` is not installed; the message says what installs it."""
+
+
+def missing(*names: str) -> tuple[str, ...]:
+    """Return which of the packages ``names`` (default: all of the extra) are not installed."""
+    return tuple(name for name in names or PACKAGES if find_spec(name) is None)
+
+
+def require_packages(*names: str) -> None:
+    """Raise an error that says what to install if one of the packages is missing.
+
+    Args:
+        names: Names of packages. Without names: all packages that only lesson 11 needs.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        MissingExtraError: A package is missing.
+
+    Example:
+        >>> require_packages("torch")
+    """
+    if absent := missing(*names):
+        raise MissingExtraError(
+            f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed: run "
+            f"{INSTALL} (or pip install {' '.join(absent)}), then restart the kernel."
+        )
+
+
+def check_onnx(model: Any) -> Any:
+    """Check a model by ``onnx.checker``, with the shapes that it infers.
+
+    Args:
+        model: What ``torch.onnx.export`` returns, an ``onnx.ModelProto``, or the path of a file.
+
+    Returns:
+        The model as an ``onnx.ModelProto``.
+
+    Raises:
+        onnx.checker.ValidationError: The model breaks a rule of ONNX.
+        onnx.shape_inference.InferenceError: Its shapes contradict each other.
+        MissingExtraError: onnx is not installed.
+
+    Example:
+        >>> check_onnx("net.onnx").graph.output  # doctest: +SKIP
+    """
+    require_packages("onnx")
+    onnx = import_module("onnx")
+    proto = getattr(model, "model_proto", model)
+    if not isinstance(proto, onnx.ModelProto):
+        proto = onnx.load(proto)
+    onnx.checker.check_model(proto, full_check=True)
+    return proto
+
+
+def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+    """Check a model as :func:`check_onnx` does, and run it in ONNX Runtime on the CPU.
+
+    Args:
+        model: As for :func:`check_onnx`.
+        inputs: The inputs, in the order of the model.
+
+    Returns:
+        The output of the model, or a tuple if it has several.
+
+    Raises:
+        MissingExtraError: onnx or onnxruntime is not installed.
+
+    Example:
+        >>> run_onnx("net.onnx", torch.zeros(8, 64)).shape  # doctest: +SKIP
+        torch.Size([8, 10])
+    """
+    require_packages("onnx", "onnxruntime")
+    session = import_module("onnxruntime").InferenceSession(
+        check_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    names = [given.name for given in session.get_inputs()]
+    feed = {n: x.detach().cpu().numpy() for n, x in zip(names, inputs, strict=True)}
+    outputs = tuple(torch.from_numpy(output) for output in session.run(None, feed))
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+# Message (a regular expression, from its beginning), category, and why it says nothing to the user.
+_WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
+    # torch.export and torch.onnx, about a comparison in their own code
+    (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
+    # torch's own helpers are compiled by its deprecated torch.jit, at the first import of them; it
+    # is a DeprecationWarning, or from PyTorch 2.14 on a FutureWarning
+    (r"`torch\.jit\.script(_method)?` is deprecated", Warning),
+    # torch.export.load of PyTorch 2.11, about the bytes that it has just read from the file
+    ("The given buffer is not writable", UserWarning),
+    # the compiler's front end, about a cache that Python 3.13.0 alone lacks
+    (r"Guards may run slower on Python 3\.13\.0", RuntimeWarning),
+    # the compiler's front end makes one to read a Function's code (strict=True)
+    (r"<class 'torch\.autograd\.function\.Function'> should not be inst", DeprecationWarning),
+)
+_LOGGERS = (
+    "torchao",  # compiled for other GPUs and Pythons too, it names each library that does not fit
+    "torch.utils._pytree",  # torchao registers enumerations in a way that torch no longer needs
+    "torch.onnx._internal.exporter._registration",  # torchvision's operators are not there
+    "torch.fx.experimental.symbolic_shapes",  # says first what the error then says
+)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress what PyTorch and torchao say about their own code inside a ``with`` block.
+
+    The source of this function lists each suppressed warning with the reason. You see every other
+    warning, and every error.
+
+    Yields:
+        Nothing.
+
+    Example:
+        >>> import warnings
+        >>> with quiet():
+        ...     warnings.warn("`torch.jit.script` is deprecated", DeprecationWarning)
+    """
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        for message, category in _WARNINGS:
+            warnings.filterwarnings("ignore", message, category)
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+def first_sentence(said: Warning | Exception | str) -> str:
+    """Return the first sentence of a message, on one line.
+
+    Args:
+        said: A warning, an error or a text.
+
+    Returns:
+        The sentence.
+
+    Example:
+        >>> first_sentence(ValueError("Too long. Here is more."))
+        'Too long.'
+    """
+    text = " ".join(str(said).split())
+    sentence, stop, _ = text.partition(". ")
+    return sentence + stop.strip()
+
+
+checked, require = check_onnx, require_packages  # the names that lesson 11 imported

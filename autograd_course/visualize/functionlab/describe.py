@@ -1,0 +1,169 @@
+"""What the lab says: about one place of x, about the whole range, and all of it as plain text."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from autograd_course.visualize.functionlab.lines import Listing, Step
+from autograd_course.visualize.functionlab.trace import Kept, Position, Sweep, Verdict
+from autograd_course.visualize.kit.formatting import number
+
+_MOST_REGIONS = 3
+_IF_MEANT = "right if it is meant as a surrogate"
+_NOWHERE: dict[Verdict, str] = {"jump": "jumps", "steep": "is infinitely steep"}
+
+
+def slope(value: float | None) -> str:
+    """Write a slope, without the rounding noise of differences."""
+    if value is None:
+        return "none"
+    return number(round(value, 4) if math.isfinite(value) else value)
+
+
+def by_backward(position: Position) -> str:
+    """Return the slope that backward claims, as text."""
+    if position.run is None or position.failure:
+        return "none"
+    return slope(position.slope)
+
+
+def by_differences(position: Position) -> str:
+    """Return forward's slope by differences, as text: two where the sides differ."""
+    if position.sides is None or position.verdict in _NOWHERE:
+        return "none"
+    if position.sides.bent:
+        return f"{slope(position.sides.left)} | {slope(position.sides.right)}"
+    return slope(position.sides.central)
+
+
+def judged(position: Position, variable: str) -> str:
+    """Say in one sentence how backward and forward compare at a place."""
+    at, claim = f"{variable} = {number(position.x)}", by_backward(position)
+    if position.verdict == "open":
+        return position.failure or (
+            f"At {at} forward has no finite value on both sides: there is nothing to compare."
+        )
+    if position.slope is None:
+        return _without_gradient(position)
+    if position.verdict in _NOWHERE:
+        does = _NOWHERE[position.verdict]
+        return f"◇ Forward {does} at {at}: it has no slope there. Backward says {claim}."
+    if position.verdict == "kink" and position.sides:
+        left, right = slope(position.sides.left), slope(position.sides.right)
+        return (
+            f"◇ A kink at {at}: slope {left} on the left, {right} on the right. "
+            f"Backward says {claim}."
+        )
+    found = by_differences(position)
+    if position.verdict == "surrogate":
+        return f"◇ Forward is flat at {at}, and backward says {claim}: {_IF_MEANT}."
+    verb = "✓ They agree" if position.verdict == "agree" else "✗ They differ"
+    return f"{verb} at {at}: slope {claim} by backward, {found} by differences."
+
+
+def _without_gradient(position: Position) -> str:
+    returned = slope(position.run.gradient or 0.0) if position.run else "none"
+    if position.verdict == "agree":
+        return "✓ grad_output is 0, and backward returned 0: nothing in, nothing out."
+    return (
+        f"✗ grad_output is 0, and backward returned {returned}; "
+        "backward is linear in grad_output, so it must be 0."
+    )
+
+
+def sent_back(position: Position, grad_output: float) -> str:
+    """Say what came to backward, what it returned, and which slope that means."""
+    run, g = position.run, number(grad_output)
+    if run is None:
+        return "forward raised: backward is not called"
+    if position.failure:
+        return f"grad_output ∂ {g} → backward → raised"
+    chain = f"grad_output ∂ {g} → backward → ∂ {run.returned}"
+    if position.slope is None or run.gradient is None or grad_output == 1:
+        return chain
+    return f"{chain}; slope = {slope(run.gradient)} / {g} = {slope(position.slope)}"
+
+
+def overview(sweep: Sweep) -> str:
+    """Say where over the whole range backward and forward differ."""
+    first, last = sweep.positions[0].x, sweep.positions[-1].x
+    parts = [
+        *_regions(sweep, "differ", "✗ They differ"),
+        *_regions(sweep, "surrogate", "◇ backward is not the derivative"),
+        *_regions(sweep, "kink", "◇ kink"),
+        *_regions(sweep, "jump", "◇ jump"),
+        *_regions(sweep, "steep", "◇ infinitely steep"),
+        *_regions(sweep, "open", "not comparable"),
+    ]
+    if any(position.verdict == "surrogate" for position in sweep.positions):
+        parts.append(f"forward is a staircase: {_IF_MEANT}")
+    elif not any(position.verdict == "differ" for position in sweep.positions):
+        some = any(position.verdict == "agree" for position in sweep.positions)
+        parts.insert(0, "✓ they agree" if some else "nothing to compare")
+    return f"For {sweep.variable} from {number(first)} to {number(last)}: {'; '.join(parts)}."
+
+
+def _regions(sweep: Sweep, verdict: Verdict, words: str) -> Iterator[str]:
+    regions = spans_of(sweep.positions, verdict)
+    if len(regions) > _MOST_REGIONS:
+        count = sum(position.verdict == verdict for position in sweep.positions)
+        yield f"{words} at {count} of {len(sweep.positions)} places"
+    elif regions:
+        yield f"{words} {' and '.join(_region(*region) for region in regions)}"
+
+
+def _region(low: float, high: float) -> str:
+    if low == high:
+        return f"at {number(low)}"
+    return f"from {number(low)} to {number(high)}"
+
+
+def spans_of(positions: Sequence[Position], verdict: Verdict) -> list[tuple[float, float]]:
+    """Return where neighbors share a verdict, as first and last x of each such stretch."""
+    stretches = groupby(positions, lambda position: position.verdict == verdict)
+    found = [[position.x for position in stretch] for same, stretch in stretches if same]
+    return [(stretch[0], stretch[-1]) for stretch in found]
+
+
+def called(sweep: Sweep, x: float) -> str:
+    """Write the call: the function's name, x, and the parameters."""
+    given = [(sweep.variable, x), *sweep.parameters]
+    return f"{sweep.name}({', '.join(f'{name} = {number(value)}' for name, value in given)})"
+
+
+def noted(steps: Sequence[Step]) -> dict[int, str]:
+    """Return a note for each row that ran: the last one, and how often where it ran in a loop."""
+    found: dict[int, str] = {}
+    for row in dict.fromkeys(step.row for step in steps):
+        notes = [step.note for step in steps if step.row == row]
+        last = next((note for note in reversed(notes) if note), "")
+        found[row] = f"{last} ({len(notes)} times)" if len(notes) > 1 else last
+    return found
+
+
+def held(kept: Kept) -> str:
+    """Write a thing that ctx holds, in one line."""
+    return f"{kept.name} = {kept.text} ({kept.what})"
+
+
+def describe(sweep: Sweep, source: Listing, index: int) -> str:
+    """Tell all that the picture shows, as plain text."""
+    position = sweep.positions[index]
+    notes = noted(position.steps)
+    lines = [f"Function lab: {called(sweep, position.x)}"]
+    if position.run:
+        lines.append(f"forward returns {number(position.run.y)}")
+    lines += [f"  {row}" for row in _annotated(source, notes)]
+    if position.run and source.own:
+        kept = [held(one) for one in position.run.kept]
+        lines.append("ctx keeps " + ("; ".join(kept) or "nothing"))
+    lines.append(sent_back(position, sweep.grad_output))
+    return "\n".join([*lines, judged(position, sweep.variable), overview(sweep)])
+
+
+def _annotated(source: Listing, notes: dict[int, str]) -> Iterator[str]:
+    for part in source.parts:
+        for index, row in enumerate(part.rows, part.first):
+            yield f"{row}  # {notes[index]}" if notes.get(index) else row
+    for heading in source.missing:
+        yield f"{heading}: its source is not available"

@@ -1,0 +1,161 @@
+"""A Jacobian in words: how many entries are wrong, and what pattern a matrix has."""
+
+import torch
+from autograd_doctor import Diagnosis
+from autograd_doctor import jacobians as heatmap
+from autograd_doctor.formatting import sentence
+from autograd_doctor.jacobians import Matrix
+from torch import Tensor
+
+from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
+
+_NEGLIGIBLE = 1e-6  # of the largest entry: counts as zero, and equal if no farther apart
+_FEW = 24  # parts that are still told as blocks
+
+
+WORDS = {
+    AGREES: "they agree",
+    WRONG: "✗ backward is wrong here",
+    UNKNOWN: "finite differences find no derivative here",
+}
+
+
+HOW = (
+    "Finite differences are found a column at a time: one input element is nudged. Backward is "
+    "found a row at a time: one call, with a grad_output that is 1 at one output element and 0 "
+    "elsewhere."
+)
+HOW_DECLARED = (
+    "Both are found a row at a time: one call of a backward, with a grad_output that is 1 at one "
+    "output element and 0 elsewhere; the reference's is autograd's own."
+)
+
+
+def describe_finding(diagnosis: Diagnosis | None) -> str:
+    """Return the first finding of a diagnosis, its rule and its sentence, ``""`` without one."""
+    if diagnosis is None or not diagnosis.findings:
+        return ""
+    first = diagnosis.findings[0]
+    severity = "" if first.severity == "error" else f"{first.severity}, "
+    return f"{severity}{first.rule}: {sentence(first.message)}"
+
+
+def verdict(truth: str, entries: int, wrong: int, known: bool, blind: bool) -> str:
+    """Say how many entries are wrong.
+
+    ``known`` tells whether a derivative is found anywhere, ``blind`` whether none is found
+    somewhere.
+    """
+    if not known:
+        return "There is nothing to compare: no derivative is found anywhere."
+    if wrong:
+        return f"✗ {wrong} of {entries} entries of backward are wrong."
+    each = f"all {entries} entries" if entries > 1 else "its one entry"
+    where = " where finite differences find a derivative" if blind else ""
+    return f"✓ Backward agrees with {truth} in {each}{where}."
+
+
+def scale(height: int, width: int) -> str:
+    """Say what a cell is that is no single entry."""
+    return (
+        f"Each cell stands for {height} × {width} entries and shows the largest; "
+        "it is wrong where one of them is."
+    )
+
+
+def filling(matrix: Matrix) -> str:
+    """Say what fills a map: how many entries, how large, and in what pattern."""
+    pattern = looks(torch.tensor(matrix, dtype=torch.float64))
+    filled = heatmap.filling(matrix)
+    known = pattern in ("", "zero", "sparse") or (pattern == "diagonal" and "diagonal" in filled)
+    return filled if known else f"{filled}; looks {pattern}"
+
+
+def looks(matrix: Tensor) -> str:
+    """Name the pattern in a few words, as in ``block diagonal (3 blocks of 4 × 4), symmetric``.
+
+    It is what the numbers at this point look like, within one millionth of the largest entry: a
+    matrix may be diagonal here by chance. ``""`` for a single row or column, and where an entry is
+    not a finite number.
+    """
+    if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
+        return ""
+    largest = float(matrix.abs().max())
+    if largest == 0:
+        return "zero"
+    filled = matrix.abs() > _NEGLIGIBLE * largest
+    if simple := _diagonal(matrix, filled, largest):
+        return simple
+    kind = _blocks(filled) or _triangle(filled) or ("dense" if bool(filled.all()) else "sparse")
+    return ", ".join([kind, *_further(matrix, largest)])
+
+
+def _diagonal(matrix: Tensor, filled: Tensor, largest: float) -> str:
+    square = matrix.shape[0] == matrix.shape[1]
+    if not square or bool(filled[~torch.eye(len(matrix), dtype=torch.bool)].any()):
+        return ""
+    diagonal = matrix.diagonal()
+    if float(diagonal.max() - diagonal.min()) > _NEGLIGIBLE * largest:
+        return "diagonal"
+    if abs(float(diagonal[0]) - 1) <= _NEGLIGIBLE:
+        return "the identity"
+    return "a multiple of the identity"
+
+
+def _triangle(filled: Tensor) -> str:
+    if filled.shape[0] != filled.shape[1]:
+        return ""
+    lower, upper = not bool(filled.triu(1).any()), not bool(filled.tril(-1).any())
+    return "lower triangular" if lower else "upper triangular" if upper else ""
+
+
+def _blocks(filled: Tensor) -> str:
+    """Say into what parts the matrix falls: no input of one reaches an output of another."""
+    parts = _parts(filled)
+    if len(parts) < 2:
+        return ""
+    sizes = {(len(rows), len(columns)) for rows, columns in parts}
+    runs = all(_is_run(places) for part in parts for places in part)
+    if len(sizes) > 1 or len(parts) > max(_FEW, min(filled.shape)):
+        return f"{len(parts)} independent parts"
+    ((height, width),) = sizes
+    if (height, width) == (1, 1):
+        return "a permuted diagonal"
+    ordered = [columns[0] for _, columns in parts]
+    diagonal = runs and ordered == sorted(ordered)
+    name = "block diagonal" if diagonal else "independent parts"
+    return f"{name} ({len(parts)} blocks of {height} × {width})"
+
+
+def _is_run(places: list[int]) -> bool:
+    return places == list(range(places[0], places[0] + len(places)))
+
+
+def _parts(filled: Tensor) -> list[tuple[list[int], list[int]]]:
+    """Return the rows and columns that hang together, in the order of their first rows."""
+    reach = filled.double()
+    left, parts = set(range(len(filled))), []
+    for first in range(len(filled)):
+        if first not in left or not bool(filled[first].any()):
+            continue
+        rows = torch.zeros(len(filled), dtype=torch.bool)
+        rows[first] = True
+        while True:
+            columns = reach.T @ rows.double() > 0
+            more = reach @ columns.double() > 0
+            if torch.equal(more, rows):
+                break
+            rows = more
+        parts.append((rows.nonzero().flatten().tolist(), columns.nonzero().flatten().tolist()))
+        left -= set(parts[-1][0])
+    return parts
+
+
+def _further(matrix: Tensor, largest: float) -> list[str]:
+    words, square = [], matrix.shape[0] == matrix.shape[1]
+    if square and float((matrix - matrix.T).abs().max()) <= _NEGLIGIBLE * largest:
+        words.append("symmetric")
+    rank = int((torch.linalg.svdvals(matrix) > 1e-6 * largest).sum())
+    if rank < min(matrix.shape):
+        words.append(f"of rank {rank}")
+    return words

@@ -1,0 +1,54 @@
+"""What the saved pictures share: colors, axes, and a small PNG, without any state of pyplot."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+INK, PAPER, SOFT, GRAY, FAINT = "#22262b", "#ffffff", "#5b636e", "#878f9a", "#d9dce1"
+VALUE, GRADIENT = "#00609a", "#ad4300"  # what runs forward, and what runs backward
+SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # of matplotlib: the same picture everywhere
+_COLORS = 48
+_EVERY = 5  # rows of which one is looked at to choose the colors: each color fills more than that
+
+
+def plain_frame(axes: Axes, **grid: Any) -> None:
+    """Draw a grid behind the data, and a frame on the left and below; ``grid`` says how."""
+    axes.grid(**{"color": FAINT, "linewidth": 0.6, **grid})
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GRAY)
+
+
+def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
+    """Render with a palette of a few colors; the same bytes for the same figure.
+
+    ``keep`` are colors (red, green, blue) that carry a meaning and stay exact, however little of
+    the figure they fill.
+    """
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    pixels = bytes(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+    picture = Image.frombuffer("RGBA", canvas.get_width_height(), pixels).convert("RGB")
+    rows = picture.resize((picture.width, picture.height // _EVERY), Image.Resampling.NEAREST)
+    palette = rows.quantize(_COLORS, dither=Image.Dither.NONE)
+    if keep:
+        found = list(palette.getpalette() or ())[: 3 * _COLORS]
+        palette.putpalette([*found, *(part for color in keep for part in color)])
+    output = BytesIO()
+    reduced = _exact_ground(picture.quantize(palette=palette, dither=Image.Dither.NONE), picture)
+    reduced.save(output, "PNG", dpi=(figure.dpi, figure.dpi))
+    return output.getvalue()
+
+
+def _exact_ground(reduced: Image.Image, picture: Image.Image) -> Image.Image:
+    """Give the color of the corner back as it was: on a page, a white a little off is seen."""
+    colors: list[int] = list(reduced.getpalette() or ())
+    index: Any = reduced.getpixel((0, 0))
+    colors[3 * index : 3 * index + 3] = list(picture.getpixel((0, 0)))  # type: ignore[arg-type]
+    reduced.putpalette(colors)
+    return reduced

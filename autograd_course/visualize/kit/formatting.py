@@ -1,0 +1,172 @@
+"""Tensors, numbers, sizes, lists and errors as short text."""
+
+import math
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from autograd_doctor.extension import describe_error
+from torch import Tensor
+
+from autograd_course.folders import COURSE, OURS
+
+SMALL = 9  # elements that are still shown one by one
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a trace remembers of a tensor.
+
+    ``values`` holds the elements, nested as in ``tolist``, if there are at most nine; else
+    ``statistics`` holds ``min``, ``mean``, ``max`` and ``norm`` (the Euclidean one) – of a complex
+    tensor the norm alone.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    values: Any = None
+    statistics: tuple[tuple[str, float], ...] = ()
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Summary":
+        """Summarize a tensor of any shape, dtype and device; nothing of it is kept alive."""
+        tensor = tensor.detach()
+        shape, dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+        if tensor.numel() <= SMALL:
+            return cls(shape, dtype, values=tensor.tolist())
+        return cls(shape, dtype, statistics=_statistics(tensor))
+
+    @property
+    def size(self) -> str:
+        """The shape in words: ``scalar``, ``3`` or ``2×3``."""
+        return "×".join(map(str, self.shape)) or "scalar"
+
+    @property
+    def short(self) -> str:
+        """A few characters, for a node's card: up to three values, else the shape."""
+        digits = 4 if self.shape == () else 3
+        return elements(self.values, digits) if self.few else f"[{self.size}]"
+
+    @property
+    def few(self) -> bool:
+        """Whether it has at most three values, all in one row."""
+        return self.shape == () or (len(self.shape) == 1 and 0 < self.shape[0] <= 3)
+
+    @property
+    def measure(self) -> str:
+        """A few characters that tell how big it is: up to three values, else the norm."""
+        return self.short if self.few else f"norm {number(self.norm, 3)}"
+
+    @property
+    def norm(self) -> float:
+        """The Euclidean norm."""
+        if self.statistics:
+            return dict(self.statistics)["norm"]
+        return math.hypot(*(abs(value) for value in _flat(self.values)))
+
+    @property
+    def brief(self) -> str:
+        """One phrase for a sentence: the elements if they are few, else shape and norm."""
+        return f"[{self.size}] of norm {number(self.norm, 3)}" if self.statistics else self.text
+
+    @property
+    def text(self) -> str:
+        """All that is known, in one line of text."""
+        if not self.statistics:
+            return elements(self.values, 4) if 0 not in self.shape else f"[{self.size}] (empty)"
+        figures = (f"{name} {number(value, 3)}" for name, value in self.statistics)
+        return f"[{self.size}] {', '.join(figures)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data; complex and non-finite numbers become text."""
+        content = (
+            {"statistics": {name: _plain(value) for name, value in self.statistics}}
+            if self.statistics
+            else {"values": _plain(self.values)}
+        )
+        return {"shape": list(self.shape), "dtype": self.dtype, **content}
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """Write a number with at most ``digits`` significant digits, and zero without a sign."""
+    if isinstance(value, bool | int):
+        return str(value)
+    if isinstance(value, complex):
+        sign = "-" if value.imag < 0 else "+"
+        return f"{number(value.real, digits)}{sign}{number(abs(value.imag), digits)}i"
+    text = f"{value:.{digits}g}"
+    return "0" if text == "-0" else text
+
+
+def elements(values: Any, digits: int) -> str:
+    """Write nested values as text, each with at most ``digits`` significant digits."""
+    if isinstance(values, list):
+        return f"[{', '.join(elements(value, digits) for value in values)}]"
+    return number(values, digits)
+
+
+def _statistics(tensor: Tensor) -> tuple[tuple[str, float], ...]:
+    if tensor.is_complex():
+        return (("norm", torch.linalg.vector_norm(tensor.to(torch.complex128)).item()),)
+    tensor = tensor.double()
+    low, mean, high = tensor.min().item(), tensor.mean().item(), tensor.max().item()
+    # A mean that is rounding noise differs from machine to machine.
+    noise = 1e-6 * max(abs(low), abs(high))
+    norm = torch.linalg.vector_norm(tensor).item()
+    mean = 0.0 if math.isfinite(mean) and abs(mean) <= noise else mean
+    return (("min", low), ("mean", mean), ("max", high), ("norm", norm))
+
+
+def _flat(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        return [values]
+    return [leaf for value in values for leaf in _flat(value)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    finite = isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if finite else number(value)
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+# What is shown may be a reference Function: its lines are told like the caller's own.
+_FUNCTIONS = COURSE / "functions"
+_OURS_AND_TORCHS = (*OURS, Path(torch.__file__).parent)
+
+
+def size(count: int, exact_below: int = 1024) -> str:
+    """Write a number of bytes with at most four significant digits: ``192 KiB``."""
+    if count < exact_below:
+        return "1 byte" if count == 1 else f"{count} bytes"
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.4g} {_UNITS[unit]}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Join with commas and a final ``and``."""
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def raised(error: BaseException) -> str:
+    """Say what was raised, and on which line of the caller's code."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _theirs(frame.filename)
+    ]
+    place = f" at `{frames[-1].line}`" if frames and frames[-1].line else ""
+    text = " ".join(describe_error(error).text.split()).rstrip(".")
+    return f"{type(error).__name__}{place}" + (f": {text}" if text else "")
+
+
+def _theirs(filename: str) -> bool:
+    path = Path(filename)
+    if path.is_relative_to(_FUNCTIONS):
+        return True
+    return not any(path.is_relative_to(place) for place in _OURS_AND_TORCHS)

@@ -1,0 +1,182 @@
+"""A memory trace in words: sentences, what a kept tensor is called, the account of it all."""
+
+from collections.abc import Callable, Sequence
+
+from autograd_course.visualize.kit.formatting import listed, size
+from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
+
+_MOST_NAMED = 3  # tensors that one sentence names
+_MOST_LINES = 60  # of an account
+
+
+def sentence(trace: MemoryTrace, number: int) -> str:
+    """Say what happens at an event."""
+    event = trace.events[number]
+    return _SENTENCES[event.kind](event, _Items(trace, event))
+
+
+class _Items:
+    """What an event is about, as entries of the trace."""
+
+    def __init__(self, trace: MemoryTrace, event: Event) -> None:
+        self.saves = [trace.kept[i] for i in event.saves]
+        self.again = [trace.kept[i] for i in event.again]
+        self.frees = [trace.kept[i] for i in event.frees]
+
+    @property
+    def freed(self) -> str:
+        return size(sum(item.extra for item in self.frees))
+
+
+def _save(event: Event, items: _Items) -> str:
+    verb = (
+        f"runs again inside the backward of {event.inside} and saves" if event.inside else "saves"
+    )
+    through = f" through {event.by}" if event.by else ""
+    costs = [item for item in items.saves if item.extra]
+    parts = [f"{name}, {size(total)}" for name, total in _summed(costs, its)]
+    shared = [item for item in items.again if item.extra]
+    parts += [f"{name}, kept already" for name, _ in _summed(shared, _belonging)]
+    if free := [item for item in (*items.saves, *items.again) if not item.extra]:
+        names = [name for name, _ in _summed(free, lambda item: item.anyway or its(item))]
+        parts.append(f"{listed(names)}, alive anyway")
+    extra = "" if costs else ": 0 extra bytes"
+    return f"{who(event)} {verb} {'; '.join(parts)}{through}{extra}."
+
+
+def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[str, int]]:
+    """Name tensors, with their bytes; those of one name together, and many without names."""
+    if len({told(item) for item in items}) > _MOST_NAMED:
+        return [(f"{len(items)} tensors", sum(item.extra for item in items))]
+    found: dict[str, list[int]] = {}
+    for item in items:
+        found.setdefault(told(item), []).append(item.extra)
+    return [
+        (name if len(sizes) == 1 else f"{name} ({len(sizes)} tensors)", sum(sizes))
+        for name, sizes in found.items()
+    ]
+
+
+def _belonging(item: Kept) -> str:
+    """Name a tensor by the node that kept it first."""
+    return f"{item.role} of {item.owner}" if item.how == "attribute" else _of(item)
+
+
+def _of(item: Kept) -> str:
+    return f"the {what(item)} of {item.owner}"
+
+
+def _pass(event: Event, _: _Items) -> str:
+    return (
+        f"{who(event)} would save {size(event.passed)}, but {event.by} keeps nothing of it: "
+        "forward will run again."
+    )
+
+
+def _hide(event: Event, items: _Items) -> str:
+    found = [*items.saves, *items.again]
+    names = listed([f"{item.role}, {size(item.extra)}" for item in found])
+    return f"{who(event)} has put {names} on its ctx by hand, where no saved-tensor hook sees it."
+
+
+def _run(event: Event, items: _Items) -> str:
+    if not items.frees:
+        return f"{event.name} {'run' if event.merged > 1 else 'runs'}; nothing is freed."
+    costs = [item for item in items.frees if item.extra]
+    if not costs:
+        names = _summed(items.frees, lambda item: item.anyway or its(item))
+        return f"{who(event)} runs and gives up {listed([n for n, _ in names])}, alive anyway."
+    freed = listed([name for name, _ in _summed(costs, lambda item: _whose(item, event))])
+    return f"{who(event)} runs and frees {freed}: {items.freed}."
+
+
+def _whose(item: Kept, event: Event) -> str:
+    return its(item) if item.owner == event.name else _belonging(item)
+
+
+def _free(event: Event, items: _Items) -> str:
+    where = f"inside the backward of {event.inside}" if event.inside else "in forward"
+    costs = [item for item in items.frees if item.extra]
+    freed = listed([name for name, _ in _summed(costs, _belonging)] or ["nothing"])
+    return f"Freed {where}: {freed}, {items.freed}."
+
+
+def _end(event: Event, items: _Items) -> str:
+    left = size(event.kept)
+    if event.by == "backward":
+        if not event.kept:
+            return "Backward is over: nothing is kept."
+        return f"Backward is over, but {left} are still kept: a ctx lives as long as its graph."
+    if event.by == "results":
+        if not event.kept:
+            return f"The results are dropped, and the graph with them: {items.freed} freed."
+        return (
+            f"The results are dropped, but {left} are still kept: they hold each other in a cycle."
+        )
+    return f"The garbage collector has run: {items.freed} freed."
+
+
+def _many(event: Event, items: _Items) -> str:
+    where = f"{event.module}: " if event.module else ""
+    if event.phase == "backward":
+        return f"{where}{event.merged} steps of backward free {items.freed}."
+    saved = size(sum(item.extra for item in items.saves))
+    return f"{where}{event.merged} steps of forward save {saved}."
+
+
+_SENTENCES: dict[str, Callable[[Event, _Items], str]] = {
+    "start": lambda *_: "Nothing has run. Inputs and parameters are alive anyway.",
+    "save": _save,
+    "pass": _pass,
+    "attribute": _hide,
+    "turn": lambda event, _: f"Forward is over. {size(event.kept)} wait for backward.",
+    "run": _run,
+    "free": _free,
+    "end": _end,
+    "many": _many,
+}
+
+
+def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
+    """Tell a trace as plain text: the account in numbers, then event by event."""
+    judged = "" if budget is None else f"; budget {size(budget)}: {verdict(trace.peak, budget)}"
+    head = (
+        f"{name}: peak {size(trace.peak)}, {size(trace.between)} kept when forward is over, "
+        f"operations: {trace.operations} forward, {trace.backward_operations} backward, "
+        f"{trace.again_operations} of these a forward that runs again{judged}"
+    )
+    lines = [
+        f"  {event.phase:8} {sentence(trace, number)} Kept: {size(event.kept)}."
+        for number, event in enumerate(trace.events)
+    ]
+    rest = len(lines) - _MOST_LINES
+    return "\n".join(
+        [head, *lines[:_MOST_LINES], *([f"  … {rest} more events"] if rest > 0 else [])]
+    )
+
+
+def who(event: Event) -> str:
+    """Name an event's node, with the module in which it ran."""
+    return f"{event.name} ({event.module})" if event.module else event.name
+
+
+def its(item: Kept) -> str:
+    """Say what a tensor is to its owner."""
+    return item.role if item.how == "attribute" else f"its {what(item)}"
+
+
+def what(item: Kept) -> str:
+    """Say in one word what a tensor is."""
+    if item.how == "attribute":
+        return item.role
+    return "mask" if item.dtype == "bool" and item.role == "intermediate" else item.role
+
+
+def shape(item: Kept) -> str:
+    """Write a shape as ``2×3``."""
+    return "×".join(map(str, item.shape)) or "scalar"
+
+
+def verdict(peak: int, budget: int) -> str:
+    """Say whether a peak stays within a budget."""
+    return "✓ fits" if peak <= budget else f"✗ {size(peak - budget)} over"

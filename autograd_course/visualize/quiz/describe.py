@@ -1,0 +1,162 @@
+"""A knowledge check in words: what the page says, and what is read where no widget lives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from textwrap import fill, indent
+from typing import Any
+
+from autograd_doctor.card import WIDTH, as_text
+
+from autograd_course.grader.state import State
+from autograd_course.quizzes import Question, Quiz
+from autograd_course.visualize.quiz.markdown import blocks, escape, safe_markdown
+
+TRIES = 2  # wrong answers after which all options are explained
+
+WORDS: Mapping[str, Any] = {
+    "tries": TRIES,
+    "one": "Choose one.",
+    "several": "Choose all that are right.",
+    "essay": "Answer in your own words, then compare.",
+    "right": "✓ Right.",
+    "wrong": "✗ Not right.",
+    "again": "Try once more.",
+    "part": "✗ Not all: what you chose is right, but something is missing.",
+    "nothing": "Choose an answer first.",
+    "empty": "Write a few sentences first.",
+    "written": "Compare: a good answer says these things.",
+    "isRight": "✓ right",
+    "isWrong": "✗ not right",
+    "silence": "The kernel has not answered, so this answer may not be saved. If the kernel was "
+    "restarted, run the cell again.",
+}
+
+
+def page(quiz: Quiz) -> dict[str, Any]:
+    """Return what the page shows, as JSON."""
+    return {
+        "title": quiz.heading,
+        "questions": [_question(question) for question in quiz.questions],
+        "words": dict(WORDS),
+    }
+
+
+def _question(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "kind": _kind(question),
+        "text": blocks(question.text),
+        "right": "".join(sorted(question.right)),
+        "rubric": [blocks(point) for point in question.rubric],
+        "options": [
+            {
+                "letter": letter,
+                "right": option.right,
+                "text": blocks(option.text),
+                "explanation": blocks(option.explanation),
+            }
+            for letter, option in question.lettered.items()
+        ],
+    }
+
+
+def _kind(question: Question) -> str:
+    return "essay" if question.essay else "several" if question.several else "one"
+
+
+def summary(quiz: Quiz, state: State) -> str:
+    """Say how many questions were answered rightly, at least once."""
+    done = sum(state.question(q.home, q.id).right for q in quiz.choices)
+    essays = [question for question in quiz.questions if question.essay]
+    written = sum(state.question(q.home, q.id).right for q in essays)
+    said = f"{done} of {len(quiz.choices)} right"
+    if len(essays) > 1:
+        return f"{said}, {written} of {len(essays)} essays written"
+    if not essays:
+        return said
+    return f"{said}, essay {'written' if written else 'to be written'}"
+
+
+@dataclass(frozen=True, repr=False)
+class Outcome:
+    """What was answered to a question: ``right``, and the explanations as text.
+
+    ``tries`` counts the answers so far. All options are explained after a right answer, and after
+    the second one; before that only the options that were chosen.
+    """
+
+    question: Question
+    chosen: str
+    right: bool
+    tries: int
+
+    @property
+    def verdict(self) -> str:
+        """The first sentence."""
+        if self.question.essay:
+            return str(WORDS["written"])
+        if self.right:
+            return str(WORDS["right"])
+        wrong = WORDS["part"] if set(self.chosen) <= self.question.right else WORDS["wrong"]
+        return str(wrong) if self._explains_all else f"{wrong} {WORDS['again']}"
+
+    @property
+    def _explains_all(self) -> bool:
+        return self.right or self.tries >= TRIES
+
+    def __repr__(self) -> str:
+        if self.question.essay:
+            return as_text(self.verdict, [("–", point) for point in self.question.rubric])
+        explained = self.question.lettered if self._explains_all else self.chosen
+        rows = [
+            (f"{'✓' if option.right else '✗'} {letter}", " ".join(option.explanation.split()))
+            for letter, option in self.question.lettered.items()
+            if letter in explained
+        ]
+        return as_text(f"{self.question.id}: {self.verdict}", rows)
+
+
+def plain(quiz: Quiz) -> str:
+    """Return the questions and their options as plain text."""
+    lines = [quiz.heading]
+    for number, question in enumerate(quiz.questions, 1):
+        lines += ["", f"{number}. {question.id} – {WORDS[_kind(question)]}"]
+        lines += [_indented(block, "   ") for block in blocks(question.text)]
+        for letter, option in question.lettered.items():
+            text = " ".join(" ".join(map(_as_text, blocks(option.text))).split())
+            lines.append(
+                fill(text, WIDTH, initial_indent=f"   {letter}) ", subsequent_indent="      ")
+            )
+    return "\n".join([*lines, "", _how(quiz)])
+
+
+def markdown(quiz: Quiz) -> str:
+    """Return the same as Markdown, which GitHub, JupyterLab and nbconvert show."""
+    parts = [f"**{escape(quiz.heading)}**"]
+    for number, question in enumerate(quiz.questions, 1):
+        parts.append(f"**{number}.** `{question.id}` – *{WORDS[_kind(question)]}*")
+        parts.append(safe_markdown(question.text))
+        options = [
+            f"- **{letter}** {safe_markdown(o.text)}" for letter, o in question.lettered.items()
+        ]
+        parts += ["\n".join(options)] if options else []
+    call, _, rest = _how(quiz).partition(": ")
+    return "\n\n".join([*parts, f"*{call}:* `{rest}`"])
+
+
+def _how(quiz: Quiz) -> str:
+    first = quiz.choices[0].id
+    return f'Without the widget: {quiz.call}.answer("{first}", "a")'
+
+
+def _indented(block: Mapping[str, Any], margin: str) -> str:
+    if "code" in block:
+        return indent(block["code"], margin + "    ")
+    return fill(_as_text(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
+
+
+def _as_text(block: Mapping[str, Any]) -> str:
+    if "code" in block:
+        return str(block["code"])
+    marks = {"": "", "code": "`", "em": "*"}
+    return "".join(f"{marks[kind]}{text}{marks[kind]}" for kind, text in block["spans"])

@@ -1,0 +1,224 @@
+"""The same small net trained by several estimators side by side, a few steps at a time."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from autograd_doctor.extension import preserve_global_state
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from autograd_course.errors import first_line
+from autograd_course.visualize.kit.errors import TraceError
+from autograd_course.visualize.stelab.estimators import Estimator
+
+Place = Literal["activations", "weights"]
+STEPS, EVERY = 150, 3  # training steps; steps between two points of a curve
+_SHADES = 15  # of the map: 0 is surely one class, 15 the other
+
+
+@dataclass(frozen=True)
+class Run:
+    """One net so far: ``losses`` at every third step, and the share of points that are right.
+
+    ``shades`` is the map of its decisions, a hexadecimal digit a cell, row by row; f is class 1.
+    """
+
+    name: str
+    label: str
+    losses: tuple[float, ...]
+    accuracy: float
+    shades: str
+
+
+@dataclass(frozen=True)
+class TrainingTrace:
+    """All nets after ``step`` steps. ``notice`` tells why it ended early, if it did."""
+
+    place: Place
+    seed: int
+    step: int
+    runs: tuple[Run, ...]
+    notice: str = ""
+
+
+class TrainingComparison:
+    """Nets that start alike and see the same points; they differ in backward alone."""
+
+    def __init__(self, estimators: Sequence[Estimator], place: Place, seed: int) -> None:
+        self.estimators, self.place, self.seed = tuple(estimators), place, seed
+        self.nets = [Net(estimator.call, place, seed) for estimator in estimators]
+        self.losses: list[list[float]] = [[] for _ in estimators]
+        self.accuracies = [math.nan] * len(self.nets)
+        self.points = points()
+        self.step = 0
+        self.notice = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.step >= STEPS or bool(self.notice)
+
+    def advance(self) -> None:
+        """Train every net for a few steps. What raises ends the comparison with a notice."""
+        with preserve_global_state(self.step):
+            torch.set_num_threads(1)  # for nets so small, threads would mostly wait for each other
+            for i, estimator in enumerate(self.estimators):
+                try:
+                    self._train(i)
+                except Exception as error:
+                    what = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
+                    self.notice = f"Training with {estimator.name} raised {what}."
+                    return
+        self.step += EVERY
+
+    def _train(self, i: int) -> None:
+        for step in range(EVERY):
+            loss, accuracy = self.nets[i].step(*self.points)
+            if step == 0:
+                self.losses[i].append(loss)
+                self.accuracies[i] = accuracy
+
+    def trace(self) -> TrainingTrace:
+        """Return what there is to see now."""
+        with preserve_global_state(self.step), torch.no_grad():
+            runs = () if self.notice else tuple(map(self._run, range(len(self.nets))))
+        return TrainingTrace(self.place, self.seed, self.step, runs, self.notice)
+
+    def _run(self, i: int) -> Run:
+        estimator, net = self.estimators[i], self.nets[i]
+        shades = (net(chart()).sigmoid().nan_to_num(0.5) * _SHADES).round().int().tolist()
+        losses, digits = tuple(self.losses[i]), "".join(f"{shade:x}" for shade in shades)
+        return Run(estimator.name, estimator.label, losses, self.accuracies[i], digits)
+
+
+def train_to_the_end(estimators: Sequence[Estimator], place: Place, seed: int) -> TrainingTrace:
+    """Train to the end and return what there is to see."""
+    comparison = TrainingComparison(estimators, place, seed)
+    while not comparison.done:
+        comparison.advance()
+    return comparison.trace()
+
+
+def not_started(place: Place, seed: int) -> TrainingTrace:
+    """Return a comparison in which nothing has happened yet."""
+    return TrainingTrace(place, seed, 0, ())
+
+
+def checked_place(place: str) -> Place:
+    """Return the place.
+
+    Raises :class:`TraceError` if nothing can be quantized there.
+    """
+    if place == "activations":
+        return "activations"
+    if place == "weights":
+        return "weights"
+    raise TraceError(f"place is 'activations' or 'weights', not {place!r}.")
+
+
+# --------------------------------------------------------------------------------------------------
+# The net, which is quantized within, and one step of its training.
+# --------------------------------------------------------------------------------------------------
+
+_SIZES = (2, 16, 16, 1)
+_RATE, _MEAN, _SQUARE, _EPSILON = 0.03, 0.9, 0.999, 1e-8  # of Adam
+
+
+class Net:
+    """A net 2 → 16 → 16 → 1 for two classes, trained by Adam on all points at once.
+
+    With ``activations`` quantized, a hidden unit is ``q(w·x + b)``. With ``weights`` quantized,
+    every weight matrix is ``q(W)``, divided by the root of its inputs' number past the first, and a
+    hidden unit is ``tanh``. ``seed`` draws the start; all is float64, so that a run repeats.
+
+    Adam is written out, as importing ``torch.optim`` and stepping would first load the compiler.
+    """
+
+    def __init__(self, quantize: Callable[[Tensor], Tensor], place: Place, seed: int) -> None:
+        self.quantize, self.place = quantize, place
+        self.parameters = _start(seed).requires_grad_()
+        self.mean = torch.zeros_like(self.parameters)
+        self.square = torch.zeros_like(self.parameters)
+        self.steps = 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the logits [n] of points [n, 2]."""
+        layers = _layers(self.parameters)
+        for i, (weight, bias) in enumerate(layers):
+            x = self._linear(i, x, weight) + bias
+            if i < len(layers) - 1:
+                x = self.quantize(x) if self.place == "activations" else torch.tanh(x)
+        return x[:, 0]
+
+    def _linear(self, i: int, x: Tensor, weight: Tensor) -> Tensor:
+        if self.place == "activations":
+            return x @ weight
+        return x @ self.quantize(weight) / (math.sqrt(len(weight)) if i else 1.0)
+
+    def step(self, x: Tensor, labels: Tensor) -> tuple[float, float]:
+        """Train one step; return loss (mean binary cross-entropy, nats) and accuracy before it."""
+        logits = self(x)
+        loss = binary_cross_entropy_with_logits(logits, labels)
+        (gradient,) = torch.autograd.grad(loss, self.parameters)
+        right = ((logits.detach() > 0) == (labels > 0)).double().mean()
+        with torch.no_grad():
+            self.parameters -= self._adam(gradient)
+        return loss.item(), right.item()
+
+    def _adam(self, gradient: Tensor) -> Tensor:
+        """Return the step of Adam (Kingma and Ba 2015)."""
+        self.steps += 1
+        self.mean.lerp_(gradient, 1 - _MEAN)
+        self.square.lerp_(gradient**2, 1 - _SQUARE)
+        mean = self.mean / (1 - _MEAN**self.steps)
+        square = self.square / (1 - _SQUARE**self.steps)
+        return _RATE * mean / (square.sqrt() + _EPSILON)
+
+
+def _start(seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
+    for inputs, outputs in pairwise(_SIZES):
+        weight = torch.randn(inputs * outputs, generator=generator, dtype=torch.float64)
+        bias = torch.randn(outputs, generator=generator, dtype=torch.float64)
+        parts += [weight / math.sqrt(inputs), bias / 2 if outputs > 1 else bias * 0]
+    return torch.cat(parts)
+
+
+def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return the weight [inputs, outputs] and bias [outputs] of each layer, as views."""
+    lengths = [n for a, b in pairwise(_SIZES) for n in (a * b, b)]
+    parts = parameters.split(lengths)
+    return [
+        (parts[2 * i].view(inputs, outputs), parts[2 * i + 1])
+        for i, (inputs, outputs) in enumerate(pairwise(_SIZES))
+    ]
+
+
+# --------------------------------------------------------------------------------------------------
+# The task, which no straight line solves: two classes on a checkerboard of four fields.
+# --------------------------------------------------------------------------------------------------
+
+REACH = 1.5  # the points lie in the square from -REACH to REACH
+POINTS = 160
+CELLS = 24  # a side of the map on which a net's decisions are shown
+_SEED = 100  # the points are always the same; only the nets start differently
+
+
+def points() -> tuple[Tensor, Tensor]:
+    """Return positions [160, 2] and labels [160], 1 where both coordinates have the same sign."""
+    generator = torch.Generator().manual_seed(_SEED)
+    unit = torch.rand(POINTS, 2, generator=generator, dtype=torch.float64)
+    positions = (2 * unit - 1) * REACH
+    return positions, (positions.prod(1) > 0).double()
+
+
+def chart() -> Tensor:
+    """Return the middles of the map's cells [CELLS², 2], row by row from the upper left."""
+    steps = ((torch.arange(CELLS, dtype=torch.float64) + 0.5) / CELLS * 2 - 1) * REACH
+    down, across = torch.meshgrid(-steps, steps, indexing="ij")
+    return torch.stack([across.flatten(), down.flatten()], 1)

@@ -1,0 +1,264 @@
+"""A tiled attention as the page and the picture show it, in frames, JSON-compatible.
+
+What a step does not change is not in its frame; :func:`at` adds the frames up.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from autograd_course.visualize.kit.formatting import size
+from autograd_course.visualize.tiles import describe
+from autograd_course.visualize.tiles.trace import Matrix, Phase, TileTrace, Visit
+
+View = dict[str, Any]
+Frame = dict[str, Any]
+# What is alive in a turn, by the names of the trace.
+_SYMBOLS: dict[Phase, dict[str, str]] = {
+    "forward": {
+        "q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "W", "out": "O", "max": "m",
+        "sum": "ℓ", "rescale": "r",
+    },
+    "backward": {
+        "q": "Q", "k": "K", "v": "V", "grad_out": "∂O", "scores": "S", "weights": "P",
+        "grad_scores": "∂S", "grad_q": "∂Q", "grad_k": "∂K", "grad_v": "∂V", "lse": "L",
+        "delta": "D",
+    },
+}  # fmt: skip
+_MOST_TEXTS = 10  # queries or keys of a matrix whose cells are large enough for numbers
+_MOST_FIGURES = 21  # and of one whose rows are high enough
+_FINE = 1000  # parts of a bar
+
+
+def build_view(trace: TileTrace) -> View:
+    """Return what is shown of a trace: the matrix, and the frames from the beginning to the end."""
+    return {
+        "title": describe.headline(trace),
+        "rows": [[rows.start, rows.stop] for rows in trace.rows],
+        "columns": [[columns.start, columns.stop] for columns in trace.columns],
+        "skipped": [list(place) for place in trace.skipped],
+        "hidden": ["".join("10"[pair] for pair in row) for row in trace.visible],
+        "given": {name: heat(trace.tensors[name]) for name in ("q", "k", "v", "grad_out")},
+        "longest": describe.figure(trace.longest_sum, 2),
+        "begin": _figures(_texts(trace, {"m": -math.inf, "ℓ": 0.0}), []),
+        "captions": describe.CAPTIONS,
+        "memory": describe.memory(trace),
+        "whole": {phase: _weighed(trace, visit) for phase, visit in trace.whole.items()},
+        "frames": [
+            _frame("start", "given", describe.given(trace)),
+            *_forward(trace),
+            *_backward(trace),
+            _frame("end", "end", describe.end(trace)),
+        ],
+    }
+
+
+def at(view: View, step: int) -> Frame:
+    """Return the frame of a step with all that the steps before it have left."""
+    figures: dict[str, Any] = {}
+    filled: dict[str, Any] = {}
+    trail: list[list[int]] = []
+    for past in view["frames"][: step + 1]:
+        trail = [] if past["kind"] == "delta" else trail
+        trail = [*trail, past["tile"]] if past["tile"] else trail
+        figures |= past["figures"]
+        filled |= past["filled"]
+    return {**view["frames"][step], "figures": figures, "filled": filled, "trail": trail}
+
+
+def most_telling(trace: TileTrace, view: View) -> int:
+    """Return a step at which a maximum rises: late, and so that the past is about halved."""
+    steps = [i for i, f in enumerate(view["frames"]) if f["tile"] and f["phase"] == "forward"]
+
+    def rank(index: int) -> tuple[bool, float]:
+        visit = trace.forward[index]
+        late = 2 * visit.row >= len(trace.rows) - 1 and 2 * visit.column >= len(trace.columns) - 1
+        shares = (abs(f - 0.5) for f in visit.column_of("rescale") if 0 < f < 1)
+        return late, -min(shares, default=1.0)
+
+    return steps[max(range(len(steps)), key=rank)]
+
+
+# --------------------------------------------------------------------------------------------------
+# The frames: what each step of forward and of backward changes, and says.
+# --------------------------------------------------------------------------------------------------
+
+
+def _frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
+    """Return a frame that changes only what is named."""
+    usual: Frame = {
+        "tile": None,
+        "line": None,
+        "figures": {},
+        "filled": {},
+        "cells": None,
+        "held": None,
+    }
+    return {"phase": phase, "kind": kind, "text": text, **usual, **more}
+
+
+def _forward(trace: TileTrace) -> Iterator[Frame]:
+    """Tell forward, row of tiles by row of tiles."""
+    for row, places in enumerate(trace.rows):
+        before: Visit | None = None
+        parts: list[list[float]] = [[] for _ in places]
+        for visit in (visit for visit in trace.forward if visit.row == row):
+            for part, factor, weights in zip(
+                parts, visit.column_of("rescale"), visit.of("weights"), strict=True
+            ):
+                part[:] = [*(factor * share for share in part), sum(weights)]
+            shares = [_shares(trace, part) for part in parts]
+            yield _frame(
+                "forward",
+                "tile",
+                describe.meeting(trace, visit, before),
+                **_turn(trace, visit, "scores", _SYMBOLS["forward"]),
+                figures=_running(trace, visit, before, shares),
+                filled={f"out {row}": _so_far(trace, visit)},
+            )
+            before = visit
+        yield _row_done(trace, row, [_shares(trace, part) for part in parts])
+
+
+def _backward(trace: TileTrace) -> Iterator[Frame]:
+    """Tell backward, column of tiles by column of tiles."""
+    unseen = {str(i): _kept(trace, i, 0.0) for i in range(trace.queries)}
+    yield _frame("backward", "delta", describe.delta(trace), figures=unseen)
+    sums = [0.0] * trace.queries
+    most = {name: largest(trace.tensors[name]) for name in ("grad_q", "grad_k", "grad_v")}
+    for column, _ in enumerate(trace.columns):
+        for visit in (visit for visit in trace.backward if visit.column == column):
+            for query, weights in zip(trace.rows[visit.row], visit.of("weights"), strict=True):
+                sums[query] += sum(weights)
+            places = {"grad_q": visit.row, "grad_k": column, "grad_v": column}
+            yield _frame(
+                "backward",
+                "tile",
+                describe.meeting_back(trace, visit),
+                **_turn(trace, visit, "weights", _SYMBOLS["backward"]),
+                figures={str(i): _kept(trace, i, sums[i]) for i in trace.rows[visit.row]},
+                filled={f"{n} {at}": heat(visit.of(n), most[n]) for n, at in places.items()},
+            )
+        yield _frame(
+            "backward", "done", describe.finished_column(trace, column), line=["column", column]
+        )
+
+
+def _shares(trace: TileTrace, part: list[float]) -> list[int]:
+    """Return the parts of a bar; where rows are low, only what was there and what is new."""
+    shown = part if _figured(trace) else [sum(part[:-1]), part[-1]]
+    return [_share(share, trace.longest_sum) for share in shown]
+
+
+def _share(share: float, longest: float) -> int:
+    return round(_FINE * share / longest)
+
+
+def _running(
+    trace: TileTrace, visit: Visit, before: Visit | None, shares: list[list[int]]
+) -> dict[str, Any]:
+    found, longest = {}, trace.longest_sum
+    for place, query in enumerate(trace.rows[visit.row]):
+        running = {"m": visit.column_of("max")[place], "ℓ": visit.column_of("sum")[place]}
+        texts = _texts(trace, running)
+        factor = visit.column_of("rescale")[place]
+        if before is None or not 0 < factor < 1:
+            found[str(query)] = _figures(texts, shares[place])
+            continue
+        ghost = _share(before.column_of("sum")[place], longest)
+        rescaled = f"×{describe.figure(factor, 2)}"
+        found[str(query)] = _figures(texts, shares[place], rescaled, ghost)
+    return found
+
+
+def _so_far(trace: TileTrace, visit: Visit) -> list[str]:
+    """Return the output of a row of tiles as it is after a turn, divided by the sum so far."""
+    pairs = zip(visit.of("out"), visit.column_of("sum"), strict=True)
+    mixed = tuple(tuple(x / (total or 1.0) for x in row) for row, total in pairs)
+    return heat(mixed, largest(trace.tensors["out"]))
+
+
+def _row_done(trace: TileTrace, row: int, shares: list[list[int]]) -> Frame:
+    places = trace.rows[row]
+    done = trace.tensors["out"][places.start : places.stop]
+    return _frame(
+        "forward",
+        "done",
+        describe.finished_row(trace, row),
+        line=["row", row],
+        figures={
+            str(i): _figures(_texts(trace, {"L": trace.lse[i]}), share)
+            for i, share in zip(places, shares, strict=True)
+        },
+        filled={f"out {row}": heat(done, largest(trace.tensors["out"]))},
+    )
+
+
+def _kept(trace: TileTrace, query: int, share: float) -> dict[str, Any]:
+    kept = {"L": trace.lse[query], "D": trace.delta[query]}
+    return _figures(_texts(trace, kept), [_share(share, 1.0)])
+
+
+def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
+    """Write a row's numbers, each under its name."""
+    if not _figured(trace):
+        return {}
+    return {name: describe.short(value) for name, value in values.items()}
+
+
+def _figured(trace: TileTrace) -> bool:
+    return max(trace.queries, trace.keys) <= _MOST_FIGURES
+
+
+def _figures(texts: dict[str, str], parts: list[int], factor: str = "", ghost: int = 0) -> Frame:
+    """Return what a row shows: numbers, the parts of its bar, a factor, and the bar before it."""
+    return {"texts": texts, "parts": parts, "factor": factor, "ghost": ghost}
+
+
+def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -> dict[str, Any]:
+    seen = [
+        [trace.visible[i][j] for j in trace.columns[visit.column]] for i in trace.rows[visit.row]
+    ]
+    cells: dict[str, Any] = {"heat": heat(visit.of("weights"), 1.0, shown=len(seen[0]))}
+    if max(trace.queries, trace.keys) <= _MOST_TEXTS:
+        pairs = zip(visit.of(numbers), seen, strict=True)
+        cells["texts"] = [
+            [describe.short(x) if shown else "" for x, shown in zip(row, mask, strict=True)]
+            for row, mask in pairs
+        ]
+    parts = ", ".join(f"{names[name]} {held.size}" for name, held in visit.held.items())
+    return {
+        "tile": [visit.row, visit.column],
+        "cells": cells,
+        "held": {**_weighed(trace, visit), "parts": parts},
+    }
+
+
+def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
+    """Return a turn's bytes in words, and as parts of what one tile for all would hold."""
+    whole = max(turn.bytes for turn in trace.whole.values())
+    shares = {"square": visit.square / whole, "all": visit.bytes / whole}
+    return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
+
+
+# --------------------------------------------------------------------------------------------------
+# Rows of numbers as digits from 0 to 8, their size in parts of the largest: colors, in short.
+# --------------------------------------------------------------------------------------------------
+
+LEVELS = 8
+_SHOWN = 8  # features that are drawn
+
+
+def largest(values: Matrix) -> float:
+    """Return the largest size of a finite element, or 1 if all are zero."""
+    return max((abs(x) for row in values for x in row if math.isfinite(x)), default=0.0) or 1.0
+
+
+def heat(values: Matrix, most: float | None = None, shown: int = _SHOWN) -> list[str]:
+    """Write each row's first elements as digits; ``most`` is the size that has the highest one."""
+    most = largest(values) if most is None else most
+    return ["".join(str(_level(x, most)) for x in row[:shown]) for row in values]
+
+
+def _level(value: float, most: float) -> int:
+    return round(min(abs(value) / most, 1.0) * LEVELS) if math.isfinite(value) else 0

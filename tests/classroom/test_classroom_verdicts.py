@@ -1,0 +1,244 @@
+"""One exercise of each kind and feature behind the wall; all of them, with times and differences:
+
+python -m benchmarks.classroom_verdicts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from answers.making import Wrong
+from behind_the_wall import handed_in, mistaken, named, wrongs
+from repository import ROOT
+from sampling import first_rows
+from submissions import IMPORTS, square
+
+from autograd_course.classroom import notebooks
+from autograd_course.classroom.extraction import Answer, extract
+from autograd_course.classroom.judging import judged
+from autograd_course.classroom.judging.reading import remarks
+from autograd_course.classroom.pictures import PICTURE, from_data
+from autograd_course.classroom.sandbox import Trusted, choose
+from autograd_course.classroom.sandbox.backend import NoSandboxError
+from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.grader import CATALOGUE
+from autograd_course.grader.exercise import FunctionExercise, NamingExercise, RoutineExercise
+from autograd_course.grader.kinds.function import passed
+from autograd_course.grader.kinds.routine import passed as routine_passed
+from autograd_course.grader.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+SEED = 31337
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    try:
+        backend = choose()
+    except NoSandboxError:
+        backend = Trusted()
+    with Sandbox(backend) as running:
+        yield running
+
+
+def verdict(box: Sandbox, answer: Answer) -> Verdict:
+    return judged(CATALOGUE[answer.exercise], answer, box, SEED)
+
+
+def of(exercise: str, source: str, name: str) -> Answer:
+    return Answer(exercise, "ada", name, source, IMPORTS)
+
+
+EVERYDAY = {
+    "a surrogate, and a float that asks for no gradient": "gumbel-hard",
+    "two outputs": "to-polar",
+    "what is no tensor, and a rule that is asked": "strided-gain",
+    "second derivatives": "cube-twice",
+    "methods": "split-rms-norm",
+    "a routine that takes models, and trials": "per-sample-gradients",
+    "a routine of two results": "eight-bits",
+    "a name": "name-temperature",
+}
+
+
+@pytest.mark.parametrize("exercise", first_rows(EVERYDAY.values()), ids=EVERYDAY)
+def test_a_solution_passes_as_it_does_in_grade(box: Sandbox, exercise: str) -> None:
+    found = verdict(box, handed_in("solutions", exercise))
+
+    assert (found.status, found.remarks) == ("passed", ()), found
+    match CATALOGUE[exercise]:
+        case FunctionExercise() as asked:
+            assert found.message == passed(asked).message
+        case RoutineExercise() as asked:
+            assert found.message == routine_passed(asked).message
+        case NamingExercise() as asked:
+            assert found.message.startswith(asked.rule)
+
+
+@pytest.mark.parametrize("exercise", first_rows(EVERYDAY.values()), ids=EVERYDAY)
+def test_a_stub_is_not_attempted(box: Sandbox, exercise: str) -> None:
+    assert verdict(box, handed_in("exercises", exercise)).status == "not attempted"
+
+
+WRONG = {
+    "a routine": wrongs("per-sample-gradients")[0],
+    "a name": wrongs("name-temperature")[0],
+    "no gradient to ask for, by a rule that is asked": next(
+        wrong for wrong in wrongs("sort-with-indices") if wrong.mistake == "marks the values too"
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, wrong: Wrong) -> None:
+    found = verdict(box, mistaken(wrong))
+
+    assert found.status == "wrong", found
+    assert named(found, wrong), found
+
+
+# What an answer may return
+
+RETURNED = {
+    "the result is None; this exercise asks for a tensor.": "None",
+    "the result is of type set; this exercise asks for a tensor.": "{1}",
+    "the result has 3 values; this exercise asks for 2.": "(w, w, w)",
+    "output 0 of the result has shape (1,)": "(w.new_zeros(1), w)",
+}
+
+
+@pytest.mark.parametrize(("said", "value"), RETURNED.items(), ids=RETURNED)
+def test_what_a_routine_returns_is_compared_outside(box: Sandbox, said: str, value: str) -> None:
+    source = f"def eight_bits(weight):\n    w = weight\n    return {value}\n"
+
+    assert (
+        said.removesuffix("this exercise asks for a tensor.")
+        in verdict(box, of("eight-bits", source, "eight_bits")).message
+    )
+
+
+NO_NAMES = {
+    "this is of type int; hand in the name as text": "name = 3",
+    "no answer yet": "name = ...",
+}
+
+
+@pytest.mark.parametrize(("said", "source"), NO_NAMES.items(), ids=NO_NAMES)
+def test_what_is_no_name_is_told(box: Sandbox, said: str, source: str) -> None:
+    assert said in verdict(box, of("name-temperature", source, "name")).message
+
+
+def test_what_the_sandbox_lacks_is_no_fault_of_the_answer(box: Sandbox) -> None:
+    source = (
+        "from autograd_course.external import compilers\n"
+        "def f(x, threshold):\n"
+        "    raise RuntimeError(compilers.compiler_missing() or 'a compiler is there')\n"
+    )
+
+    found = verdict(box, of("soft-threshold-operator", source, "f"))
+
+    assert ("a compiler is there" in found.message) == (found.status == "wrong"), found
+    assert found.status in ("wrong", "grader failed")
+
+
+# What is the child's word
+
+BUILT_IN = square(
+    backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"
+    "    x = x.detach().requires_grad_()\n    return torch.autograd.grad(x**2, x, g)[0]"
+)
+REPLACED = {
+    "torch.allclose": "torch.allclose = lambda *a, **k: True",
+    "torch.autograd.grad": "torch.autograd.grad = lambda *a, **k: ()",
+    "torch.Tensor.__eq__": "torch.Tensor.__eq__ = lambda a, b: True",
+    "builtins.isinstance": "import builtins\nbuiltins.isinstance = lambda a, b: True",
+    "autograd_course.grader.kinds.function.LocalFunction.checked": (
+        "from autograd_course.grader.kinds import function\n"
+        "function.LocalFunction.checked = lambda *a: None"
+    ),
+    "the code of backward_is_a_formula": (
+        "from autograd_course.grader import checks\n"
+        "checks.backward_is_a_formula.__code__ = (lambda function, inputs: None).__code__"
+    ),
+    "the exercise's checks": (
+        "from autograd_course.grader.catalogue import find\n"
+        "object.__setattr__(find('square'), 'checks', (lambda *a: None,) * 2)"
+    ),
+}
+
+
+def test_a_built_in_in_place_of_a_backward_is_seen_whatever_is_replaced(box: Sandbox) -> None:
+    source = "\n".join([*REPLACED.values(), BUILT_IN])
+
+    found = verdict(box, of("square", source, "Square"))
+
+    assert found.status == "wrong", found
+    assert found.finding is not None
+    assert found.finding.rule == "unneeded-function", found
+    assert {f"replaces {name} while it runs" for name in REPLACED} <= set(found.remarks)
+
+
+def test_a_right_answer_that_replaces_something_passes_with_a_remark(box: Sandbox) -> None:
+    source = square("torch.allclose = None\nctx.save_for_backward(x)\nreturn x * x")
+
+    found = verdict(box, of("square", source, "Square"))
+
+    assert found.status == "passed", found
+    assert found.remarks[-1] == "replaces torch.allclose while it runs"
+
+
+def test_wrong_values_come_with_their_picture(box: Sandbox) -> None:
+    source = square(backward="(x,) = ctx.saved_tensors\nreturn x * g")
+
+    found = verdict(box, of("square", source, "Square")).finding
+
+    assert found is not None
+    pair = from_data(found.evidence[PICTURE])
+    assert pair is not None
+    assert (pair.whole, pair.off[0][0]) == ((15, 15), -pair.backward[0][0])
+
+
+# What the source shows
+
+SHOWN = {
+    "imports ctypes: foreign memory (line 1)": "import ctypes",
+    "imports os: the operating system (line 2)": "x = 1\nfrom os.path import join",
+    "imports autograd_course.grader: the grader (line 1)": "from autograd_course import grader",
+    "replaces torch.allclose (line 2)": "import torch\ntorch.allclose = 1",
+    "replaces F.relu (line 2)": "import torch.nn.functional as F\ndel F.relu",
+    "uses f_back (line 2)": "x = 1\nx.f_back",
+    "uses jvp (line 2)": "import torch\ntorch.func.jvp",
+    "reaches torch.sys (line 2)": "import torch\ntorch.sys.modules",
+    "imports atexit: no answer needs it (line 1)": "import atexit",
+    "imports autograd_course.functions: the course's own answers (line 1)": (
+        "from autograd_course.functions import Square"
+    ),
+    "calls setattr (line 1)": "setattr(int, 'a', 1)",
+}
+
+
+@pytest.mark.parametrize(("said", "source"), SHOWN.items(), ids=SHOWN)
+def test_what_no_answer_needs_is_remarked_on(said: str, source: str) -> None:
+    assert remarks([source]) == (said,)
+
+
+def test_a_name_of_any_length_is_remarked_on() -> None:
+    name = "torch" + 500 * ".a"
+
+    assert remarks([f"import torch\n{name} = 1"]) == (f"replaces {name} (line 2)",)
+
+
+def test_source_that_is_no_python_is_left_to_the_run() -> None:
+    assert remarks(["def", "\0", "(" * 9999]) == ()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_no_solution_is_remarked_on(path: Path) -> None:
+    asked = [exercise for exercise in CATALOGUE.values() if exercise.lesson == path.stem]
+
+    answers = extract(notebooks.read(path.read_bytes()), "ada", asked)
+
+    assert {a.exercise: found for a in answers if (found := remarks(a.cells))} == {}

@@ -1,0 +1,58 @@
+"""The docstrings of what learners call are complete, and their examples run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from docstrings import failures, missing
+
+import autograd_course
+from autograd_course import lesson, visualize
+
+CALLS: list[Callable[..., Any]] = [
+    autograd_course.explain,
+    autograd_course.grade,
+    autograd_course.hint,
+    autograd_course.progress,
+    lesson.benchmark_results,
+    lesson.build,
+    lesson.check_onnx,
+    lesson.checkup,
+    lesson.dropped,
+    lesson.first_sentence,
+    lesson.gumbel_noise,
+    lesson.leaderboard,
+    lesson.load_digits,
+    lesson.predict,
+    lesson.quiet,
+    lesson.require_packages,
+    lesson.run_onnx,
+    lesson.split_digits,
+    visualize.attention_tiles,
+    visualize.compare_flows,
+    visualize.function_lab,
+    visualize.gradient_flow,
+    visualize.jacobian_view,
+    visualize.knowledge_check,
+    visualize.memory_timeline,
+    visualize.ste_lab,
+    visualize.tangent,
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_a_docstring_names_parameters_and_result_and_its_example_runs(
+    call: Callable[..., Any],
+) -> None:
+    assert not list(missing(call))
+    assert not failures(call)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_its_parameters_and_its_result_have_types(call: Callable[..., Any]) -> None:
+    hints = dict(call.__annotations__)
+
+    assert "return" in hints
+    assert hints.keys() >= {*call.__code__.co_varnames[: call.__code__.co_argcount]}

@@ -1,0 +1,135 @@
+"""Every command that a page shows calls what is there, as it wants to be called."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from importlib.util import find_spec
+
+import pytest
+import typer
+import yaml
+from autograd_doctor import pytest_plugin
+from autograd_doctor.cli import app as doctor_app
+from pages import commands
+from repository import ROOT
+from typer.core import TyperGroup
+
+from autograd_course.cli import app
+from tools.settings import read_settings
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+(_, USAGE_ERROR, *_) = typer.BadParameter.__mro__  # click's, which typer may bring itself
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+DOCTOR = "packages/autograd-doctor"
+
+
+def understands(words: list[str], app: typer.Typer = app) -> None:
+    """Read a command line of ours as the command would, without doing anything."""
+    command, context = typer.main.get_command(app), None
+    while isinstance(command, TyperGroup):
+        name, *words = words
+        context = command.context_class(command, context, info_name=name)
+        command = command.commands[name]
+    if words != ["--help"]:
+        command.make_context(command.name, words, context)
+
+
+def is_made(words: list[str]) -> None:
+    """Find targets and variables in the Makefile; ``…`` stands for any."""
+    for word in words:
+        name, is_variable, _ = word.partition("=")
+        where = rf"\b{name}\b" if is_variable else rf"^{name}:"
+        assert word == "…" or re.search(where, MAKEFILE, re.MULTILINE), f"make knows no {word}"
+
+
+def is_a_module(words: list[str]) -> None:
+    """Find a module; the tests' options are the Makefile's."""
+    flag, name, *options = words
+    assert flag == "-m"
+    assert find_spec(name)
+    if name == "venv":
+        assert "-m venv $(VENV)" in MAKEFILE
+        assert f"VENV := {options[0]}\n" in MAKEFILE
+    if name == "pytest":
+        made = MAKEFILE.replace("$(TESTS_OF)", "tests packages/autograd-doctor/tests")
+        made = made.replace("$(NOTEBOOKS)", "notebooks solutions exercises")
+        assert set(options) <= set(made.split())
+
+
+def is_installed(words: list[str]) -> None:
+    """Find the file of versions, and the extras."""
+    address = read_settings(ROOT).address.partition("@")[0]
+    if words[1].startswith(address):
+        assert words[1:] in (
+            [f"{address}#subdirectory={DOCTOR}"],
+            [f"{address}#subdirectory={DOCTOR}", address],
+        )
+        return
+    assert words[:5] == ["install", "-c", "constraints.txt", "-e", DOCTOR]
+    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[6]).groups()  # type: ignore[union-attr]
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def is_conda_s(words: list[str]) -> None:
+    """Find the environment's file, and its name."""
+    file = ROOT / "environment.yml"
+    name = yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
+    assert words in (["env", "create", "-f", file.name], ["activate", name])
+
+
+def is_the_shell_s(words: list[str]) -> None:
+    """Let the folder be entered that nbgrader's example makes, and the environment."""
+    assert words in (["course"], [".venv/bin/activate"])
+
+
+def is_nbgrader_s(words: list[str]) -> None:
+    """Find the command where nbgrader itself is run."""
+    assert f'nbgrader(course, "{words[0]}"' in (
+        ROOT / "tests" / "classroom" / "test_classroom_platforms.py"
+    ).read_text(encoding="utf-8")
+
+
+def is_pytest_s(words: list[str]) -> None:
+    """Read the options of the doctor's plugin; other options are pytest's own."""
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    known, others = parser.parse_known_and_unknown_args(words)
+    assert known.doctor
+    assert not others
+
+
+CALLS = {
+    "autograd-course": understands,
+    "autograd-doctor": lambda words: understands(words, doctor_app),
+    "make": is_made,
+    "pytest": is_pytest_s,
+    "python": is_a_module,
+    "pip": is_installed,
+    "conda": is_conda_s,
+    "cd": is_the_shell_s,
+    "source": is_the_shell_s,
+    "nbgrader": is_nbgrader_s,
+}
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_a_command_calls_what_is_there(page: str, line: str) -> None:
+    words = [
+        word
+        for word in shlex.split(line)
+        if not re.match(r"(PORT|BROWSER|PYTHONPATH|ANYWIDGET_HMR)=", word)
+    ]
+    CALLS[words[0]](words[1:])
+
+
+WRONG = ("check f.py:F --input 1", "grades homework", "classroom grade", "hint")
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_command_that_would_not_be_understood_is_found(words: str) -> None:
+    with pytest.raises((USAGE_ERROR, KeyError)):
+        understands(words.split())

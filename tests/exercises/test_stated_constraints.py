@@ -1,0 +1,332 @@
+"""Every constraint that an exercise states is graded.
+
+``STATED`` ties words of a statement to a wrong answer in ``answers`` that breaks this constraint
+and nothing else: its verdict, which ``test_grade.py`` checks, names it. A statement that says more
+after **Constraint** than the table knows fails here, and so does one that says less.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import pytest
+from answers import WRONG
+from answers.making import SOLUTIONS
+from sampling import first_rows
+
+from autograd_course.grader import CATALOGUE, grade
+from tools.percent import read
+
+# By exercise: words of its statement, and the mistake of a wrong answer in ``answers``.
+STATED: dict[str, dict[str, str]] = {
+    "scaled-sigmoid": {
+        "save nothing but the output": "saves the input",
+        "two numbers get `None`": "one gradient for three arguments",
+    },
+    "clipped-relu": {"the gradient is 1 at exactly 0 and at exactly": "0 at the bounds"},
+    "linear": {
+        "any number of leading axes": "thinks of two axes only",
+        "or not given": "asks needs_input_grad for a bias that was left out",
+    },
+    "to-polar": {"returns the pair": "returns a list"},
+    "strided-gain": {
+        "only where `ctx.needs_input_grad` says": "asks nobody what is needed",
+        "nothing is kept for backward": "saves in evaluation too",
+        "a tensor of its own": "returns the slice",
+    },
+    "leaky-relu-in-place": {
+        "is overwritten and returned": "not in place",
+        "autograd is told so": "does not mark",
+    },
+    "sort-with-indices": {"nothing but the indices is kept": "saves the input too"},
+    "frozen-target": {
+        "Target and weight get `None`": "zeros for target and weight",
+        "Nothing is computed when the prediction asks for none": "does not ask",
+    },
+    "gelu": {
+        "not its approximation by tanh": "approximates by tanh",
+        "no built-in `gelu`": "calls the built-in",
+    },
+    "swish": {
+        "no more memory than $x$": "saves input and sigmoid",
+        "No built-in `silu`": "calls the built-in",
+    },
+    "learnable-swish": {"in the shape of $\\beta$": "sums for β, and loses its axis"},
+    "broadcast-multiply": {"returns gradients in the shapes of $x$ and $y$": "does not sum"},
+    "log-sum-exp": {
+        "Numbers in the thousands must give numbers": "does not shift",
+        "its gradient is asked to be 0": "does not guard in backward",
+        "no built-in `logsumexp`": "calls the built-in",
+    },
+    "max-with-ties": {"equal maxima get $1/c$ of the gradient": "gives the first winner all of it"},
+    "batch-norm": {"no built-in normalization": "calls the built-in"},
+    "soft-rank": {"no $n \\times n$ matrix is kept": "keeps all pairs"},
+    "gather-rows": {"indices repeat": "assigns"},
+    "conv1d": {
+        "no built-in convolution, neither in forward": "calls the built-in",
+        "nor in backward": "calls the built-in gradients",
+    },
+    "complex-multiply": {"gradient of a real input is real": "a complex gradient for a real input"},
+    "gradient-reversal": {"a tensor of its own": "returns a view"},
+    "sign-ste": {
+        "whatever the sign of that zero": "the sign bit of zero",
+        "the output at exactly 0 is +1": "0 at 0",
+        "has the dtype of `x`": "whole numbers",
+    },
+    "clipped-sign": {"the gradient still passes": "stops at the bounds"},
+    "round-ste": {"goes to the even multiple": "rounds halves up"},
+    "fake-quantize": {
+        "where $x/s$ is exactly `low` or `high`": "stops at the bounds",
+        "has the shape of $s$": "does not sum for the step",
+    },
+    "gumbel-hard": {
+        "in the dtype of the logits": "whole numbers",
+        "one of the largest is chosen": "marks all of the largest",
+        "the soft sample": "stays soft",
+    },
+    "binary-digits": {
+        "weights of −1 and +1 only": "a real last layer",
+        "The weights were learned": "random features",
+        "At least 90% of 400 digits": "a few steps",
+    },
+    "exp-twice": {"save nothing but the output": "saves the input"},
+    "sinh-by-output": {"save nothing but the output": "saves the input"},
+    "logsumexp-hessian": {"the Hessian is the one above": "saves the softmax"},
+    "hessian-vector-product": {
+        "and shall not afterwards": "turns the caller's tensors into leaves",
+        "It returns a tuple": "returns a list",
+        "never built, neither at once": "builds the matrix",
+        "nor row by row": "goes by rows",
+        "`f` is evaluated at `inputs` alone": "by differences",
+    },
+    "gradient-penalty": {
+        "differentiating the result by the critic's parameters": "forgets create_graph",
+        "finite also where the critic is flat": "a steep root",
+        "changes nobody's `.grad`": "by backward",
+        "`x` itself stays as it is": "asks x itself",
+    },
+    "fused-linear-relu": {
+        "nothing but inputs and the output": "saves it and the output",
+        "At exactly 0 the gradient is 0": "passes at 0",
+    },
+    "packed-leaky-relu": {
+        "one bit an element": "a boolean mask",
+        "The packing is yours to write": "a list of signs",
+    },
+    "invertible-coupling": {"keep the outputs only": "saves the inputs"},
+    "checkpointed-block": {
+        "nothing of the block is kept but its input": "keeps an activation",
+        "The gradients of `x` and of every parameter": "parameters are no inputs",
+        "`.backward()` or by `torch.autograd.grad`": "only writes into .grad",
+        "the same mask in both runs": "draws a new mask",
+        "does not notice that there was a second run": "leaves the old random state",
+        "Frozen parameters": "thinks of no frozen parts",
+    },
+    "chunked-row-losses": {
+        "never exists, in forward": "whole in forward",
+        "or in backward": "whole in backward",
+        "two numbers a row at most": "keeps the softmax",
+    },
+    "attention-forward": {
+        "nothing overflows": "no shift",
+        "A query that sees no key gets zeros": "empty rows nan",
+    },
+    "attention-budget": {"kept for backward are": "keeps P"},
+    "attention-tiled": {
+        "no operation of either pass returns a tensor of more": "strips of all keys",
+        "Another `block` makes tiles of that size": "tiles of one size, whatever is asked for",
+        "never hold more than half": "all tiles at once in a list",
+        "What is kept is the budget of tier 3": "keeps a copy of q",
+    },
+    "attention-twice": {
+        "both derivatives are right": "detaches",
+        "the budget is that of tier 3": "keeps P, and does not use it",
+    },
+    "attention-grouped": {"count as they were given": "keeps the repeated keys"},
+    "repair-dropout": {"its mask is `draw(x, p, generator)`": "seeds PyTorch's generator"},
+    "split-rms-norm": {
+        "in the split form": "ctx is still in forward",
+        "No gradient is meant to come through `rstd`": "rstd is not marked",
+        "`torch.func.grad` and `vmap` take it": "no rule for vmap",
+    },
+    "per-sample-gradients": {
+        "It returns a tuple": "a list",
+        "the model is called once": "a loop",
+    },
+    "vmap-solve": {
+        "may lie along any axis": "the batch is taken to be in front",
+        "may be shared by all samples": "None is forgotten",
+        "the kernel is called once": "a loop over the samples",
+    },
+    "jvp-smooth-maximum": {
+        "the Hessian, forward over reverse, is right too": "other tensors for each mode",
+        "not as its attributes": "kept on ctx",
+    },
+    "repair-graph-breaks": {
+        "no counter": "the counter stays",
+        "makes one graph of it": "a branch on values",
+    },
+    "operator-window-sums": {
+        "`opcheck` passes": "a fake like x",
+        "can be differentiated twice": "a detached gradient",
+        "it compiles into one graph": "NumPy in backward",
+    },
+    "repair-autocast": {
+        "without autocast nothing is converted": "float32 always",
+        "in bfloat16": "bfloat16 inputs stay",
+        "are those without it": "forward alone",
+    },
+    "lambert-w": {
+        "`x` of any shape": "from_numpy of a number",
+        "right *twice*": "slope by NumPy",
+        "also at $x = 0$": "0/0 at 0",
+        "Float32 stays float32": "float64 whatever comes",
+    },
+    "equilibrium-layer": {
+        "no round of the solver": "saves all rounds",
+        "nor does backward run the rounds again": "run again in backward",
+    },
+    "triangular-solve": {
+        "The other half is never read": "the unread half too",
+        "right *twice*": "solved by SciPy",
+        "Nobody inverts a matrix": "inverted",
+    },
+    "soft-threshold-operator": {
+        "any layout": "memory read in order",
+        "the result has its dtype": "always float64",
+        "any other dtype is refused": "integers as numbers",
+        "`x` itself stays as it is": "writes into x",
+    },
+    "soft-threshold-function": {
+        "it gets a gradient too": "threshold gets nothing",
+        "right *twice*": "once differentiable",
+        "nothing but the output is kept": "saves the input",
+    },
+    "any-batch": {
+        "not its `.module()`": "its module",
+        "takes batches of any size": "for the example's size",
+        "as the model does in eval mode": "in training mode",
+        "the model keeps the mode": "leaves eval on",
+    },
+    "lost-gradients": {
+        "It finds gradients of zeros": "compares outputs",
+        "gradients that arrive and are wrong": "zeros only",
+        "a softmax for example": "a g of ones",
+        "Last digits may differ": "to the last bit",
+        "A parameter that neither model uses": "None",
+        "Nobody's `.grad` is filled": "by backward",
+    },
+    "reversal-that-travels": {
+        "in eager *and* in the exported program": "a Function",
+    },
+    "round-away-in-onnx": {
+        "no function of `torch` knows it": "torch",
+        "`onnx.checker` accepts the file": "no such operator",
+        "halves of both signs included": "half up",
+    },
+    "eight-bits": {
+        "a row of zeros does no harm": "no eps",
+        "of shape `(rows, 1)`": "one scale",
+        "dtype `torch.int8`": "floats",
+    },
+    "the-sorter": {
+        "at least 90% of 400 held-out digits": "untrained",
+        "at most four different values": "no levels",
+        "any batch": "one batch",
+        "a gradient that is not zero arrives": "a Function",
+    },
+}
+# Sentences after **Constraint** that ask for nothing: they give a reason, or say how it is graded.
+REASONS = {
+    "scaled-sigmoid": ("The next layer mostly keeps", "backward must be written in terms of"),
+    "strided-gain": ("A slice is a view",),
+    "sort-with-indices": ("Where a number went",),
+    "broadcast-multiply": ("you would not notice the difference", "the grader looks at"),
+    "conv1d": ("are built on the same ones",),
+    "complex-multiply": ("Given a complex one",),
+    "gradient-reversal": ("Many published versions", "stops the training with an error"),
+    "fake-quantize": ("Published recipes", "belongs into the training loop"),
+    "binary-digits": (
+        "looks at three things", "that really run", "normalization layers may have",
+        "Guessing gives 10%", "It has 30 seconds", "a net of the lesson's size",
+        "is put into `eval()` mode", "Before you grade",
+    ),
+    "exp-twice": ("the output is a *tensor*",),
+    "sinh-by-output": ("with $y$ alone", "the hyperbola has an identity"),
+    "hessian-vector-product": ("Two backward passes are enough",),
+    "fused-linear-relu": ("The matrix before the ReLU",),
+    "invertible-coupling": ("it computes from them",),
+    "checkpointed-block": ("CPU only", "no autocast, no batch norm"),
+    "attention-budget": ("The grader counts",),
+    "split-rms-norm": ("Its vmap rule may be generated",),
+    "repair-autocast": ("The grader works on the CPU",),
+    "soft-threshold-operator": ("It may be float32 or float64",),
+    "soft-threshold-function": ("can be read from `y`", "If exercise 4 is still open"),
+    "any-batch": ("A program has no mode",),
+    "the-sorter": ("all of the program", "gives what the grader uses", "own run takes as long"),
+}  # fmt: skip
+MISTAKES = {(wrong.exercise, wrong.mistake): wrong for wrong in WRONG}
+ROWS = [
+    (exercise, words, mistake)
+    for exercise, constraints in STATED.items()
+    for words, mistake in constraints.items()
+]
+
+
+@cache
+def statements() -> dict[str, str]:
+    """Return the text above each answer cell, from its heading on, a paragraph in one line."""
+    found, text = {}, ""
+    for lesson in sorted(SOLUTIONS.glob("*.py")):
+        for cell in read(lesson).cells:
+            if not cell.is_code:
+                begins = re.match(r"#+ ", cell.source)
+                text = cell.source if begins else f"{text}\n\n{cell.source}"
+            elif (exercise := str((cell.nbgrader or {}).get("grade_id"))) in CATALOGUE:
+                found[exercise] = re.sub(r"(?<=\S)\n(?=[^\n-])", " ", text)
+    return found
+
+
+def sentences(exercise: str) -> list[str]:
+    """Return what stands after **Constraint** in a statement, up to code or **Write**."""
+    _, *constraint = re.split(r"\*\*Constraints?:?\*\*", statements()[exercise])
+    text = re.split(r"\n {4}|\*\*Write\*\*", " ".join(constraint))[0]
+    return [
+        part for part in re.split(r"(?<=[.;!?)])\s+|\n+(?:- )?", text) if re.search(r"\w", part)
+    ]
+
+
+@pytest.mark.parametrize("exercise", [name for name in CATALOGUE if name in statements()])
+def test_every_sentence_on_a_constraint_is_known(exercise: str) -> None:
+    known = (*STATED.get(exercise, ()), *REASONS.get(exercise, ()))
+
+    unknown = [said for said in sentences(exercise) if not any(words in said for words in known)]
+
+    assert not unknown, (
+        f"{exercise} states {unknown}. Add words of it to STATED, with a wrong answer in "
+        "tests/support/answers that breaks it, or to REASONS if it asks for nothing."
+    )
+
+
+@pytest.mark.parametrize(
+    ("exercise", "words"),
+    [*((e, words) for e, words, _ in ROWS), *((e, w) for e, ws in REASONS.items() for w in ws)],
+)
+def test_the_table_quotes_the_statement(exercise: str, words: str) -> None:
+    assert words in statements()[exercise].replace("**", "")
+
+
+@pytest.mark.parametrize(
+    ("exercise", "words", "mistake"),
+    first_rows(ROWS, lambda row: CATALOGUE[row[0]].lesson, 2, unpack=True),
+)
+def test_a_stated_constraint_is_graded(exercise: str, words: str, mistake: str) -> None:
+    wrong = MISTAKES[exercise, mistake]
+
+    result = grade(exercise, wrong.answer)
+
+    rule = result.finding.rule if result.finding else ""
+    hint = result.finding.hint if result.finding else ""
+    assert result.status == "wrong", str(result)
+    assert wrong.rule == rule or wrong.rule in f"{result.message} {hint}", str(result)

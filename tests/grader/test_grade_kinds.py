@@ -1,0 +1,248 @@
+"""Exercises that ask for something other than a Function: a routine, or the name of a bug."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from answers import lesson_02
+
+from autograd_course import diagnose
+from autograd_course.grader.checks import (
+    backward_is_a_formula,
+    no_tensor_on_ctx,
+    saves_only_outputs,
+)
+from autograd_course.grader.execution import differentiable
+from autograd_course.grader.exercise import NamingExercise, RoutineExercise
+from autograd_course.grader.pipeline import judge
+from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
+
+ABOUT: dict[str, Any] = {
+    "lesson": "01_template",
+    "points": 1,
+    "hints": ("a", "b", "c"),
+    "section": "",
+    "answer": "answer",
+}
+
+
+def doubled(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    return x * times
+
+
+def keeps_zero(routine: Callable[..., Any]) -> Verdict | None:
+    if routine(torch.zeros(1)).item() == 0:
+        return None
+    return wrong("zero does not stay zero.")
+
+
+DOUBLING = RoutineExercise(
+    id="doubling",
+    title="Doubling",
+    reference=doubled,
+    samplers={"a vector": lambda rng: (normal(rng, 3),), "times 3": lambda rng: (normal(rng), 3)},
+    trials=(keeps_zero,),
+    **ABOUT,
+)
+
+
+def unwritten(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    raise NotImplementedError
+
+
+def looping(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    while True:
+        time.sleep(0.01)
+
+
+def changing(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    return x.mul_(times)
+
+
+ROUTINES = [
+    (doubled, "passed", "its results agree with the reference's. Tried on: a vector; times 3."),
+    (changing, "passed", "agree"),
+    (unwritten, "not attempted", "you have not written the function yet."),
+    (None, "not attempted", "there is no answer yet"),
+    (3, "wrong", "this is int, not a function"),
+    (torch.autograd.Function, "wrong", "this exercise asks for a plain function"),
+    (
+        lambda x: x,
+        "wrong",
+        "the function does not take the arguments of this exercise: write (x, times=2).",
+    ),
+    (torch.mul, "wrong", "it raises TypeError"),  # of C: no signature tells before the call
+    (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
+    (lambda x, times=2: None, "wrong", "the result is None; this exercise asks for a tensor."),
+    (lambda x, times=2: (x, x), "wrong", "the result has 2 values; this exercise asks for 1."),
+    (lambda x, times=2: (x * times).float(), "wrong", "dtype torch.float32"),
+    (lambda x, times=2: x / (times * 0) / 0, "wrong", "is wrong at"),
+    (lambda x, times=2: undefined, "wrong", "it raises NameError"),  # noqa: F821
+    (lambda x, times=2: x * times + (x == 0), "wrong", "zero does not stay zero."),
+]
+
+
+@pytest.mark.parametrize(("answer", "status", "says"), ROUTINES)
+def test_a_routine_is_judged_by_what_it_returns(answer: Any, status: str, says: str) -> None:
+    verdict = judge(DOUBLING, answer)
+
+    assert verdict.status == status, verdict
+    assert says in verdict.message
+
+
+def test_a_suspect_that_is_right_here_is_not_recognized_in_a_tiny_error() -> None:
+    tiny = RoutineExercise(
+        id="tiny",
+        title="Tiny",
+        reference=lambda x: x,
+        samplers={"1e-16": lambda rng: (torch.full((1,), 1e-16, dtype=torch.float64),)},
+        atol=0.0,
+        suspects={"Take the absolute value first.": torch.abs},
+        **ABOUT,
+    )
+
+    message = judge(tiny, lambda x: 0 * x).message
+    assert message.endswith("should be 1e-16.")
+
+
+def test_a_routine_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOGRAD_COURSE_TIME_LIMIT", "0.2")
+
+    verdict = judge(DOUBLING, looping)
+
+    assert verdict.status == "wrong"
+    assert "stopped after 0.2 s in your code" in verdict.message
+
+
+MISSING = "There is no compiler here."
+
+
+def not_built(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    raise RuntimeError(MISSING)
+
+
+@pytest.mark.parametrize(
+    ("answer", "missing", "status", "says"),
+    [
+        (not_built, MISSING, "grader failed", MISSING),
+        (not_built, None, "wrong", "it raises RuntimeError"),
+        (unwritten, MISSING, "not attempted", "you have not written"),
+        (doubled, MISSING, "passed", "agree"),
+        (lambda x, times=2: x, MISSING, "wrong", "is wrong at"),
+    ],
+)
+def test_no_answer_is_blamed_for_what_a_machine_lacks(
+    answer: Any, missing: str | None, status: str, says: str
+) -> None:
+    verdict = judge(replace(DOUBLING, needs=lambda: missing), answer)
+
+    assert verdict.status == status, verdict
+    assert says in verdict.message
+
+
+BUG = NamingExercise(
+    id="card",
+    title="Card",
+    rule="saved-twice",
+    but={"oversaved": "It saves one tensor only."},
+    **ABOUT,
+)
+
+NAMES = [
+    ("saved-twice", "passed", "saved-twice: "),
+    (" Saved_Twice ", "passed", "saved-twice: "),
+    (..., "not attempted", "there is no answer yet"),
+    ("", "not attempted", "there is no answer yet"),
+    (3, "wrong", "hand in the name as text"),
+    ("oversaved", "wrong", "It saves one tensor only."),
+    ("flipped-sign", "wrong", "`flipped-sign` means: "),
+    ("saved-twise", "wrong", "Did you mean saved-twice"),
+    ("qqqq", "wrong", 'no rule is called "qqqq". `autograd-course explain` lists all rules.'),
+]
+
+
+@pytest.mark.parametrize(("answer", "status", "says"), NAMES)
+def test_the_name_of_a_bug_is_judged(answer: Any, status: str, says: str) -> None:
+    verdict = judge(BUG, answer)
+
+    assert verdict.status == status, verdict
+    assert says in verdict.message
+
+
+# The cards of the lessons show what they say
+
+
+@pytest.mark.parametrize(
+    ("card", "function", "inputs", "options"),
+    [
+        ("card-skip-connection", "Rectify", (3, 4), {}),
+        ("card-two-outputs", "MeanSpread", (3, 4), {}),
+        ("card-gradient-scale", "Tenth", (3, 4), {"intentional": ("constant-factor",)}),
+        ("card-twins", "Weigh", (3, 4), {}),
+    ],
+)
+def test_a_card_breaks_the_rule_that_it_asks_for(
+    card: str, function: str, inputs: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    x = torch.randn(inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    diagnosis = diagnose(lesson_02.SOLVED[function], (x,), **options)
+
+    assert diagnosis.findings[0].rule == lesson_02.RIGHT[card], str(diagnosis)
+
+
+# Functions in place, and outputs without a gradient
+
+
+def test_checks_pass_over_outputs_without_a_gradient() -> None:
+    answer, inputs = lesson_02.RIGHT["sort-with-indices"], (torch.randn(3, 5).double(),)
+
+    assert backward_is_a_formula(answer, inputs) is None
+    assert no_tensor_on_ctx(answer, inputs) is None
+    assert saves_only_outputs(answer, inputs) is None
+
+
+def test_checks_do_not_fail_where_no_output_has_a_gradient() -> None:
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.mark_non_differentiable(y := 2 * x)
+            return y
+
+    for check in (backward_is_a_formula, no_tensor_on_ctx, saves_only_outputs):
+        assert check(Nothing, (torch.ones(3).double(),)) is None
+
+
+def test_an_answer_in_place_does_not_change_the_samples() -> None:
+    x = torch.tensor([-1.0, 2.0], dtype=torch.float64)
+    (copy,) = differentiable((x,))
+    lesson_02.RIGHT["leaky-relu-in-place"].apply(copy, 0.5)
+
+    assert (x.tolist(), copy.tolist()) == ([-1.0, 2.0], [-0.5, 2.0])
+
+
+def test_a_gradient_for_what_the_reference_holds_fixed_is_extra() -> None:
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, target)
+            return x * target
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x, target = ctx.saved_tensors
+            return g * target, g * x
+
+    x, target = (
+        torch.tensor([[1.0, 2.0, 0.5], [0.3, -1.0, 3.0]], dtype=torch.float64),
+        torch.ones(2, 3).double(),
+    )
+    diagnosis = diagnose(Both, (x, target), reference=lambda x, target: x * target.detach())
+
+    assert diagnosis.findings[0].rule == "extra-gradient"
+    assert "`backward` returns a gradient for `target`" in diagnosis.findings[0].message

@@ -1,0 +1,246 @@
+"""Verdicts are decided by types: no code reads a sentence, and every reason has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from answers import RIGHT, WRONG
+from answers.making import spoiled
+from autograd_doctor import Finding
+from torch.autograd import Function
+
+from autograd_course.classroom.judging.plain import plain
+from autograd_course.grader import CATALOGUE, execution, verdict
+from autograd_course.grader.comparison import Difference
+from autograd_course.grader.execution import WHOLE
+from autograd_course.grader.kinds import function, routine
+from autograd_course.grader.pipeline import judge
+from autograd_course.grader.verdict import (
+    BaseClassHandedIn,
+    CannotExamine,
+    CodeRaised,
+    FunctionAgrees,
+    GraderFailedBecause,
+    Hindered,
+    InternalError,
+    MissingRequirement,
+    NotAttemptedBecause,
+    NothingHandedIn,
+    OtherRule,
+    OutOfTime,
+    Reason,
+    ResultDiffers,
+    RoutineAgrees,
+    RuleBroken,
+    RuleNamed,
+    Stopped,
+    UnknownRule,
+    Unwritten,
+    Verdict,
+    WrongArguments,
+    WrongBecause,
+    WrongKind,
+    describe,
+)
+
+SENTENCES: list[tuple[Reason, str]] = [
+    (
+        FunctionAgrees("reference", "", ("a matrix", "a vector"), "torch #1"),
+        "`forward` and every gradient agree with the reference. Tried on: a matrix; a vector. "
+        "Modeled on torch #1.",
+    ),
+    (
+        FunctionAgrees("surrogate", "nothing is kept", ("a matrix",)),
+        "`forward` agrees with the reference and every gradient with the declared surrogate, and "
+        "nothing is kept. Tried on: a matrix.",
+    ),
+    (RoutineAgrees("it is fast", ()), "it passes every trial, and it is fast."),
+    (RoutineAgrees("", ("a row",)), "its results agree with the reference's. Tried on: a row."),
+    (RuleNamed("shared-state", "state is shared", ""), "shared-state: state is shared."),
+    (
+        NothingHandedIn("square", "class"),
+        'there is no answer yet: write the class, then grade("square", YourClass).',
+    ),
+    (BaseClassHandedIn(), "this is torch.autograd.Function itself: write a subclass of it."),
+    (
+        Unwritten("forward", "forward(ctx, x)"),
+        "you have not written `forward` yet: forward(ctx, x).",
+    ),
+    (Unwritten(WHOLE), "you have not written the function yet."),
+    (Unwritten("vmap", forward="right"), "`forward` is right. You have not written `vmap` yet."),
+    (
+        Unwritten("backward", forward=CodeRaised("it raises.")),
+        "you have not written `backward` yet, and it raises.",
+    ),
+    (NotAttemptedBecause("no Square was handed in."), "no Square was handed in."),
+    (RuleBroken(Finding("oversaved", "error", "It keeps x.")), "It keeps x."),
+    (
+        ResultDiffers(
+            Difference("it is wrong.", evidence={"index": [1], "actual": 2.0, "expected": 3.0}),
+            "Square it.",
+        ),
+        "it is wrong. At [1] it is 2, should be 3. Square it.",
+    ),
+    (
+        WrongKind("apply", "Square", "square"),
+        'hand in the class itself: grade("square", Square).',
+    ),
+    (
+        WrongArguments(WHOLE, "(x)"),
+        "the function does not take the arguments of this exercise: write (x).",
+    ),
+    (CodeRaised("`forward` raises.", in_float32=True), "in float32, `forward` raises."),
+    (
+        Stopped(5.0, " (line 3: `while True`)"),
+        "stopped after 5 s in your code (line 3: `while True`). Is there an endless loop?",
+    ),
+    (
+        UnknownRule("sharedstate", ("shared-state",)),
+        'no rule is called "sharedstate". Did you mean shared-state? `autograd-course explain` '
+        "lists all rules.",
+    ),
+    (
+        OtherRule("shared-state", "state is shared"),
+        "`shared-state` means: state is shared. That is not what happens here.",
+    ),
+    (WrongBecause("the net is real."), "the net is real."),
+    (
+        OutOfTime(5.0, "LIMIT"),
+        "grading took longer than 5 s. Set LIMIT to a larger number of seconds.",
+    ),
+    (CannotExamine("no input"), "`diagnose` could not examine this answer: no input"),
+    (MissingRequirement("no compiler", in_sandbox=True), "in the sandbox: no compiler."),
+    (InternalError("KeyError", "x"), "KeyError inside the grader: x"),
+    (
+        Hindered(OutOfTime(5.0)),
+        "the grader cannot examine this answer, as it can a right one: grading took longer than "
+        "5 s.",
+    ),
+    (GraderFailedBecause("no ONNX."), "no ONNX."),
+]
+
+
+@pytest.mark.parametrize(("reason", "sentence"), SENTENCES, ids=lambda row: type(row).__name__)
+def test_each_reason_has_a_sentence(reason: Reason, sentence: str) -> None:
+    assert describe(reason) == sentence
+
+
+def leaves(kind: type[Reason]) -> Iterator[type[Reason]]:
+    subclasses = kind.__subclasses__()
+    if not subclasses:
+        yield kind
+    for each in subclasses:
+        yield from leaves(each)
+
+
+def test_the_table_has_every_reason() -> None:
+    assert {type(reason) for reason, _ in SENTENCES} == {*leaves(Reason)}
+
+
+# The same verdicts in other words
+
+
+def stub(*_: Any) -> Any:
+    raise NotImplementedError
+
+
+def raises(*_: Any) -> Any:
+    raise ValueError("a right answer is not attempted; forward is right; no compiler")
+
+
+Square = RIGHT["square"]
+ANSWERS: dict[str, tuple[str, Any]] = {
+    "right": ("square", Square),
+    "nothing": ("square", ...),
+    "forward is a stub": ("square", spoiled(Square, forward=stub)),
+    "backward is a stub": ("square", spoiled(Square, backward=stub)),
+    "backward is a stub, and forward is wrong": (
+        "square", spoiled(Square, forward=lambda ctx, x: 3 * x, backward=stub)
+    ),
+    "forward raises": ("square", spoiled(Square, forward=raises)),
+    "backward raises": ("square", spoiled(Square, backward=raises)),
+    "an instance": ("square", torch.nn.Linear(1, 1)),
+    "the base class": ("square", Function),
+    "other arguments": ("scaled-sigmoid", Square),
+    "a routine is a stub": ("attention-forward", stub),
+    "a routine raises": ("attention-forward", raises),
+    "another rule": ("name-dropout", "shared-state"),
+    "no rule": ("name-dropout", "no-rule"),
+    **{
+        f"{wrong.exercise}: {wrong.mistake}": (wrong.exercise, wrong.answer)
+        for wrong in WRONG
+        if wrong.exercise in ("square", "clipped-relu", "split-rms-norm", "attention-forward")
+    },
+}  # fmt: skip
+
+
+def kind_of(found: Verdict) -> tuple[str, type[Reason], str]:
+    return found.status, type(found.reason), found.finding.rule if found.finding else ""
+
+
+@pytest.fixture
+def in_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say the same thing of everything: of each reason, each exception and each difference."""
+    monkeypatch.setattr(verdict, "describe", lambda reason: "…")
+    for module in (execution, routine):
+        monkeypatch.setattr(module, "told", lambda *_: "…")
+    for kind in (function, routine):
+        compare = kind.difference
+        monkeypatch.setattr(
+            kind,
+            "difference",
+            lambda *args, compare=compare, **options: (
+                (found := compare(*args, **options)) and replace(found, message="…", hint="…")
+            ),
+        )
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_other_words_do_not_change_a_verdict(what: str, request: pytest.FixtureRequest) -> None:
+    exercise, answer = ANSWERS[what]
+    before = judge(CATALOGUE[exercise], answer)
+
+    request.getfixturevalue("in_other_words")
+    after = judge(CATALOGUE[exercise], answer)
+
+    assert after.message == "…"
+    assert kind_of(after) == kind_of(before)
+
+
+@pytest.mark.usefixtures("in_other_words")
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (spoiled(Square, forward=raises), MissingRequirement),
+        (spoiled(Square, backward=raises), MissingRequirement),
+        (spoiled(Square, forward=lambda ctx, x: 3 * x), RuleBroken),
+        (Square, FunctionAgrees),
+    ],
+)
+def test_a_missing_requirement_is_known_by_the_exception(answer: Any, kind: type[Reason]) -> None:
+    exercise = replace(CATALOGUE["square"], needs=lambda: "a compiler")
+
+    assert type(judge(exercise, answer).reason) is kind
+
+
+STEERS = "\x1b[2J\u202e"
+QUOTING: list[Reason] = [
+    WrongBecause(STEERS),
+    CodeRaised(STEERS),
+    ResultDiffers(Difference(STEERS), STEERS),
+    RuleBroken(Finding("oversaved", "error", STEERS, {"line": STEERS}, STEERS)),
+    Hindered(WrongBecause(STEERS)),
+]
+
+
+@pytest.mark.parametrize("reason", QUOTING, ids=lambda reason: type(reason).__name__)
+def test_what_a_reason_quotes_from_the_sandbox_can_be_printed(reason: Reason) -> None:
+    shown = plain(Verdict(reason, remarks=(STEERS,)))
+
+    finding = shown.finding
+    quoted = [finding.message, finding.hint, finding.evidence["line"]] if finding else []
+    assert "".join([shown.message, *shown.remarks, *quoted]).isprintable()

@@ -1,0 +1,204 @@
+"""Knowledge checks as data: what the files hold, and what is said of a file that is not right."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from repository import ROOT
+
+from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, Question, QuizError, bank, draw, load
+from autograd_course.quizzes.reading import read
+
+NOTEBOOKS = ROOT / "notebooks"
+CHECKS = [*map(load, QUIZZES), bank()]
+ALL = [(quiz.number, question) for quiz in CHECKS for question in quiz.questions]
+each_question = pytest.mark.parametrize(
+    ("number", "question"), ALL, ids=[f"{number}/{question.id}" for number, question in ALL]
+)
+
+OPTIONS = """
+[[question.option]]
+text = "yes"
+right = true
+explanation = "so it is"
+[[question.option]]
+text = "no"
+right = false
+explanation = "it is not"
+"""
+GOOD = f"""
+title = "A lesson"
+[[question]]
+id = "is-it"
+text = "Is it?"
+{OPTIONS}"""
+
+
+# The course's own
+
+
+def test_the_core_of_the_course_has_ten_questions_and_an_essay() -> None:
+    quiz = load("01")
+
+    assert len(quiz.choices) >= 10
+    assert [q.essay for q in quiz.questions].count(True) == 1
+    assert len(load("00").questions) == 2
+
+
+@pytest.mark.parametrize("number", QUIZZES)
+def test_a_lesson_shows_the_check_that_progress_counts(number: str) -> None:
+    (lesson,) = NOTEBOOKS.glob(f"{number}_*.py")
+
+    assert f'knowledge_check("{number}")' in lesson.read_text()
+
+
+@each_question
+def test_every_option_explains_itself_at_some_length(number: str, question: Question) -> None:
+    for option in question.options:
+        assert len(option.explanation.split()) >= 8, option.text
+        assert option.explanation not in [o.text for o in question.options]
+
+
+@each_question
+def test_no_right_option_is_told_by_its_length(number: str, question: Question) -> None:
+    if question.options:
+        longest = max(question.options, key=lambda option: len(option.text))
+        rivals = [len(o.text) for o in question.options if o is not longest]
+
+        assert len(longest.text) <= 2 * max(rivals) + 20
+
+
+def test_the_right_letters_follow_no_pattern() -> None:
+    letters = [letter for _, question in ALL for letter in question.right]
+
+    assert max(letters.count(letter) for letter in "abcd") <= len(letters) / 2
+    assert set(letters) == set("abcd")
+
+
+@pytest.mark.parametrize("name", ["01", "1", "01_template", 1])
+def test_a_check_is_found_by_its_lesson(name: str) -> None:
+    assert load(name).number == "01"
+
+
+def test_of_a_lesson_without_a_check_the_others_are_named() -> None:
+    with pytest.raises(QuizError, match=r"no knowledge check for lesson '77'; there is one for 00"):
+        load("77")
+
+
+def test_of_an_unknown_question_the_known_ones_are_named() -> None:
+    with pytest.raises(QuizError, match="no question 'nope'; it has vjp, why-grad-output"):
+        load("01")["nope"]
+
+
+# The course's
+
+
+def test_the_bank_asks_transfer_questions_of_every_lesson() -> None:
+    lessons = [question.lesson for question in bank().choices]
+
+    assert len(lessons) >= 36
+    assert set(lessons) == {f"{number:02}" for number in range(1, 12)}
+    assert min(map(lessons.count, lessons)) >= 3
+    others = {question.id for number in QUIZZES for question in load(number).questions}
+    assert not others & {question.id for question in bank().questions}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, "ada", "grace"])
+def test_a_draw_is_balanced_and_ends_with_three_essays(seed: int | str) -> None:
+    quiz = draw(seed)
+    lessons = [question.lesson for question in quiz.choices]
+
+    assert len(lessons) == DRAWN >= 10
+    assert lessons == sorted(lessons)
+    assert set(lessons) == {f"{number:02}" for number in range(1, 12)}
+    assert [question.essay for question in quiz.questions] == [False] * DRAWN + [True] * 3
+    assert draw(seed) == draw.__wrapped__(seed)
+
+
+def test_seeds_draw_differently_and_reach_the_whole_bank() -> None:
+    drawn = {seed: frozenset(q.id for q in draw(seed).choices) for seed in range(40)}
+
+    assert len(set(drawn.values())) == 40
+    assert frozenset().union(*drawn.values()) == {q.id for q in bank().choices}
+
+
+def test_essays_of_lessons_are_asked_again_but_kept_once() -> None:
+    homes = {question.id: question.home for question in draw().questions if question.essay}
+
+    assert homes == {
+        "essay-only-tensors": "01",
+        "essay-upstream": COURSE,
+        "essay-biased-estimator": "04",
+    }
+
+
+def test_the_call_of_a_draw_says_its_seed() -> None:
+    assert draw().call == 'knowledge_check("course")'
+    assert draw("ada").call == "knowledge_check(\"course\", seed='ada')"
+
+
+# Reading
+
+
+def test_the_order_of_options_is_always_the_same_and_not_the_files() -> None:
+    many = "".join(
+        f'\n[[question.option]]\ntext = "{k}"\nright = {str(k == 0).lower()}\nexplanation = "e"\n'
+        for k in range(8)
+    )
+    text = f'title = "t"\n[[question]]\nid = "q"\ntext = "?"\n{many}'
+
+    orders = {tuple(option.text for option in read(text, "01").questions[0].options) for _ in "ab"}
+
+    assert orders == {tuple("07432651")}
+
+
+def test_exactly_the_right_options_are_right() -> None:
+    both = GOOD.replace("right = false", "right = true")
+    (question,) = read(both, "01").questions
+
+    assert question.several
+    assert question.is_right("ba")
+    assert not question.is_right("a")
+    assert not question.is_right("")
+
+
+WRONG = {
+    "no TOML": ("title = ", "is not TOML"),
+    "no questions": ('title = "t"', "asks nothing"),
+    "no title": (GOOD.replace('title = "A lesson"', ""), "has no title"),
+    "an empty text": (GOOD.replace("Is it?", " "), "question 'is-it' has no text"),
+    "no id": (GOOD.replace('id = "is-it"', ""), "a question has no id"),
+    "an id in capitals": (GOOD.replace("is-it", "Is_it"), "an id is kebab-case"),
+    "an id twice": (GOOD + GOOD.replace('title = "A lesson"', ""), "two questions 'is-it'"),
+    "one option": (GOOD.rpartition("[[question.option]]")[0], "has 1 options"),
+    "nothing right": (GOOD.replace("right = true", "right = false"), "has no right option"),
+    "no verdict": (GOOD.replace("right = false", ""), "option 'no' does not say whether"),
+    "a verdict in words": (GOOD.replace("right = true", 'right = "yes"'), "write right = true"),
+    "no explanation": (GOOD.replace("so it is", ""), "option 'yes' has no explanation"),
+    "an option twice": (GOOD.replace('"no"', '"yes"'), "has the same option twice"),
+    "a misspelled key": (GOOD.replace("text = ", "txet = "), "has 'txet'; known are"),
+    "an essay with options": (
+        GOOD.replace('id = "is-it"', 'id = "is-it"\nrubric = ["this"]'),
+        "either a choice or an essay",
+    ),
+    "an empty point": (
+        'title = "t"\n[[question]]\nid = "e"\ntext = "Why?"\nrubric = ["this", ""]',
+        "an empty point in its rubric",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_file_is_said_in_one_sentence(text: str, words: str) -> None:
+    with pytest.raises(QuizError, match=re.escape(words)) as error:
+        read(text, "01")
+
+    assert "lesson_01.toml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_plain_example_is_read() -> None:
+    quiz = read(GOOD, "01")
+
+    assert [o.text for o in quiz["is-it"].options if o.right] == ["yes"]

@@ -1,0 +1,216 @@
+"""What holds for every lesson, exercise and solution."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from repository import ROOT
+
+from autograd_course import visualize
+from autograd_course.grader import Result
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.verdict import Status
+from tools.check import drift
+from tools.derived import EXERCISES, FOLDERS, LESSONS, SOLUTIONS
+from tools.execution import RAISES, raised
+from tools.nbgrader import GRADER_SUFFIX
+from tools.notebooks import is_executed
+from tools.outputs import WIDGET_VIEW
+
+PACKAGE = ROOT / "autograd_course"
+LONGEST_CELL = 40
+
+each_exercise = pytest.mark.parametrize("exercise", CATALOGUE.values(), ids=CATALOGUE)
+
+
+def stems(folder: str) -> list[str]:
+    return sorted(path.stem for path in (ROOT / folder).glob("*.py"))
+
+
+# Exercises, as the catalogue lists them
+
+
+@functools.cache
+def headlines(folder: str, stem: str) -> dict[str, str]:
+    """Return the first line that each grader cell of a notebook has saved, by exercise.
+
+    That running the notebook shows the same is nbval's to compare.
+    """
+    shown: dict[str, str] = {}
+    for cell in code_cells(ROOT / folder / f"{stem}.ipynb"):
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+        if grade_id.endswith(GRADER_SUFFIX):
+            (output,) = cell.outputs
+            first_line = output.data["text/plain"].partition("\n")[0]
+            shown[grade_id.removesuffix(GRADER_SUFFIX)] = first_line
+    return shown
+
+
+def headline(exercise: Exercise, status: Status, points: int) -> str:
+    return Result(exercise.id, exercise.title, status, "", points, exercise.points).headline
+
+
+@each_exercise
+def test_an_untouched_exercise_is_not_attempted(exercise: Exercise) -> None:
+    shown = headlines(EXERCISES, exercise.lesson)[exercise.id]
+
+    assert shown == headline(exercise, "not attempted", 0)
+
+
+@each_exercise
+def test_the_solution_passes_its_grader(exercise: Exercise) -> None:
+    shown = headlines(SOLUTIONS, exercise.lesson)[exercise.id]
+
+    assert shown == headline(exercise, "passed", exercise.points)
+
+
+@each_exercise
+def test_an_exercise_is_complete(exercise: Exercise) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", exercise.id), "ids are kebab-case"
+    assert exercise.points > 0
+    assert exercise.title.strip()
+    assert exercise.read.strip(), "say which section of the lesson to reread"
+
+
+@each_exercise
+def test_an_exercise_has_three_different_hints(exercise: Exercise) -> None:
+    assert len({hint.strip() for hint in exercise.hints} - {""}) == 3
+
+
+def test_the_exercise_notebooks_ask_for_the_catalogue_in_its_order() -> None:
+    asked = [exercise_id for stem in stems(SOLUTIONS) for exercise_id in headlines(SOLUTIONS, stem)]
+
+    assert asked == list(CATALOGUE)
+
+
+# Files
+
+
+def test_exercises_solutions_and_lessons_have_the_same_numbers_and_names() -> None:
+    assert stems(EXERCISES) == stems(SOLUTIONS)
+    assert set(stems(SOLUTIONS)) <= set(stems(LESSONS))
+    assert {exercise.lesson for exercise in CATALOGUE.values()} == set(stems(SOLUTIONS))
+
+
+def test_no_two_lessons_share_a_number() -> None:
+    numbers = [stem.partition("_")[0] for stem in stems(LESSONS)]
+
+    assert len(set(numbers)) == len(numbers)
+    assert all(re.fullmatch(r"\d\d", number) for number in numbers)
+
+
+@pytest.mark.thorough
+def test_everything_derived_is_current_and_nothing_lies_astray() -> None:
+    assert drift(ROOT) == []
+
+
+# Notebooks, as they are saved
+
+NOTEBOOKS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize(
+    "path", NOTEBOOKS, ids=[str(path.relative_to(ROOT)) for path in NOTEBOOKS]
+)
+
+VOLATILE = {
+    "an address": re.compile(r"\b0x[0-9a-f]{5,}", re.IGNORECASE),
+    "a path": re.compile(r"/tmp\b|/home/|/root/|/Users/|\b[A-Z]:\\|site-packages|ipykernel_"),
+    "a device": re.compile(r"\b(cpu|cuda|mps|nvidia)\b", re.IGNORECASE),
+    "a time": re.compile(
+        r"\b\d+(\.\d+)?\s?(ns|µs|us|ms|s|seconds?|min)\b|\b\d\d:\d\d:\d\d\b|\b20\d\d-\d\d-\d\d\b"
+    ),
+}
+
+
+@functools.cache
+def notebook(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(path: Path) -> list[NotebookNode]:
+    return [cell for cell in notebook(path).cells if cell.cell_type == "code"]
+
+
+def shown_texts(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what each output of a notebook says, with the first line of its cell; no image data."""
+    for cell in code_cells(path):
+        first_line = cell.source.partition("\n")[0]
+        for output in cell.outputs:
+            data = output.get("data", {})
+            texts = [text for kind, text in data.items() if not kind.startswith("image/")]
+            fields = [output.get(name, "") for name in ("text", "evalue", "traceback")]
+            shown = " ".join(str(text) for text in [*texts, *fields])
+            yield first_line, re.sub(r"data:image/[^\"')]*", "", shown)
+
+
+@each_notebook
+def test_a_notebook_was_executed_once_from_the_top(path: Path) -> None:
+    assert is_executed(notebook(path)), "run `make notebooks`"
+
+
+@each_notebook
+def test_a_notebook_saves_no_widget_state(path: Path) -> None:
+    saved = notebook(path)
+    views = [
+        cell.source
+        for cell in code_cells(path)
+        for output in cell.outputs
+        if WIDGET_VIEW in output.get("data", {})
+    ]
+
+    assert "widgets" not in saved.metadata, "run `make notebooks FORCE=1`"
+    assert not views, "run `make notebooks FORCE=1`"
+
+
+@each_notebook
+@pytest.mark.parametrize("what", VOLATILE)
+def test_no_output_names_what_differs_elsewhere(path: Path, what: str) -> None:
+    found = [
+        f"{first_line!r} shows {match[0]!r}"
+        for first_line, text in shown_texts(path)
+        for match in VOLATILE[what].finditer(text)
+    ]
+
+    assert not found, f"{what} in a saved output; change what the cell shows"
+
+
+@each_notebook
+def test_exactly_the_deliberate_errors_raise(path: Path) -> None:
+    expected = [cell.id for cell in code_cells(path) if RAISES in cell.metadata.get("tags", ())]
+
+    assert [cell.id for cell in code_cells(path) if raised(cell)] == expected
+
+
+# A quiz is words: what a saved notebook keeps of it is Markdown.
+LEAVES = {"knowledge_check": "text/markdown"}
+
+
+def visualizers(cell: NotebookNode) -> list[str]:
+    calls = [node.func for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
+    return [f.id for f in calls if isinstance(f, ast.Name) and f.id in visualize.__all__]
+
+
+@each_notebook
+def test_every_visualizer_leaves_its_picture_in_the_saved_notebook(path: Path) -> None:
+    without = [
+        cell.source
+        for cell in code_cells(path)
+        for name in visualizers(cell)
+        if not any(LEAVES.get(name, "image/png") in o.get("data", {}) for o in cell.outputs)
+    ]
+
+    assert not without
+
+
+@each_notebook
+def test_no_cell_is_longer_than_a_screen(path: Path) -> None:
+    cells = [cell.source.splitlines() for cell in notebook(path).cells]
+
+    assert not [lines[0] for lines in cells if len(lines) > LONGEST_CELL]

@@ -1,0 +1,217 @@
+"""What lesson 04 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from made import CLAMP_AT_BOUNDS, leaf
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.nn.functional import gumbel_softmax, hardtanh, one_hot
+
+from autograd_course import diagnose
+from autograd_course.functions import (
+    ClippedSTE,
+    FakeQuantize,
+    GumbelSoftmax,
+    ReinMax,
+    RoundSTE,
+    SignSTE,
+)
+from autograd_course.functions.gumbel_softmax import gumbel_noise
+
+pytestmark = pytest.mark.slow
+
+# Staircases
+
+
+@pytest.mark.parametrize("f", [torch.round, torch.floor, torch.ceil, torch.trunc, torch.sign])
+def test_a_staircase_has_a_zero_gradient_and_raises_nothing(f: Callable[[Tensor], Tensor]) -> None:
+    x = leaf(-1.5, 0.0, 0.7)
+    assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        pytest.param(lambda x: x > 0, id="comparison"),
+        pytest.param(torch.argmax, id="argmax"),
+        pytest.param(lambda x: x.int(), id="int"),
+        pytest.param(lambda x: torch.where(x > 0, 1.0, -1.0), id="where of constants"),
+    ],
+)
+def test_booleans_and_integers_leave_no_node(f: Callable[[Tensor], Tensor]) -> None:
+    assert f(leaf(-1.5, 0.7)).grad_fn is None
+
+
+@pytest.mark.parametrize(
+    ("f", "name"),
+    [
+        pytest.param(lambda x: x // 1, "floor_divide", id="//"),
+        pytest.param(lambda x: torch.heaviside(x, torch.ones_like(x)), "heaviside", id="heaviside"),
+    ],
+)
+def test_few_staircases_raise(f: Callable[[Tensor], Tensor], name: str) -> None:
+    with pytest.raises(RuntimeError, match=f"derivative for aten::{name} is not implemented"):
+        f(leaf(-1.5, 0.7)).sum().backward()
+
+
+def test_sign_has_a_third_level_and_the_estimators_have_two() -> None:
+    x = torch.tensor([-0.0, 0.0])
+    assert torch.sign(x).tolist() == [0, 0]
+    assert SignSTE.apply(x).tolist() == [1, 1]
+    assert ClippedSTE.apply(x).tolist() == [1, 1]
+
+
+def test_round_takes_halves_to_the_even_one() -> None:
+    assert torch.tensor([-1.5, -0.5, 0.5, 1.5, 2.5]).round().tolist() == [-2, 0, 0, 2, 2]
+
+
+# Testing
+
+
+def test_an_estimator_fails_gradcheck_and_is_tested_against_its_surrogate() -> None:
+    x = leaf(-1.7, -0.4, 0.3, 2.2)
+    assert not gradcheck(ClippedSTE.apply, x, raise_exception=False)
+    assert diagnose(ClippedSTE, x).findings[0].rule == "undeclared-surrogate"
+    assert diagnose(ClippedSTE, x, surrogate=lambda x: x.clamp(-1, 1)).ok
+    assert not diagnose(ClippedSTE, x, surrogate=lambda x: 1 * x).ok
+
+
+@pytest.mark.parametrize(
+    ("f", "at_bounds"),
+    [
+        pytest.param(lambda x: x.clamp(-1, 1), 2 * [CLAMP_AT_BOUNDS], id="clamp"),
+        pytest.param(hardtanh, [0.0, 0.0], id="hardtanh stops"),
+        pytest.param(
+            lambda x: torch.minimum(torch.maximum(x, -torch.ones(())), torch.ones(())),
+            [0.5, 0.5],
+            id="minimum and maximum halve",
+        ),
+        pytest.param(ClippedSTE.apply, [1.0, 1.0], id="ClippedSTE passes"),
+    ],
+)
+def test_conventions_at_the_bounds_of_a_clip(
+    f: Callable[[Tensor], Tensor], at_bounds: list[float]
+) -> None:
+    x = leaf(-1.0, 1.0)
+    assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == at_bounds
+
+
+# The detach trick
+
+
+def test_the_detach_trick_is_the_function() -> None:
+    x, g = leaf(-3.0, -0.4, 0.0, 0.9, 1.5), torch.tensor([1.0, -2.0, 0.5, 3.0, 1.0]).double()
+    h = x.clamp(-1, 1)
+    trick = h + (SignSTE.apply(x) - h).detach()
+    assert torch.equal(trick, ClippedSTE.apply(x))
+    assert torch.equal(*(torch.autograd.grad(y, x, g)[0] for y in (trick, ClippedSTE.apply(x))))
+
+
+@pytest.mark.parametrize(("dtype", "missed"), [(torch.float16, 3328), (torch.bfloat16, 320)])
+def test_between_0_and_1_the_detach_trick_is_exact_if_it_subtracts_first(
+    dtype: torch.dtype, missed: int
+) -> None:
+    p = torch.arange(2**15, dtype=torch.int16).view(dtype)
+    p = p[(p >= 0) & (p <= 1)]
+    one = torch.ones_like(p)
+    for hard in (one, 0 * one):
+        assert torch.equal(hard - p + p, hard)
+        assert torch.equal(p + (hard - p), hard)
+    assert int(((one + p) - p != 1).sum()) == missed
+
+
+def test_a_hard_gumbel_softmax_of_torch_is_exactly_one_hot_in_float32() -> None:
+    torch.manual_seed(0)
+    assert gumbel_softmax(torch.randn(10_000, 10), hard=True).unique().tolist() == [0, 1]
+
+
+def test_the_detach_trick_loses_the_sign_of_large_values() -> None:
+    x = torch.tensor([0.3, 300.0, float("inf")], dtype=torch.bfloat16)
+    lost = x + (torch.sign(x) - x)
+    assert lost[:2].tolist() == [1, 0]
+    assert lost[2].isnan()
+    assert SignSTE.apply(x).tolist() == [1, 1, 1]
+
+
+# Bias
+
+
+def test_with_dither_the_estimator_is_exact_for_a_linear_loss_only() -> None:
+    u = (torch.arange(1000).double() + 0.5) / 1000 - 0.5
+    x = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    y = RoundSTE.apply(x + u)
+    assert y.mean().item() == pytest.approx(0.3)
+    linear, square = (torch.autograd.grad(loss.mean(), x)[0].item() for loss in (5 * y, y**2))
+    assert linear == pytest.approx(5)
+    assert square == pytest.approx(2 * 0.3)  # the expected loss climbs from 0² to 1²: slope 1
+
+
+@pytest.mark.parametrize(("degree", "exact"), [(1, True), (2, True), (3, False)])
+def test_reinmax_is_exact_to_second_order(degree: int, exact: bool) -> None:
+    logits, levels = leaf(0.5, -0.3, 0.1), torch.tensor([0.0, 1.0, 3.0]).double()
+    p, choices = logits.softmax(-1), torch.eye(3).double()
+
+    def loss(y: Tensor) -> Tensor:
+        return (y @ levels - 0.49) ** degree
+
+    (true,) = torch.autograd.grad(sum(p[k] * loss(choices[k]) for k in range(3)), logits)
+    drawn = [loss(ReinMax.apply(logits, 1e3 * choice)) for choice in choices]
+    (mean,) = torch.autograd.grad(sum(p[k].item() * drawn[k] for k in range(3)), logits)
+    assert torch.allclose(mean, true) == exact
+
+
+# Quantization
+
+
+def test_fake_quantize_clips_by_the_rounded_level() -> None:
+    v = torch.tensor([-2.6, -2.4, -2.0, 1.0, 1.4, 1.6])
+    x = (v * 0.5).requires_grad_()
+    y = torch.fake_quantize_per_tensor_affine(x, 0.5, 0, -2, 1)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 1, 1, 1, 1, 0]
+    y = FakeQuantize.apply(x, torch.tensor(0.5), -2, 1)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 0, 1, 1, 0, 0]
+
+
+def test_fake_quantize_has_no_gradient_for_its_scale() -> None:
+    x, scale = torch.ones(3), torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'scale'"):
+        torch.fake_quantize_per_tensor_affine(x, scale, torch.tensor(0), -2, 1)
+
+
+def test_torchs_private_learned_scale_has_the_gradient_of_lsq() -> None:
+    x = torch.tensor([-1.3, -0.2, 0.3, 0.9])  # v: -2.6, -0.4, 0.6, 1.8
+    scale, zero = torch.tensor([0.5], requires_grad=True), torch.zeros(1, requires_grad=True)
+    theirs = torch._fake_quantize_learnable_per_tensor_affine(x, scale, zero, -2, 1)
+    ours = FakeQuantize.apply(x, scale, -2, 1)
+    assert torch.equal(theirs, ours)
+    gradients = [torch.autograd.grad(y.sum(), scale)[0] for y in (theirs, ours)]
+    assert torch.allclose(*gradients)
+    assert gradients[1].item() == pytest.approx(-2 + 0.4 + 0.4 + 1)
+
+
+# Sampling
+
+
+def test_the_largest_of_noisy_logits_is_a_draw_from_the_softmax() -> None:
+    logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
+    noise = gumbel_noise(logits.expand(100_000, 3), torch.Generator().manual_seed(0))
+    counts = one_hot((logits + noise).argmax(-1), 3).double().mean(0)
+    assert torch.allclose(counts, logits.softmax(-1), atol=0.01)
+
+
+def test_a_soft_sample_has_a_true_gradient_and_it_is_not_grad_output() -> None:
+    logits, noise = leaf(0.5, -0.3, 0.1), torch.tensor([0.2, 1.0, -0.4]).double()
+    assert gradcheck(GumbelSoftmax.apply, (logits, noise, 0.5))
+    g = torch.tensor([1.0, -2.0, 0.5]).double()
+    (vjp,) = torch.autograd.grad(GumbelSoftmax.apply(logits, noise, 0.5), logits, g)
+    assert not torch.allclose(vjp, g)
+    assert vjp.sum().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_one_hot_in_the_softmax_jacobian_lets_nothing_back() -> None:
+    y, g = torch.eye(3).double(), torch.tensor([1.0, -2.0, 0.5]).double()
+    assert not (y * (g - (g * y).sum(-1, keepdim=True))).any()

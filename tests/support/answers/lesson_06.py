@@ -1,0 +1,647 @@
+"""Answers to the exercises of lesson 06."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd import Function
+from torch.utils import checkpoint as of_torch
+
+from answers.making import Spoiling, Wrong, double, solved
+from autograd_course.functions import checkpoint
+
+SOLVED = solved("06_memory_patterns")
+RIGHT = {
+    "fused-linear-relu": SOLVED["LinearReLU"],
+    "packed-leaky-relu": SOLVED["PackedLeakyReLU"],
+    "invertible-coupling": SOLVED["Coupling"],
+    "checkpointed-block": SOLVED["checkpointed"],
+    "chunked-row-losses": SOLVED["RowLosses"],
+}
+
+
+class LinearReLUWithBiasSaved(Function):
+    """As careful people write it: the bias too is saved, the matrix product is a plain one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        y = torch.relu(x.matmul(weight.t()) + bias)
+        ctx.save_for_backward(x, weight, bias, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, bias, y = ctx.saved_tensors
+        g = torch.where(y > 0, g, 0.0)
+        grad_x = g.mm(weight) if ctx.needs_input_grad[0] else None
+        grad_weight = g.t().mm(x) if ctx.needs_input_grad[1] else None
+        return grad_x, grad_weight, g.sum(0).view_as(bias)
+
+
+class LeakyByShifts(Function):
+    """The bits set one after the other, in the other order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.shape, ctx.slope = x.shape, slope
+        mask = torch.zeros(8 * math.ceil(x.numel() / 8), dtype=torch.uint8)
+        mask[: x.numel()] = (x > 0).flatten()
+        packed = torch.zeros(len(mask) // 8, dtype=torch.uint8)
+        for place in range(8):
+            packed |= mask[place::8] << (7 - place)
+        ctx.save_for_backward(packed)
+        return torch.nn.functional.leaky_relu(x, slope)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (packed,) = ctx.saved_tensors
+        digits = [(packed >> (7 - place)) & 1 for place in range(8)]
+        mask = torch.stack(digits, 1).flatten()[: g.numel()].view(ctx.shape).bool()
+        return g * torch.where(mask, 1.0, ctx.slope).to(g.dtype), None
+
+
+class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
+    """NumPy packs, the first element into the lowest bit."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        bits = np.packbits((x > 0).numpy(), bitorder="little")
+        ctx.save_for_backward(torch.from_numpy(bits))
+        ctx.shape, ctx.slope = x.shape, slope
+        return torch.where(x > 0, x, slope * x)
+
+
+class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
+    """The inputs reconstructed first, as in RevNets, both of them."""
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, y2, w, v = ctx.saved_tensors
+        x2 = y2 - torch.tanh(y1 @ v)
+        x1 = y1 - torch.tanh(x2 @ w)
+        through_g = g2 / torch.cosh((x1 + torch.tanh(x2 @ w)) @ v) ** 2
+        g1 = g1 + through_g @ v.T
+        through_f = g1 / torch.cosh(x2 @ w) ** 2
+        return g1, g2 + through_f @ w.T, x2.T @ through_f, y1.T @ through_g
+
+
+class CheckpointByBackward(Function):
+    """With copies of the parameters' gradients by .backward() on fresh leaves."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Any, names: Any, x: Any, *parameters: Any) -> Any:
+        ctx.block, ctx.names, ctx.state = block, names, torch.random.get_rng_state()
+        ctx.save_for_backward(x, *parameters)
+        with torch.no_grad():
+            return block(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        leaves = [t.detach().clone().requires_grad_() for t in ctx.saved_tensors]
+        before = torch.random.get_rng_state()
+        torch.random.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            own = dict(zip(ctx.names, leaves[1:], strict=True))
+            y = torch.func.functional_call(ctx.block, own, leaves[0])
+            y.backward(g)
+        torch.random.set_rng_state(before)
+        return None, None, *(leaf.grad for leaf in leaves)
+
+
+def checkpointed_by_backward(block: Any, x: Any) -> Any:
+    names, parameters = zip(*block.named_parameters(), strict=True)
+    return CheckpointByBackward.apply(block, names, x, *parameters)
+
+
+class RowLossesBySoftmax(Function):
+    """Keeps no sums: backward computes the softmax once more; chunks by split and cat."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        ctx.save_for_backward(x, weight, target)
+        ctx.chunk = chunk
+        return torch.cat(
+            [
+                torch.nn.functional.cross_entropy(part @ weight.T, labels, reduction="none")
+                for part, labels in zip(x.split(chunk), target.split(chunk), strict=True)
+            ]
+        )
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, target = ctx.saved_tensors
+        grad_weight, parts = torch.zeros_like(weight), []
+        chunks = zip(*(t.split(ctx.chunk) for t in (x, target, g)), strict=True)
+        for part, labels, own in chunks:
+            p = torch.softmax(part @ weight.T, 1)
+            p -= torch.nn.functional.one_hot(labels, len(weight))
+            p = p * own[:, None]
+            parts.append(p @ weight)
+            grad_weight = grad_weight + p.T @ part
+        return torch.cat(parts), grad_weight, None, None
+
+
+ALSO_RIGHT = {
+    "linear and ReLU with the bias saved": ("fused-linear-relu", LinearReLUWithBiasSaved),
+    "leaky ReLU packed by shifts": ("packed-leaky-relu", LeakyByShifts),
+    "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
+    "coupling, both inputs reconstructed": ("invertible-coupling", CouplingInOtherWords),
+    "checkpoint by functional_call": ("checkpointed-block", checkpointed_by_backward),
+    "checkpoint of the package": ("checkpointed-block", lambda block, x: checkpoint(block, x)),
+    "row losses by softmax": ("chunked-row-losses", RowLossesBySoftmax),
+}
+
+
+spoiling = Spoiling(RIGHT)
+backward, forward = spoiling.backward, spoiling.forward
+
+
+class SavesBeforeTheReLU(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        ctx.save_for_backward(x, weight, h)
+        return h.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, h = ctx.saved_tensors
+        g = g * (h > 0)
+        return g @ weight, g.t() @ x, g.sum(0)
+
+
+class SavesBoth(SavesBeforeTheReLU):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        y = h.clamp(min=0)
+        ctx.save_for_backward(x, weight, h)
+        ctx.y_shape, ctx.mask = y.shape, (y > 0).tolist()
+        ctx.save_for_backward(x, weight, h, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, _, y = ctx.saved_tensors
+        g = g * (y > 0)
+        return g @ weight, g.t() @ x, g.sum(0)
+
+
+class PassesAtZero(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        ctx.save_for_backward(x, weight, bias)
+        return (x @ weight.t() + bias).clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        x, weight, bias = ctx.saved_tensors
+        g = grad_output * (x @ weight.t() + bias >= 0)
+        return g @ weight, g.t() @ x, g.sum(0)
+
+
+class KeepsAMaskAsArray(SavesBeforeTheReLU):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        ctx.mask = (h > 0).numpy()
+        ctx.save_for_backward(x, weight)
+        return h.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight = ctx.saved_tensors
+        g = g * torch.from_numpy(ctx.mask)
+        return g @ weight, g.t() @ x, g.sum(0)
+
+
+class KeepsAList(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.slope, ctx.signs = slope, {"positive": (x > 0).tolist()}
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return torch.where(torch.tensor(ctx.signs["positive"]), g, ctx.slope * g), None
+
+
+class KeepsABooleanMask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.save_for_backward(x > 0)
+        ctx.slope = slope
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (positive,) = ctx.saved_tensors
+        return torch.where(positive, g, ctx.slope * g), None
+
+
+class PacksOnCtx(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        y = RIGHT["packed-leaky-relu"].forward(ctx, x, slope)
+        ctx.packed = ctx.to_save[0]
+        ctx.save_for_backward()
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        mask = _unpacked(ctx, ctx.packed, range(8))
+        return torch.where(mask, g, ctx.slope * g), None
+
+
+def packs_without_filling_up(ctx: Any, x: Any, slope: float) -> Any:
+    packed = ((x > 0).reshape(-1, 8) * 2 ** torch.arange(8)).sum(1, dtype=torch.uint8)
+    ctx.save_for_backward(packed)
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
+def packs_a_view(ctx: Any, x: Any, slope: float) -> Any:
+    flat = (x > 0).view(-1)
+    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
+    bits = 2 ** torch.arange(8, device=x.device)
+    ctx.save_for_backward((padded * bits).sum(1, dtype=torch.uint8))
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
+def sums_in_int64(ctx: Any, x: Any, slope: float) -> Any:
+    flat = (x > 0).reshape(-1)
+    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
+    ctx.save_for_backward((padded * 2 ** torch.arange(8)).sum(1))
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
+def _unpacked(ctx: Any, packed: Any, places: Any) -> Any:
+    bits = torch.tensor([2**place for place in places], device=packed.device)
+    return (packed[:, None] & bits).ne(0).flatten()[: ctx.shape.numel()].view(ctx.shape)
+
+
+class CouplingOfInputs(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        y1 = x1 + torch.tanh(x2 @ w)
+        ctx.save_for_backward(x1, x2, w, v)
+        return y1, x2 + torch.tanh(y1 @ v)
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        x1, x2, w, v = ctx.saved_tensors
+        a = torch.tanh(x2 @ w)
+        y1 = x1 + a
+        b = torch.tanh(y1 @ v)
+        return _coupled(x2, y1, w, v, a, b, g1, g2)
+
+
+class CouplingOfCopies(SOLVED["Coupling"]):  # type: ignore[misc]
+    """As many bytes as the outputs, and beside them."""
+
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        y1 = x1 + torch.tanh(x2 @ w)
+        y2 = x2 + torch.tanh(y1 @ v)
+        ctx.save_for_backward(y1.clone(), y2.clone(), w, v)
+        return y1, y2
+
+
+class CouplingOfIntermediates(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        a = torch.tanh(x2 @ w)
+        y1 = x1 + a
+        b = torch.tanh(y1 @ v)
+        y2 = x2 + b
+        ctx.save_for_backward(y1, y2, w, v, a, b)
+        return y1, y2
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, y2, w, v, a, b = ctx.saved_tensors
+        return _coupled(y2 - b, y1, w, v, a, b, g1, g2)
+
+
+def _coupled(x2: Any, y1: Any, w: Any, v: Any, a: Any, b: Any, g1: Any, g2: Any) -> Any:
+    db = g2 * (1 - b**2)
+    g1 = g1 + db @ v.t()
+    da = g1 * (1 - a**2)
+    return g1, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
+
+
+class CouplingWithAnArray(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        ctx.x2 = x2.numpy()
+        return RIGHT["invertible-coupling"].forward(ctx, x1, x2, w, v)
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, _, w, v = ctx.saved_tensors
+        x2 = torch.from_numpy(ctx.x2)
+        return _coupled(x2, y1, w, v, torch.tanh(x2 @ w), torch.tanh(y1 @ v), g1, g2)
+
+
+def _wrong_coupling(y1: Any, y2: Any, w: Any, v: Any, g1: Any, g2: Any, which: str) -> Any:
+    b = torch.tanh(y1 @ v)
+    x2 = {"subtracts nothing": y2, "adds": y2 + b}.get(which, y2 - b)
+    db = g2 * (1 - b**2)
+    through = g1 if which == "forgets a path" else g1 + db @ v.t()
+    da = through * (1 - torch.tanh(x2 @ w) ** 2)
+    return through, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
+
+
+def _checkpoint(**instead: Any) -> Any:
+    """A checkpoint like the solution's, with one mistake."""
+
+    class Checkpointed(Function):
+        @staticmethod
+        def forward(ctx: Any, block: Any, x: Any, *parameters: Any) -> Any:
+            if instead.get("seeds"):
+                torch.manual_seed(7)
+            block.train(not instead.get("evaluates"))
+            ctx.block, ctx.state = block, torch.get_rng_state()
+            ctx.save_for_backward(x, *parameters)
+            if instead.get("by_seed"):
+                ctx.state = torch.Generator().manual_seed(torch.initial_seed()).get_state()
+            if instead.get("on_ctx"):
+                ctx.x = x
+            if instead.get("keeps"):
+                ctx.kept = block[0](x)
+            return block(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            x, *parameters = ctx.saved_tensors
+            x = x.detach().requires_grad_()
+            enabled = torch.set_grad_enabled(instead.get("enable", True))
+            fork = torch.random.fork_rng(enabled=instead.get("fork", True))
+            with enabled, fork:
+                if instead.get("state", True):
+                    torch.set_rng_state(ctx.state)
+                y = ctx.block(x)
+            if instead.get("silent"):
+                y.backward(g)
+                return None, x.grad, *(None for _ in parameters)
+            if instead.get("writes"):
+                y.backward(g)
+                return None, x.grad, *(p.grad for p in parameters)
+            found = torch.autograd.grad(y, (x, *parameters), g)
+            return None, *found
+
+    def checkpointed(block: Any, x: Any) -> Any:
+        given = () if instead.get("parameters") is False else block.parameters()
+        return Checkpointed.apply(block, x, *given)
+
+    return checkpointed
+
+
+class RowLossesEarly(Function):
+    """The gradients of the plain sum, computed in forward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        p = torch.softmax(x @ weight.T, 1) - torch.nn.functional.one_hot(target, len(weight))
+        ctx.save_for_backward(p @ weight, p.T @ x)
+        return torch.nn.functional.cross_entropy(x @ weight.T, target, reduction="none")
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        grad_x, grad_weight = ctx.saved_tensors
+        return g[:, None] * grad_x, g.sum() * grad_weight, None, None
+
+
+class RowLossesWhole(Function):
+    """All logits at once, and the softmax kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        logits = x @ weight.T
+        ctx.save_for_backward(x, weight, target, torch.softmax(logits, 1))
+        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, target, p = ctx.saved_tensors
+        p = (p - torch.nn.functional.one_hot(target, len(weight))) * g[:, None]
+        return p @ weight, p.T @ x, None, None
+
+
+class RowLossesWholeInBackward(SOLVED["RowLosses"]):  # type: ignore[misc]
+    """Forward in chunks, backward in one piece."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, target, log_sums = ctx.saved_tensors
+        p = torch.exp(x @ weight.T - log_sums[:, None])
+        p = (p - torch.nn.functional.one_hot(target, len(weight))) * g[:, None]
+        return p @ weight, p.T @ x, None, None
+
+
+class RowLossesWholeInForward(SOLVED["RowLosses"]):  # type: ignore[misc]
+    """Forward in one piece, backward in chunks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        logits = x @ weight.T
+        log_sums = torch.logsumexp(logits, 1)
+        ctx.save_for_backward(x, weight, target, log_sums)
+        ctx.chunk = chunk
+        return log_sums - logits.gather(1, target[:, None]).squeeze(1)
+
+
+def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, which: str) -> Any:
+    grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
+    for begin in range(0, len(x), ctx.chunk):
+        rows = slice(begin, begin + ctx.chunk)
+        p = torch.exp(x[rows] @ weight.T - log_sums[rows, None])
+        if which != "no one-hot":
+            p[torch.arange(len(p)), target[rows]] -= 1
+        p *= g[:1, None] if which == "one g" else g[rows, None]
+        grad_x[rows] = p @ weight
+        if which == "last chunk":
+            grad_weight = p.T @ x[rows]
+        else:
+            grad_weight += p.T @ x[rows]
+    return grad_x, grad_weight, None, None
+
+
+WRONG = [
+    Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
+    Wrong("fused-linear-relu", "passes at 0", "kink-convention", PassesAtZero),
+    Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
+    Wrong("fused-linear-relu", "a mask as an array", "another kind of object", KeepsAMaskAsArray),
+    backward(
+        "fused-linear-relu",
+        "forgets the ReLU",
+        "gradient-mismatch",
+        lambda ctx, x, weight, y, g: (g @ weight, g.t() @ x, g.sum(0)),
+    ),
+    backward(
+        "fused-linear-relu",
+        "forgets the ReLU for the bias",
+        "gradient-mismatch",
+        lambda ctx, x, weight, y, g: (
+            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
+            g.sum(0),
+        ),
+    ),
+    backward(
+        "fused-linear-relu",
+        "keeps the axis of the bias' gradient",
+        "unreduced-broadcast",
+        lambda ctx, x, weight, y, g: (
+            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
+            (g * (y > 0)).sum(0, keepdim=True),
+        ),
+    ),
+    backward(
+        "fused-linear-relu",
+        "multiplies by the output, not by its sign",
+        "gradient-mismatch",
+        lambda ctx, x, weight, y, g: ((g * y) @ weight, (g * y).t() @ x, (g * y).sum(0)),
+    ),
+    Wrong("packed-leaky-relu", "a boolean mask", "oversaved", KeepsABooleanMask),
+    Wrong("packed-leaky-relu", "a list of signs", "outside of any tensor", KeepsAList),
+    forward("packed-leaky-relu", "sums to int64", "oversaved", sums_in_int64),
+    Wrong("packed-leaky-relu", "packed, but on ctx", "tensor-on-ctx", PacksOnCtx),
+    forward(
+        "packed-leaky-relu",
+        "does not fill up to a multiple of 8",
+        "`forward` raises RuntimeError",
+        packs_without_filling_up,
+    ),
+    backward(
+        "packed-leaky-relu",
+        "unpacks in the other order",
+        "gradient-mismatch",
+        lambda ctx, packed, g: (
+            torch.where(_unpacked(ctx, packed, reversed(range(8))), g, ctx.slope * g),
+            None,
+        ),
+        "in reverse",
+    ),
+    backward(
+        "packed-leaky-relu",
+        "exchanges the sides",
+        "gradient-mismatch",
+        lambda ctx, packed, g: (
+            torch.where(_unpacked(ctx, packed, range(8)), ctx.slope * g, g),
+            None,
+        ),
+        "Both sides are exchanged",
+    ),
+    forward("packed-leaky-relu", "views the mask", "input-layout", packs_a_view),
+    backward(
+        "packed-leaky-relu",
+        "unpacks on the CPU",
+        "gradient-device",
+        lambda ctx, packed, g: (
+            (packed[:, None] & 2 ** torch.arange(8)).ne(0).flatten()[: g.numel()].view(ctx.shape)
+            * ((1 - ctx.slope) * g)
+            + ctx.slope * g,
+            None,
+        ),
+    ),
+    backward(
+        "packed-leaky-relu",
+        "forgets the slope",
+        "wrong-region",
+        lambda ctx, packed, g: (g * _unpacked(ctx, packed, range(8)), None),
+    ),
+    Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
+    Wrong("invertible-coupling", "saves copies of the outputs", "oversaved", CouplingOfCopies),
+    Wrong("invertible-coupling", "x2 as an array", "another kind of object", CouplingWithAnArray),
+    Wrong("invertible-coupling", "saves the tanhs too", "oversaved", CouplingOfIntermediates),
+    *(
+        backward(
+            "invertible-coupling",
+            mistake,
+            rule,
+            lambda ctx, *saved_and_g, mistake=mistake: _wrong_coupling(*saved_and_g, mistake),
+        )
+        for mistake, rule in (
+            ("subtracts nothing", "gradient-mismatch"),
+            ("adds", "gradient-mismatch"),
+            ("forgets a path", "missing-dependency"),
+        )
+    ),
+    *(
+        Wrong("checkpointed-block", mistake, said, _checkpoint(**instead))
+        for mistake, said, instead in (
+            ("parameters are no inputs", "no gradient arrives", {"parameters": False}),
+            ("runs again under no grad", "records no graph", {"enable": False}),
+            ("draws a new mask", "draws a mask of its own", {"state": False}),
+            ("leaves the old random state", "random state is another one", {"fork": False}),
+            ("writes into .grad", "writes into .grad", {"writes": True}),
+            ("only writes into .grad", "backward returns None for each", {"silent": True}),
+            ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
+            ("switches dropout off", "changes the random state, or", {"evaluates": True}),
+            ("keeps the seed, not the state", "A seed tells how it began", {"by_seed": True}),
+            ("keeps x on ctx", "ctx.x holds the input", {"on_ctx": True}),
+            ("keeps an activation", "are kept for backward", {"keeps": True}),
+            ("thinks of no frozen parts", "where a parameter is frozen", {}),
+        )
+    ),
+    Wrong(
+        "checkpointed-block",
+        "PyTorch's own",
+        "this is torch.utils.checkpoint",
+        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=True),
+    ),
+    Wrong(
+        "checkpointed-block",
+        "PyTorch's own, without reentry",
+        "something like torch.utils.checkpoint",
+        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=False),
+    ),
+    Wrong(
+        "checkpointed-block",
+        "no checkpoint at all",
+        "the block was run with a graph",
+        lambda block, x: block(x),
+    ),
+    Wrong("chunked-row-losses", "gradients computed early", "uniform-grad-output", RowLossesEarly),
+    Wrong("chunked-row-losses", "keeps the softmax", "oversaved", RowLossesWhole),
+    Wrong("chunked-row-losses", "whole in forward", "oversaved", RowLossesWholeInForward),
+    Wrong("chunked-row-losses", "whole in backward", "oversaved", RowLossesWholeInBackward),
+    *(
+        backward(
+            "chunked-row-losses",
+            mistake,
+            rule,
+            lambda ctx, *saved_and_g, mistake=mistake: _rows(ctx, *saved_and_g, mistake),
+        )
+        for mistake, rule in (
+            ("no one-hot", "gradient-mismatch"),
+            ("one g", "uniform-grad-output"),
+            ("last chunk", "batch-dimension"),
+        )
+    ),
+]
+
+
+KNOWN = [
+    (
+        "fused-linear-relu",
+        (double(1, 2).reshape(1, 2), double(3, 4, -3, -4).reshape(2, 2), double(-1, 1)),
+        double(10, 0).reshape(1, 2),
+    ),
+    ("packed-leaky-relu", (double(-2, 0, 3), 0.5), double(-1, 0, 3)),
+    (
+        "invertible-coupling",
+        (double(1).reshape(1, 1), double(0).reshape(1, 1), *(double(5).reshape(1, 1),) * 2),
+        (double(1).reshape(1, 1), torch.tanh(double(5)).reshape(1, 1)),
+    ),
+    (
+        "chunked-row-losses",
+        (double(0, 1).reshape(2, 1), double(0, math.log(3)).reshape(2, 1), torch.tensor([1, 0]), 1),
+        double(math.log(2), math.log(4)),
+    ),
+]

@@ -1,0 +1,105 @@
+"""What the tables of answers are made of."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Callable
+from functools import cache
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import torch
+from repository import ROOT
+from torch import Tensor
+from torch.autograd import Function
+
+from tools.percent import read
+
+SOLUTIONS = ROOT / "solutions"
+DEFINING = ("import", "from", "class", "def", "@")
+IMPORTS = (ast.Import, ast.ImportFrom)
+DEFINITIONS = (*IMPORTS, ast.FunctionDef, ast.ClassDef)
+PLACEHOLDER = re.compile(r"^(\w+ = \.\.\.|### (BEGIN|END) SOLUTION)\n", re.MULTILINE)
+
+
+class Wrong(NamedTuple):
+    """A wrong answer to an exercise, what is wrong with it, and the rule that must speak.
+
+    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence, or of the hint, that
+    must be said. ``hint`` is a piece of the hint, where the exercise has one of its own for this
+    mistake.
+    """
+
+    exercise: str
+    mistake: str
+    rule: str
+    answer: Any
+    hint: str = ""
+
+
+@cache
+def solved(lesson: str) -> dict[str, Any]:
+    """Run the definitions of a lesson's solved notebook; return what they define, by name.
+
+    Nothing else of it runs, and nothing is imported that no definition uses.
+    """
+    defined: dict[str, Any] = {}
+    for filename, definitions in _definitions(lesson):
+        exec(compile(definitions, filename, "exec"), defined)
+    return defined
+
+
+def _definitions(lesson: str) -> list[tuple[str, ast.Module]]:
+    """Return what each cell that begins with a definition defines; its lines are kept in sight."""
+    found = []
+    for cell in read(SOLUTIONS / f"{lesson}.py").cells:
+        source = PLACEHOLDER.sub("", cell.source).lstrip()
+        if cell.is_code and source.startswith(DEFINING):
+            filename = f"<{lesson}:{cell.line}>"
+            lines = source.splitlines(keepends=True)
+            linecache.cache[filename] = (len(source), None, lines, filename)
+            defining = takewhile(lambda each: isinstance(each, DEFINITIONS), ast.parse(source).body)
+            found.append((filename, ast.Module(list(defining), type_ignores=[])))
+    used = {each.id for _, cell in found for each in ast.walk(cell) if isinstance(each, ast.Name)}
+    return [(filename, _without_unused(cell, used)) for filename, cell in found]
+
+
+def _without_unused(cell: ast.Module, used: set[str]) -> ast.Module:
+    for each in cell.body:
+        if isinstance(each, IMPORTS):
+            each.names = [n for n in each.names if (n.asname or n.name).split(".")[0] in used]
+    body = [each for each in cell.body if not isinstance(each, IMPORTS) or each.names]
+    return ast.Module(body, type_ignores=[])
+
+
+def double(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Function]:
+    """Return a right answer with some of its methods replaced."""
+    return type(right.__name__, (right,), {k: staticmethod(v) for k, v in methods.items()})
+
+
+class Spoiling:
+    """Makes wrong answers from the right ones of a lesson, by replacing one method."""
+
+    def __init__(self, right: dict[str, Any]) -> None:
+        self.right = right
+
+    def backward(
+        self, exercise: str, mistake: str, rule: str, method: Callable[..., Any], hint: str = ""
+    ) -> Wrong:
+        """Return the right answer with this backward; it gets the saved tensors after ctx."""
+
+        def method_with_ctx(ctx: Any, *grads: Any) -> Any:
+            return method(ctx, *ctx.saved_tensors, *grads)
+
+        answer = spoiled(self.right[exercise], backward=method_with_ctx)
+        return Wrong(exercise, mistake, rule, answer, hint)
+
+    def forward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+        """Return the right answer with this forward."""
+        return Wrong(exercise, mistake, rule, spoiled(self.right[exercise], forward=method))

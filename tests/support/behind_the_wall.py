@@ -1,0 +1,76 @@
+"""Answers as a class hands them in: solutions and stubs by extraction, wrong answers as source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from answers import WRONG
+from answers.making import Wrong
+from autograd_doctor import RULES
+from repository import ROOT
+
+from autograd_course.classroom import notebooks
+from autograd_course.classroom.extraction import Answer, extract
+from autograd_course.grader import CATALOGUE
+from autograd_course.grader.verdict import Verdict
+
+# Unpacks the tables of answers in the sandbox, and takes one wrong answer out of them.
+_UNPACK = """\
+import pathlib, sys
+for name, text in {files!r}.items():
+    path = pathlib.Path("/tmp/handed_in", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+sys.path[:0] = ["/tmp/handed_in/tests/support", "/tmp/handed_in"]
+from answers.{module} import WRONG
+mine = [w for w in WRONG if w.exercise == {exercise!r}]
+{name} = next(w.answer for w in mine if w.mistake == {mistake!r})
+"""
+
+
+@cache
+def handed_in(folder: str, exercise: str) -> Answer:
+    """Return the answer that a notebook of ``solutions`` or ``exercises`` has."""
+    asked = CATALOGUE[exercise]
+    data = (ROOT / folder / f"{asked.lesson}.ipynb").read_bytes()
+    (answer,) = extract(notebooks.read(data), "ada", [asked])
+    return answer
+
+
+def mistaken(wrong: Wrong) -> Answer:
+    """Return a wrong answer of the tables as code that makes the very same object."""
+    lesson = CATALOGUE[wrong.exercise].lesson
+    name = handed_in("solutions", wrong.exercise).name
+    source = _UNPACK.format(
+        files=dict(_files(lesson)),
+        module=f"lesson_{lesson[:2]}",
+        exercise=wrong.exercise,
+        mistake=wrong.mistake,
+        name=name,
+    )
+    return Answer(wrong.exercise, "eve", name, source)
+
+
+def _files(lesson: str) -> Iterator[tuple[str, str]]:
+    yield f"solutions/{lesson}.py", (ROOT / "solutions" / f"{lesson}.py").read_text("utf-8")
+    for name in ("__init__", "errors", "percent"):  # by which the solution is read
+        yield f"tools/{name}.py", (ROOT / "tools" / f"{name}.py").read_text("utf-8")
+    here = ROOT / "tests" / "support"
+    yield "tests/support/repository.py", (here / "repository.py").read_text("utf-8")
+    yield "tests/support/answers/__init__.py", ""  # of one lesson only
+    for path in (here / "answers" / "making.py", *here.glob(f"answers/lesson_{lesson[:2]}*.py")):
+        yield f"tests/support/answers/{path.name}", path.read_text("utf-8")
+
+
+def wrongs(exercise: str) -> list[Wrong]:
+    """Return the wrong answers of the tables to an exercise."""
+    return [wrong for wrong in WRONG if wrong.exercise == exercise]
+
+
+def named(verdict: Verdict, wrong: Wrong) -> bool:
+    """Whether a verdict says of a wrong answer what must be said."""
+    found = verdict.finding
+    if wrong.rule in RULES:
+        return found is not None and found.rule == wrong.rule and wrong.hint in found.hint
+    return wrong.rule in f"{verdict.message} {found.hint if found else ''}"

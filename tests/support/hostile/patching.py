@@ -1,0 +1,63 @@
+"""Patch the course itself: in the sandbox there is nothing that gives marks."""
+
+from hostile.making import Hostile, half
+
+_MISMATCH = "gradient of `x`"
+
+PATCHING = {
+    "the rules": Hostile(
+        half("import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()"),
+        _MISMATCH, "replaces autograd_doctor._judge.judge",
+    ),
+    "grade": Hostile(
+        half("import autograd_course\nautograd_course.grade = lambda *a: 'passed'"),
+        _MISMATCH, "replaces autograd_course.grade",
+    ),
+    "the exercise's checks and samples": Hostile(
+        half("from autograd_course.grader.catalogue import find\n"
+             "object.__setattr__(find('square'), 'checks', ())\n"
+             "object.__setattr__(find('square'), 'reference', lambda x: x)"),
+        _MISMATCH, "the exercise's checks",
+    ),
+    "the check of another exercise": Hostile(
+        half("from autograd_course.exercises.lesson_08_debugging_clinic import repair_dropout\n"
+             "repair_dropout.leaves_the_generator.__code__ = (lambda *a: None).__code__"),
+        _MISMATCH, "the code of leaves_the_generator",
+    ),
+    "its methods": Hostile(
+        half("from autograd_course.grader.kinds.function import LocalFunction\n"
+             "LocalFunction.checked = LocalFunction.backward = lambda *a: None"),
+        _MISMATCH, "LocalFunction.checked",
+    ),
+    "what looks at the answer": Hostile(
+        half("import autograd_course.classroom.asking.functions as f\n"
+             "f.collect_evidence = lambda *a, **k: ()"),
+        _MISMATCH, "replaces autograd_course.classroom.asking.functions.collect_evidence",
+    ),
+    "what looks at the answer, while forward runs for the first time": Hostile(
+        half("import autograd_doctor._probes.core as p\ntimes = []",
+             "if not times: p.backward_pass = lambda *a, **k: None\n"
+             "times.append(x)\nctx.save_for_backward(x)\nreturn x * x"),
+        _MISMATCH, "replaces autograd_doctor._probes.core.backward_pass while it runs",
+    ),
+    "what packs the answer": Hostile(
+        half("import safetensors.torch, autograd_course.classroom.protocol.wire as w\n"
+             "safetensors.torch.save = w.pack = lambda *a: b''"),
+        _MISMATCH, "replaces safetensors.torch.save",
+    ),
+    "modules in sys.modules": Hostile(
+        half("import sys, types\nfor name in list(sys.modules):\n"
+             "    if name.startswith(('autograd_course', 'json', 'safetensors')):\n"
+             "        sys.modules[name] = types.ModuleType(name)"),
+        _MISMATCH, "imports sys",
+    ),
+    "an import hook": Hostile(
+        half("import sys\nclass Hook:\n    def find_spec(*a): raise ImportError('no')\n"
+             "sys.meta_path.insert(0, Hook())\nsys.path.clear()"),
+        _MISMATCH, "imports sys",
+    ),
+    "the file of the package": Hostile(
+        "open('/course/autograd_course/grader/grade.py', 'a')",
+        "Permission denied|Read-only file system", "calls open",
+    ),
+}  # fmt: skip

@@ -1,0 +1,27 @@
+"""Look for what is not one's own: it is not there."""
+
+from repository import ROOT
+
+from hostile.making import Hostile
+
+_NOT_THERE = "FileNotFoundError|NotADirectoryError"
+_CLOSED = "PermissionError"  # nobody else is hidden there, and nobody can be read
+
+
+def _reads(path: object, unsecluded: str = "") -> Hostile:
+    source = f"import os\npath = {str(path)!r}\n(os.listdir if os.path.isdir(path) else open)(path)"
+    return Hostile(source, _NOT_THERE, "imports os", unsecluded=unsecluded)
+
+
+SPYING = {
+    "the solutions": _reads(ROOT / "solutions" / "01_template.py"),
+    "the solutions beside the package": _reads("/course/solutions"),
+    "the tests": _reads(ROOT / "tests"),
+    "the gradebook": _reads(ROOT / "gradebook.sqlite"),
+    "the users": _reads("/etc/passwd"),
+    "the parent's environment": _reads("/proc/1/environ", _CLOSED),
+    "its own memory": _reads("/proc/self/mem", _CLOSED),
+    "its own file descriptors": _reads("/proc/self/fd", "the cell defines no Square"),
+    "its control socket": _reads("/course/control/x"),
+    "the environment": Hostile("import os\nraise LookupError(sorted(os.environ))", "LookupError"),
+}
