@@ -575,7 +575,7 @@ class Matrix {
 const PHASES = { start: "Start", forward: "Forward", backward: "Backward", end: "End" };
 const HURRY = { few: 1500, many: 500, manySteps: 60 }; // milliseconds a step when playing
 
-/** Add frames up to a step (story.py has the same for the picture). */
+/** Add frames up to a step (Python has the same for the picture). */
 function upTo({ frames }, step) {
   const state = { figures: {}, filled: {}, trail: [] };
   for (const frame of frames.slice(0, step + 1)) {

@@ -6,7 +6,7 @@ from typing import Any
 
 from autograd_course.visualize.flow.describe import describe, each
 from autograd_course.visualize.flow.differences import Described, Different, differences
-from autograd_course.visualize.flow.png import png_of_several
+from autograd_course.visualize.flow.figure import png_of_several
 from autograd_course.visualize.flow.view import Sweep, View, view_of
 from autograd_course.visualize.flow.widget import FlowWidget
 from autograd_course.visualize.kit.errors import TraceError

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from autograd_course.visualize.flow.describe import Script, describe, script
+from autograd_course.visualize.flow.figure import png
 from autograd_course.visualize.flow.grouping import chosen, shown
 from autograd_course.visualize.flow.layout import Layout, Sizes, layout, needed
-from autograd_course.visualize.flow.png import png
 from autograd_course.visualize.flow.record import trace_gradient_flow
 from autograd_course.visualize.flow.svg import live_svg, svg
 from autograd_course.visualize.flow.trace import Trace

@@ -170,7 +170,7 @@ def _memory(canvas: Canvas, view: View, now: dict[str, Any], x: float, phase: st
 
 
 # --------------------------------------------------------------------------------------------------
-# Where everything lies, in the units of the page's drawing (stage.js, matrix.js).
+# Where everything lies, in the units of the page's drawing (widget.js).
 # --------------------------------------------------------------------------------------------------
 
 Box = tuple[float, float, float, float]  # left, top, width, height

@@ -12,7 +12,7 @@ from PIL import Image, ImageColor
 
 from autograd_course.functions import Square
 from autograd_course.visualize import describe, tangent, trace_gradient_flow
-from autograd_course.visualize.flow.png import CARD, CUSTOM_CARD, GRADIENT, PAPER, VALUE
+from autograd_course.visualize.flow.figure import CARD, CUSTOM_CARD, GRADIENT, PAPER, VALUE
 from autograd_course.visualize.flow.view import Picture
 from autograd_course.visualize.kit.errors import TraceError
 
