@@ -34,7 +34,7 @@ from autograd_doctor._repair.source import Fix, Method, changes_of, kept_on_ctx
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
-SECONDS = 0.6  # until nothing more is tried; what was found by then is still verified
+SECONDS = 0.5  # until nothing more is tried; what was found by then is still verified
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
