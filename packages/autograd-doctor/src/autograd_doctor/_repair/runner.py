@@ -268,7 +268,8 @@ class InProcess:
                 yield fix, self._right_with(self._function.backward, wrong)
             elif all(method.name == "backward" or method.owners == ONLY for method, _ in fix):
                 if made := compiled(fix, self.methods):
-                    yield fix, self._right_with(*made.values(), wrong)
+                    (backward,) = made.values()
+                    yield fix, self._right_with(backward, wrong)
             elif function := with_fix(self._function, fix, self.methods):
                 yield fix, self._right_with_new_passes(function, wrong)
 

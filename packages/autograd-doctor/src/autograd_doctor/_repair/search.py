@@ -54,16 +54,19 @@ class Candidate:
     changes: tuple[Change, ...]
 
     @property
-    def rank(self) -> tuple[float, int, int]:
+    def rank(self) -> tuple[float, int, int, int]:
         """What sorts candidates: the likely ones first, then those that write the least.
 
-        Of these, the whole right side of a statement comes before a part of it. The last dim is -1
-        for most authors, so its sign does not count.
+        Of these, the whole right side of a statement comes before a part of it, although it may
+        need brackets, and then what needs none. The last dim is -1 for most authors, so its sign
+        does not count.
         """
         texts = [("".join(it.before), "".join(it.after)) for it in self.changes]
-        before, after = (len("".join(it).replace("-1", "1")) for it in zip(*texts, strict=True))
+        before, after = ("".join(it).replace("-1", "1") for it in zip(*texts, strict=True))
         parts = sum(not isinstance(edit.place[0], ast.stmt) for _, edit in self.fix)
-        return sum(edit.cost for _, edit in self.fix), after - before, parts
+        brackets = sum(after.count(it) - before.count(it) for it in "()")
+        more = len(after) - len(before)
+        return sum(edit.cost for _, edit in self.fix), more - brackets, parts, brackets
 
     @property
     def summary(self) -> str:
