@@ -404,7 +404,7 @@ def duplicate_index(m: Mismatch) -> str | None:
     if not bool(m.actual[m.wrong].any()):  # one term too few is not none
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
-    if not again and all_used_again(m) and one_term_kept(m):
+    if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
         return (
             f"several outputs use each element of `{m.name}`. Its gradient is the sum of one term "
             "for each of them, but `backward` returns only one of these terms"
