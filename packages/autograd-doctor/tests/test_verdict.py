@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -219,6 +221,17 @@ def test_what_there_is_no_time_for_is_said() -> None:
     assert "memory layouts, frozen inputs" in left_out
     assert "second derivatives" in left_out
     assert "second derivatives" not in " ".join(examined)
+
+
+def test_a_busy_machine_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, passed = count(0, 1e-3), count(0, 1e-2)  # one pass takes a tenth of the clock's time
+    clock = SimpleNamespace(thread_time=lambda: next(computed), perf_counter=lambda: next(passed))
+    monkeypatch.setattr("autograd_doctor._probes.core.time", clock)
+    monkeypatch.setattr("autograd_doctor._probes.core.FURTHER_SECONDS", 0.0)
+
+    diagnosis = diagnose(saving(torch.sin, lambda x, g: x.cos() * g), X)
+
+    assert not [words for words in diagnosis.limits if "Left out: " in words]
 
 
 def test_each_probe_has_words_for_what_it_examines() -> None:

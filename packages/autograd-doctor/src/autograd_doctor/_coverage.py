@@ -42,6 +42,7 @@ _OF_PROBES = {
     "repetition": "state",
     "rows": "values",
     "resized": "other lengths",
+    "unused": "values",
     "dim_argument": "dim arguments",
     "batch_dimension": "batches",
     "grad_output_layout": "memory layouts",

@@ -198,6 +198,8 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield seen.values.slopes is None or _slopes_fit(seen, seen.values.slopes)
     yield not seen.values.jacobian or _jacobian_fits(seen)
     yield seen.values.rows is None or _rows_fit(seen, seen.values.rows)
+    yield len(seen.values.unused) in (0, len(wanted))
+    yield all(0 <= place < len(asked) for places in seen.values.unused for place in places)
     for variant in seen.variants.dtypes:
         yield len(variant.wanted) == len(variant.got)
         is_device = not _names_a_dtype(variant.name)

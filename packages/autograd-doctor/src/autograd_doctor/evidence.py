@@ -403,10 +403,11 @@ class Values:
     changes alone that keep this. ``inexact`` is how far the gradient is off, relative to its size,
     where forward is too inexact to say more, and 0 elsewhere. ``cotangent_range`` says in words
     which cotangents were sent, where not all would do; ``None`` says that backward is linear for
-    none. ``jacobian`` is there only where the slopes do not settle the matter, ``rows`` and
-    ``resized`` where it is. ``expected`` maps a cotangent to the truth for each wanted input;
-    ``reference_outputs`` and ``reference_grads`` come from ``reference=`` (the latter with its kink
-    conventions).
+    none. ``jacobian`` is there only where the slopes do not settle the matter, ``rows``,
+    ``resized`` and ``unused`` where it is. ``unused`` holds, for each wanted input, the positions
+    of the arguments that change its true gradient, but not what backward returns. ``expected``
+    maps a cotangent to the truth for each wanted input; ``reference_outputs`` and
+    ``reference_grads`` come from ``reference=`` (the latter with its kink conventions).
     """
 
     cotangent_range: str | None = ""
@@ -418,6 +419,7 @@ class Values:
     jacobian: tuple[JacobianColumns, ...] = ()
     rows: JacobianRows | None = None
     resized: tuple[Resized, ...] = ()
+    unused: tuple[tuple[int, ...], ...] = ()
     expected: Mapping[Cotangent, tuple[Expected, ...]] = field(default_factory=dict)
     held_fixed: Mapping[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
     reference_outputs: tuple[Tensor, ...] | None = None

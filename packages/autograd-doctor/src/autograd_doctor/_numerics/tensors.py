@@ -51,3 +51,12 @@ def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
         for i, (was, now) in enumerate(zip(before, after, strict=True))
         if isinstance(was, Tensor) and not was.is_meta and not same_bytes(was, now.detach())
     )
+
+
+def as_number(value: Any) -> float | None:
+    """Return the value of a number, or of a real tensor with one element."""
+    if is_float(value) and value.numel() == 1 and not value.is_complex():
+        return float(value)
+    if type(value) in (int, float) and abs(value) < 2**63:  # beyond it an int may be no float
+        return float(value)
+    return None

@@ -42,14 +42,14 @@ from autograd_doctor._probes.transforms import (
     reverse_over_forward,
     vmapped,
 )
-from autograd_doctor._probes.values import resized, rows
+from autograd_doctor._probes.values import resized, rows, unused
 from autograd_doctor.evidence import Evidence
 
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
 # On every set of inputs, not on the example alone.
-ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, dim_argument, batch_dimension)
+ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, unused, dim_argument, batch_dimension)
 STANDARD: tuple[Probe, ...] = (
     grad_output_layout,
     input_layout,

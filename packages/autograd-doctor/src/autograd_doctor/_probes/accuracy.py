@@ -26,7 +26,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.passes import both_ways
-from autograd_doctor._execution.session import Session
+from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._inputs import varied
 from autograd_doctor._numerics.closeness import resolution, size
 from autograd_doctor._numerics.finite_differences import STEP, TINY, Keep, Values, copied, slopes
@@ -68,18 +68,26 @@ def inexact(
 
 
 class _ReadNumbers(DispatchMode):
-    """Counts how often each line of a block reads a number from a tensor."""
+    """Counts how often each line of a pass reads a number from a tensor.
+
+    The passes count apart: a call such as ``one_hot`` reads two numbers in each, and is no loop.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.lines: Counter[tuple[str, int]] = Counter()
+        self.stage = "forward"
+        self.lines: Counter[tuple[str, str, int]] = Counter()
+
+    def begin_backward(self, _run: Run) -> None:
+        """Count what follows as read in backward."""
+        self.stage = "backward"
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run an operation, and count it if it returns a number."""
         if operation_name(func) == "_local_scalar_dense":
-            self.lines[_line()] += 1
+            self.lines[self.stage, *_line()] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -107,7 +115,11 @@ def _nearly_linear(found: Evidence) -> bool:
 
 def _reads_numbers(session: Session) -> bool:
     with _ReadNumbers() as reading:
-        both_ways(session, lambda outputs: [torch.ones_like(out) for out in outputs])
+        both_ways(
+            session,
+            lambda outputs: [torch.ones_like(out) for out in outputs],
+            between=reading.begin_backward,
+        )
     return max(reading.lines.values(), default=0) >= READS
 
 

@@ -126,9 +126,9 @@ def probe(
     found = replace(
         found, values=replace(found.values, cotangent_range=linear.words if linear else None)
     )
-    began = time.perf_counter()
+    began = _moment()
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
-    together = time.perf_counter() - began
+    together = _seconds_since(began)
     if rejected := _rejected(found):
         direct = found.contract.direct
         session = Session(with_right_arity(subject), inputs, wanted, seed, own_dtypes)
@@ -158,6 +158,7 @@ def probe(
 # A pass that takes long leaves no time for everything.
 # --------------------------------------------------------------------------------------------------
 
+PATIENCE = 20.0  # times as long as code computes, the clock may run on a busy machine
 SLOW = 5e-3  # seconds of a pass: below, there is time for everything
 FURTHER_SECONDS = 2.0  # for all further probes of a slow subject
 COLUMN_SECONDS = 1.0  # for the columns of its Jacobian
@@ -167,17 +168,33 @@ FEWEST_COLUMNS = 4  # of an input
 def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
     """Return the values, and how many seconds they took."""
     inputs = copied(inputs)
-    began = time.perf_counter()
-    return values(inputs), time.perf_counter() - began
+    began = _moment()
+    return values(inputs), _seconds_since(began)
+
+
+def _moment() -> tuple[float, float]:
+    """Return how long this thread has computed, and what the clock says."""
+    return time.thread_time(), time.perf_counter()
+
+
+def _seconds_since(moment: tuple[float, float]) -> float:
+    """Return how many seconds something took.
+
+    What counts is what this thread computed: the clock alone would take code for slow because the
+    machine is busy with something else, and another verdict would follow. Code that waits, as for
+    a GPU, counts by a part of the time on the clock.
+    """
+    computed, passed = (now - then for now, then in zip(_moment(), moment, strict=True))
+    return max(computed, passed / PATIENCE)
 
 
 def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
     """Return how long both passes take, at best."""
     times = []
     for _ in range(2):
-        began = time.perf_counter()
+        began = _moment()
         backward_pass(session, grad_outputs)
-        times.append(time.perf_counter() - began)
+        times.append(_seconds_since(began))
     return min(times)
 
 
@@ -192,9 +209,9 @@ def _looked_further(
     session: Session, found: Evidence, further: Sequence[Probe], *, slow: bool
 ) -> Evidence:
     """Make further probes; of a slow subject until its time is up, and what is required."""
-    began, left_out = time.perf_counter(), []
+    began, left_out = _moment(), []
     for look in further:
-        late = slow and time.perf_counter() - began > FURTHER_SECONDS
+        late = slow and _seconds_since(began) > FURTHER_SECONDS
         if late and look is not require_second_order:
             left_out.append(look.__name__)
         else:

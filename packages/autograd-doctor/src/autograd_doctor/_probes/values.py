@@ -1,4 +1,4 @@
-"""Rows of the Jacobian, and the call at another size."""
+"""Rows of the Jacobian, and the call at another size or with other arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.passes import gradients
+from autograd_doctor._execution.passes import both_ways, gradients
 from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._numerics.finite_differences import (
     STEP,
@@ -21,9 +21,9 @@ from autograd_doctor._numerics.finite_differences import (
     flat,
     moved_by,
 )
-from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._probes.comparison import Plain, plain_call
-from autograd_doctor.evidence import Evidence, Failure, JacobianRows, Resized
+from autograd_doctor._numerics.tensors import as_number, is_float
+from autograd_doctor._probes.comparison import Plain, alike, jittered, plain_call
+from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Resized
 
 # --------------------------------------------------------------------------------------------------
 # The Jacobian as backward has it: its answers to one-hot cotangents.
@@ -116,13 +116,13 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
             for i, value in enumerate(evidence.inputs)
         ]
         for position, value in enumerate(evidence.inputs)
-        if type(value) in (int, float)
+        if as_number(value) is not None
     ]
     found = (_resized(session, inputs) for inputs in calls)
     return replace(evidence, values=replace(evidence.values, resized=tuple(filter(None, found))))
 
 
-def _other_number(value: float) -> float:
+def _other_number(value: Any) -> Any:
     return value + 1 if type(value) is int else 1.25 * value
 
 
@@ -134,9 +134,7 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
         return None
     return Resized(
         shapes=tuple(tuple(v.shape) if isinstance(v, Tensor) else None for v in inputs),
-        numbers=tuple(
-            float(v) if type(v) in (int, float) and abs(v) < 2**63 else None for v in inputs
-        ),
+        numbers=tuple(map(as_number, inputs)),
         output=tuple(plain.done.outputs[0].shape),
         ratios=tuple(_ratios(session, plain, rng)),
     )
@@ -159,25 +157,97 @@ def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[fl
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
     for slot, position in enumerate(session.wanted):
-        real = as_real(plain.inputs[position]).reshape(-1)
-        vector = torch.randn(real.shape, generator=rng, dtype=torch.float64).to(real.device)
-
-        def at(offset: float, position: int = position, vector: Tensor = vector) -> Tensor:
-            moved = moved_by(plain.inputs, [position], [offset * vector])
-            found = attempt(lambda: _outputs(session, moved))
-            if isinstance(found, Failure) or found.numel() != center.numel():
-                return torch.full_like(center, torch.nan)
-            return found
-
-        value, _, smooth = derivative(at, STEP, center)
+        vector = _direction(plain.inputs[position], rng)
+        truth = _slope(session, plain.inputs, position, vector, center, g)
         grad = plain.done.grads[slot]
-        truth = float(value @ g)
-        if grad is None or not smooth or truth == 0.0:
+        if grad is None or not truth:
             yield None
         else:
             yield float(as_real(grad).reshape(-1).double() @ vector) / truth
 
 
+def _direction(value: Tensor, rng: torch.Generator) -> Tensor:
+    real = as_real(value).reshape(-1)
+    return torch.randn(real.shape, generator=rng, dtype=torch.float64).to(real.device)
+
+
+def _slope(
+    session: Session,
+    inputs: Sequence[Any],
+    position: int,
+    vector: Tensor,
+    center: Tensor,
+    g: Tensor,
+) -> float | None:
+    """Return the true gradient of one input along a direction, ``None`` if it is not known.
+
+    ``center`` holds the outputs, and ``g`` what is sent back.
+    """
+
+    def at(offset: float) -> Tensor:
+        moved = moved_by(inputs, [position], [offset * vector])
+        found = attempt(lambda: _outputs(session, moved))
+        if isinstance(found, Failure) or found.numel() != center.numel():
+            return torch.full_like(center, torch.nan)
+        return found
+
+    value, _, smooth = derivative(at, STEP, center)
+    return float(value @ g) if smooth else None
+
+
 def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
     with torch.no_grad():
         return flat([out for out in session.call(inputs, watched=False) if is_float(out)])
+
+
+# --------------------------------------------------------------------------------------------------
+# The same call with one other argument: does a gradient that should change with it stay the same?
+# --------------------------------------------------------------------------------------------------
+
+CHANGED = 1e-3  # relative: the slopes of forward are known far better
+
+
+def unused(session: Session, evidence: Evidence) -> Evidence:
+    """Fill in the arguments that change a true gradient, but not what backward returns for it.
+
+    That is of use only where a gradient is not known to be right.
+    """
+    vjp = evidence.values.vjps.get(RANDOM)
+    if not evidence.values.jacobian or evidence.values.cotangent_range or vjp is None:
+        return evidence
+    sent = [g for g in vjp.grad_outputs if g is not None]
+    if vjp.failure or len(sent) < len(vjp.grad_outputs):
+        return evidence
+    found: list[list[int]] = [[] for _ in session.wanted]
+    for position in range(len(evidence.inputs)):
+        for slot in _unchanged_by(session, evidence, sent, position):
+            found[slot].append(position)
+    return replace(evidence, values=replace(evidence.values, unused=tuple(map(tuple, found))))
+
+
+def _unchanged_by(
+    session: Session, evidence: Evidence, sent: Sequence[Tensor], position: int
+) -> Iterator[int]:
+    """Yield the wanted inputs whose gradient should change with an argument, and does not."""
+    rng = generator(session.seed, Stream.RESIZED)
+    value = evidence.inputs[position]
+    other = _other_number(value) if type(value) in (int, float) else jittered(value, rng)
+    if other is value:
+        return
+    inputs = [other if i == position else it for i, it in enumerate(evidence.inputs)]
+    done = both_ways(session, sent, inputs=inputs)
+    before = [out for out in evidence.forward.outputs if is_float(out)]
+    if done.failure or [it.shape for it in done.outputs] != [it.shape for it in before]:
+        return
+    g = flat(sent)
+    for slot, place in enumerate(session.wanted):
+        old, new = evidence.values.vjps[RANDOM].grads[slot], done.grads[slot]
+        if old is None or not bool(old.any()) or not alike(old, new):
+            continue
+        vector = _direction(inputs[place], rng)
+        here = _slope(session, evidence.inputs, place, vector, flat(before), g)
+        there = _slope(session, inputs, place, vector, flat(done.outputs), g)
+        if here is None or there is None:
+            continue
+        if abs(here - there) > CHANGED * max(abs(here), abs(there)):
+            yield slot

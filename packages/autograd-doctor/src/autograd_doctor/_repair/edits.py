@@ -37,10 +37,13 @@ class Edit:
     @property
     def is_idle(self) -> bool:
         """Whether the edit makes ``x - x`` or ``x / x``: a number in a complicated way."""
+        if not any(isinstance(node, ast.BinOp) for node in (self.place[0], self.new)):
+            return False
         with self.made():
             return any(
                 isinstance(node, ast.BinOp)
                 and isinstance(node.op, ast.Sub | ast.Div)
+                and type(node.left) is type(node.right)
                 and ast.unparse(node.left) == ast.unparse(node.right)
                 for node in (self.place[0], self.new)
             )
@@ -66,11 +69,17 @@ class Edit:
 
 
 def _locate(new: ast.AST) -> None:
-    """Give nodes that were made here a line, without which Python does not compile them."""
-    for node in ast.walk(new):
-        if "lineno" in node._attributes and not hasattr(node, "lineno"):
-            node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+    """Give nodes that were made here a line, without which Python does not compile them.
+
+    What lies below a node with a line has been parsed, or has got a line before.
+    """
+    if hasattr(new, "lineno"):
+        return
+    if "lineno" in new._attributes:
+        new.lineno = new.end_lineno = 1  # type: ignore[attr-defined]
+        new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
+    for node in ast.iter_child_nodes(new):
+        _locate(node)
 
 
 @contextmanager
@@ -299,6 +308,7 @@ def _tensors_of(node: ast.AST) -> bool:
 
 def _method(node: ast.expr, call: str) -> ast.expr:
     """Return ``node.call``, as text such as ``sum(0)``."""
+    _locate(node)
     made = parse(f"_.{call}")
     for part in ast.walk(made):
         if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "_":
@@ -1193,6 +1203,7 @@ LIKELY_FOR = {
         "another name",
         "the same along another dim",
         "a transposed term",
+        "a projection",
     ),
     "missing-cross-terms": ("another extent", "a sum", "a projection"),
     "missing-gradient": ("a gradient or none",),

@@ -20,7 +20,14 @@ from torch.autograd import Function
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.session import Session, Subject
 from autograd_doctor._repair.edits import made_together
-from autograd_doctor._repair.runner import Graph, Question, Returned, edited, question_of
+from autograd_doctor._repair.runner import (
+    Graph,
+    Question,
+    Returned,
+    edited,
+    helps,
+    question_of,
+)
 from autograd_doctor._repair.source import METHODS, Fix, Method, methods_in, with_sources
 from autograd_doctor.evidence import Evidence, Failure
 from autograd_doctor.repair import Repair
@@ -76,23 +83,27 @@ class Elsewhere:
         """Return the seconds on a clock: the other process computes while this one waits."""
         return time.monotonic()
 
-    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+    def gradients(
+        self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
         """Yield for each fix which of the wanted gradients are right."""
         for part in _batches(fixes if self._questions else ()):
             sources = [_sources(fix) for fix in part]
             first, *others = self._questions
             settles = replace(first, sent=first.sent[:1], expected=first.expected[:1])
-            right = self._right(sources, settles)
+            right = self._right(sources, settles, wrong)
             for question in (first, *others):
-                left = [k for k, it in enumerate(right) if any(it)]
-                also = self._right([sources[k] for k in left], question) if left else []
+                left = [k for k, it in enumerate(right) if helps(it, wrong)]
+                also = self._right([sources[k] for k in left], question, wrong) if left else []
                 for k, more in zip(left, also, strict=True):
                     right[k] = tuple(a and b for a, b in zip(right[k], more, strict=False))
             yield from zip(part, right, strict=True)
 
-    def _right(self, sources: Sequence[Sources], question: Question) -> list[tuple[bool, ...]]:
+    def _right(
+        self, sources: Sequence[Sources], question: Question, wrong: Sequence[int]
+    ) -> list[tuple[bool, ...]]:
         answers = self.ask(sources, question)
-        return [() if it is None else question.right(it) for it in answers]
+        return [() if it is None else question.right(it, wrong) for it in answers]
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """Yield for each fix whether forward then returns what it should."""

@@ -48,10 +48,14 @@ class Runner(Protocol):
     def now(self) -> float:
         """Return the seconds that the search has taken, from some moment on."""
 
-    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+    def gradients(
+        self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
         """Yield for each fix which of the wanted gradients are right; none if it raises.
 
-        The empty fix stands for the Function as it is.
+        The empty fix stands for the Function as it is. ``wrong`` are the gradients that are wrong
+        without a fix, by their number among the wanted ones. A fix that makes none of them right is
+        given up as soon as that is seen, and helps with none.
         """
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
@@ -78,8 +82,11 @@ class Question:
     sent: Sequence[tuple[Tensor | None, ...]]  # one cotangent for each output that can have one
     expected: Sequence[tuple[Expected, ...]]  # of each wanted input, for each cotangent
 
-    def right(self, answers: Iterable[Returned]) -> tuple[bool, ...]:
-        """Return which of the wanted inputs get the right gradient; none if backward raises."""
+    def right(self, answers: Iterable[Returned], wrong: Sequence[int] = ()) -> tuple[bool, ...]:
+        """Return which of the wanted inputs get the right gradient; none if backward raises.
+
+        If none of those that were ``wrong`` does, the others are not compared, and none is right.
+        """
         right = [True] * len(self.wanted)
         tensors = [isinstance(value, Tensor) for value in self.inputs]
         for grads, expected in zip(answers, self.expected, strict=False):
@@ -88,15 +95,24 @@ class Question:
             takes = [*tensors, *(False for _ in grads[len(tensors) :])]
             if any(g is not None and not it for g, it in zip(grads, takes, strict=True)):
                 return ()
+            for slot in wrong:
+                right[slot] = right[slot] and _is_right(grads[self.wanted[slot]], expected[slot])
+            if not helps(right, wrong):
+                return (False,) * len(right)
             for slot, (position, known) in enumerate(zip(self.wanted, expected, strict=True)):
-                right[slot] = right[slot] and _is_right(grads[position], known)
+                if slot not in wrong:
+                    right[slot] = right[slot] and _is_right(grads[position], known)
             if not any(right):
                 break
         return tuple(right)
 
 
+def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
+    """Whether one of the gradients that were wrong is right now; any one if none is known."""
+    return any(right[slot] for slot in wrong) if right and wrong else any(right)
+
+
 def _is_right(grad: Any, expected: Expected) -> bool:
-    known = ~torch.isnan(expected.value)
     if grad is None:
         grad = torch.zeros_like(expected.value)
     if not isinstance(grad, Tensor) or grad.shape != expected.value.shape:
@@ -104,7 +120,7 @@ def _is_right(grad: Any, expected: Expected) -> bool:
     if grad.is_complex() != expected.value.is_complex():
         return False
     close = within(grad.to(expected.value.dtype), expected)
-    return bool(close[known].all())
+    return bool(close.all()) or bool(close.logical_or_(torch.isnan(expected.value)).all())
 
 
 def question_of(evidence: Evidence) -> Question | None:
@@ -243,36 +259,41 @@ class InProcess:
     def _graph(self, subject: Subject, question: Question) -> Graph | None:
         return graph_of(subject, question.inputs, question.wanted, question.sent, self.seed)
 
-    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+    def gradients(
+        self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
         """Yield for each fix which of the wanted gradients are right."""
         for fix in fixes if self._asked else ():
             if not fix:
-                yield fix, self._right_with(self._function.backward)
+                yield fix, self._right_with(self._function.backward, wrong)
             elif all(method.name == "backward" or method.owners == ONLY for method, _ in fix):
                 if made := compiled(fix, self.methods):
-                    yield fix, self._right_with(*made.values())
+                    (backward,) = made.values()
+                    yield fix, self._right_with(backward, wrong)
             elif function := with_fix(self._function, fix, self.methods):
-                yield fix, self._right_with_new_passes(function)
+                yield fix, self._right_with_new_passes(function, wrong)
 
-    def _right_with(self, backward: Callable[..., Any]) -> tuple[bool, ...]:
+    def _right_with(self, backward: Callable[..., Any], wrong: Sequence[int]) -> tuple[bool, ...]:
         question, graph = self._asked[0]
-        right = question.right(islice(graph.answers(backward), 1))  # which settles most
-        for question, graph in self._asked if any(right) else ():
-            also = question.right(graph.answers(backward))
+        right = question.right(islice(graph.answers(backward), 1), wrong)  # which settles most
+        for question, graph in self._asked if helps(right, wrong) else ():
+            also = question.right(graph.answers(backward), wrong)
             right = tuple(a and b for a, b in zip(right, also, strict=False))
-            if not any(right):
+            if not helps(right, wrong):
                 break
         return right
 
-    def _right_with_new_passes(self, function: type[Function]) -> tuple[bool, ...]:
+    def _right_with_new_passes(
+        self, function: type[Function], wrong: Sequence[int]
+    ) -> tuple[bool, ...]:
         right: tuple[bool, ...] = ()
         for question, _ in self._asked:
             graph = self._graph(edited(self.subject, function), question)
             if graph is None:
                 return ()
-            also = question.right(graph.answers(function.backward))
+            also = question.right(graph.answers(function.backward), wrong)
             right = tuple(a and b for a, b in zip(right or also, also, strict=False))
-            if not any(right):
+            if not helps(right, wrong):
                 break
         return right
 
@@ -323,7 +344,9 @@ class ByOutcome:
         """Return the seconds that this thread has computed."""
         return time.thread_time()
 
-    def gradients(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+    def gradients(
+        self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
         """Yield nothing: no gradient is known."""
         return iter(())
 

@@ -29,12 +29,12 @@ from autograd_doctor._repair.edits import (
     scope_of,
     sooner,
 )
-from autograd_doctor._repair.runner import Runner
+from autograd_doctor._repair.runner import Runner, helps
 from autograd_doctor._repair.source import Fix, Method, changes_of, kept_on_ctx
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
-SECONDS = 0.6  # until nothing more is tried; what was found by then is still verified
+SECONDS = 0.5  # until nothing more is tried; what was found by then is still verified
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
 PARTIAL = 40  # edits that make some of the gradients right, for pairs
@@ -54,16 +54,19 @@ class Candidate:
     changes: tuple[Change, ...]
 
     @property
-    def rank(self) -> tuple[float, int, int]:
+    def rank(self) -> tuple[float, int, int, int]:
         """What sorts candidates: the likely ones first, then those that write the least.
 
-        Of these, the whole right side of a statement comes before a part of it. The last dim is -1
-        for most authors, so its sign does not count.
+        Of these, the whole right side of a statement comes before a part of it, although it may
+        need brackets, and then what needs none. The last dim is -1 for most authors, so its sign
+        does not count.
         """
         texts = [("".join(it.before), "".join(it.after)) for it in self.changes]
-        before, after = (len("".join(it).replace("-1", "1")) for it in zip(*texts, strict=True))
+        before, after = ("".join(it).replace("-1", "1") for it in zip(*texts, strict=True))
         parts = sum(not isinstance(edit.place[0], ast.stmt) for _, edit in self.fix)
-        return sum(edit.cost for _, edit in self.fix), after - before, parts
+        brackets = sum(after.count(it) - before.count(it) for it in "()")
+        more = len(after) - len(before)
+        return sum(edit.cost for _, edit in self.fix), more - brackets, parts, brackets
 
     @property
     def summary(self) -> str:
@@ -188,7 +191,7 @@ def _right_values(
         for method, edit in _attempts(runner.methods, rule, first)
         if signature(method, edit) in known
     )
-    for fix, right in runner.gradients(again if known else ()):
+    for fix, right in runner.gradients(again if known else (), wrong):
         if right and all(right):
             yield from _candidate(fix)
 
@@ -202,7 +205,7 @@ def _right_values(
                 yield ((method, edit),)
 
     cost = -math.inf
-    for fix, right in runner.gradients(tried()):
+    for fix, right in runner.gradients(tried(), wrong):
         ((method, edit),) = fix
         if sooner(rule, edit) > cost or runner.now() > deadline:
             yield from sorted(found, key=lambda it: it.rank)
@@ -211,17 +214,19 @@ def _right_values(
             break
         if right and all(right):
             found += _candidate(fix)
-        elif any(right) and method is backward:
+        elif helps(right, wrong) and method is backward:
             some.append((fix, right))
     yield from sorted(found, key=lambda it: it.rank)
     if backward is not None:
+        # Each of two makes some gradients right, so these are few: they are tried in any case.
+        together = _found_together(runner, backward, _complementary(some), wrong)
+        yield from sorted(together, key=lambda it: it.rank)
         pairs = chain(
-            _complementary(some),
-            _on_top(runner, some, wrong, of_backward),
+            _on_top(runner, some, of_backward),
             _alike(of_backward),
             _likely_pairs(of_backward),
         )
-        together = _found_together(runner, backward, pairs, deadline)
+        together = _found_together(runner, backward, pairs, wrong, deadline)
         yield from sorted(together, key=lambda it: it.rank)
     for fix in islice(_partial(runner, some, wrong), MOST_PARTIAL):
         yield from _candidate(fix)
@@ -320,17 +325,17 @@ Together = tuple[Edit, ...]
 
 def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
     """Yield edits of which each makes some gradients right, and both together all of them."""
-    for (((_, one),), here), (((_, other),), there) in combinations(some[:PARTIAL], 2):
-        if all(a or b for a, b in zip(here, there, strict=True)):
-            yield one, other
+    pairs = (
+        (one, other)
+        for (((_, one),), here), (((_, other),), there) in combinations(some[:PARTIAL], 2)
+        if all(a or b for a, b in zip(here, there, strict=True))
+    )
+    yield from sorted(pairs, key=lambda pair: sum(edit.cost for edit in pair))
 
 
-def _on_top(
-    runner: Runner, some: Sequence[Partial], wrong: Sequence[int], edits: Sequence[Edit]
-) -> Iterator[Together]:
+def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> Iterator[Together]:
     """Yield an edit that makes some gradients right with each that may do so with the others."""
-    better = [(fix[0], right) for fix, right in some if any(right[k] for k in wrong)]
-    for (method, one), right in better[:FIRST_OF_TWO]:
+    for ((method, one),), right in some[:FIRST_OF_TWO]:
         places = [place for place, it in zip(runner.wanted, right, strict=True) if not it]
         concerns = concerning(method.tree, places)
         inside = {id(node) for node in ast.walk(one.old)}
@@ -368,11 +373,16 @@ def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:
 
 
 def _found_together(
-    runner: Runner, method: Method, pairs: Iterable[Together], deadline: float
+    runner: Runner,
+    method: Method,
+    pairs: Iterable[Together],
+    wrong: Sequence[int],
+    deadline: float = math.inf,
 ) -> Iterator[Candidate]:
     """Yield the first pairs that are right together, as long as there is time."""
     cost = math.inf
-    for fix, right in runner.gradients(tuple((method, edit) for edit in edits) for edits in pairs):
+    fixes = (tuple((method, edit) for edit in edits) for edits in pairs)
+    for fix, right in runner.gradients(fixes, wrong):
         total = sum(edit.cost for _, edit in fix)
         if runner.now() > deadline or total > cost:
             return

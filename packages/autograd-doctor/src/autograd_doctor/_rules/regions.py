@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.mismatch import Mismatch
-from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
 
 # --------------------------------------------------------------------------------------------------
@@ -137,6 +137,27 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
         parts.pop()
     fills = bool(right.any()) and not bool((right & holds).any())
     return f"at `{name}[{', '.join(parts)}]`" if parts and fills else ""
+
+
+def by_norm(m: Mismatch) -> str:
+    """Say beyond which number of the call the norms of all wrong slices lie, and of no other.
+
+    A clamp of a norm, such as ``max(norm, eps)``, has another derivative there.
+    """
+    numbers = {m.evidence.name(i): as_number(v) for i, v in enumerate(m.evidence.inputs)}
+    for axis in reversed(range(m.input.dim() if m.input.dim() > 1 else 0)):
+        norms = m.input.norm(dim=axis)
+        right = (m.known & ~m.wrong & (m.truth != 0)).any(axis)
+        wrong = m.wrong.any(axis)
+        if not bool(right.any()) or bool((wrong & right).any()):
+            continue
+        for name, bound in numbers.items():
+            if bound is None or bound <= 0:
+                continue
+            for side, beyond in (("less", norms < bound), ("greater", norms > bound)):
+                if bool(beyond[wrong].all()) and not bool(beyond[right].any()):
+                    return f", where the norm along dim {axis} is {side} than `{name}`"
+    return ""
 
 
 def common_factor(ratios: Tensor) -> float | None:

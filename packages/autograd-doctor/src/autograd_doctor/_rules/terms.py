@@ -7,17 +7,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 
 import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.mismatch import Mismatch
-from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._rules.regions import slice_of
+from autograd_doctor._numerics.tensors import as_number, is_float
+from autograd_doctor._rules.regions import by_norm, slice_of
 from autograd_doctor._rules.rule import ordinal
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
+from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
 # A gradient that is a constant multiple of the truth: which constant, and of what.
@@ -41,7 +42,7 @@ def constant_factor(m: Mismatch) -> str | None:
         return None  # any number is a multiple of any other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
     times = f"{told} times the true gradient"
-    return f"the gradient of `{m.name}` is {times}{origin}"
+    return f"the gradient of `{m.name}` is {times}{origin}{'' if origin else without_argument(m)}"
 
 
 def _ratio(m: Mismatch) -> float | None:
@@ -79,10 +80,11 @@ def _fraction(factor: float) -> Fraction | None:
 
 
 def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Yield the numbers among the arguments, with their names."""
+    """Yield the numbers among the arguments, and tensors with one element, with their names."""
     for i, value in enumerate(evidence.inputs):
-        if type(value) in (int, float) and abs(value) < 2**63:  # beyond it an int may be no float
-            yield evidence.name(i), float(value)
+        number = as_number(value)
+        if number is not None:
+            yield evidence.name(i), number
 
 
 def _origin(m: Mismatch, size: float) -> str:
@@ -129,6 +131,8 @@ def _numbers(
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
             yield ("value", argument, 0), abs(value), f"the {what} of `{argument}`"
+        if 0 < value < 1:
+            yield ("value", argument, 1), 1 - value, f"1 minus the value of `{argument}`"
     owners = {f"`{name}`": shape, "the output": output}
     for owner, lengths in owners.items():
         for axis, n in enumerate(lengths):
@@ -181,16 +185,93 @@ class Upstream:
 
 def lacking_term(m: Mismatch) -> str | None:
     """Return the one term by which the gradient differs from the truth, in words."""
+    if m.truth.numel() == 1:
+        return _summed_term(m)
+    if not bool(m.known.all()) or not FEWEST_ELEMENTS <= m.truth.numel() <= MOST_ELEMENTS:
+        return None
     lacking = m.truth - m.actual
+    return _elementwise_term(m, lacking) or _matrix_term(m, lacking)
+
+
+def _summed_term(m: Mismatch) -> str | None:
+    """Return the lacking term of a gradient that is one number, a sum over the output.
+
+    One number is a multiple of any other, but the Jacobian has as many as the output has elements.
+    """
+    columns, rows = m.evidence.values.jacobian, m.evidence.values.rows
+    outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
+    if not columns or rows is None or m.coarse or m.evidence.values.surrogate or len(outputs) != 1:
+        return None
+    (output,), column = outputs, columns[m.slot]
+    if output.is_complex() or not FEWEST_ELEMENTS <= output.numel() == len(rows.index):
+        return None
+    if m.truth.is_complex() or not bool(column.smooth.all()):
+        return None
+    lacking = (column.matrix - rows.matrices[m.slot]).view(output.shape)
+    products = list(_products(_factors(m), lacking))
+    unit = Upstream(None, (), torch.ones_like(lacking))
+    for k, product, _ in _multiples(lacking, products, [unit]):
+        if _natural(m, k, product, unit) and product.factors:
+            size = "" if abs(abs(k) - 1) < CLOSE else f"{digits(abs(k))} · "
+            summed = " · ".join(("grad_output", *product.factors))
+            return f"{'-' if k < 0 else ''}{size}sum({summed})"
+    return None
+
+
+def _elementwise_term(m: Mismatch, lacking: Tensor) -> str | None:
     g = _cotangent(m)
-    n = lacking.numel()
-    if g is None or not bool(m.known.all()) or not FEWEST_ELEMENTS <= n <= MOST_ELEMENTS:
+    if g is None:
         return None
     products = list(_products(_factors(m), lacking))
     for k, product, upstream in _multiples(lacking, products, list(_upstreams(g, products))):
         if _natural(m, k, product, upstream):
             return _written(k, product, upstream)
     return None
+
+
+def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
+    """Return the lacking term if it is a product of matrices, one of which is grad_output."""
+    gs = m.evidence.values.vjps[RANDOM].grad_outputs
+    if m.coarse or len(gs) != 1 or gs[0] is None or lacking.is_complex() or lacking.dim() < 2:
+        return None
+    at_hand = [(name, t) for name, t in _at_hand_of(m) if t.dim() > 1]
+    matrices = [*at_hand, *((f"{name}.mT", t.mT) for name, t in at_hand)]
+    upstream = [("grad_output", gs[0]), ("grad_output.mT", gs[0].mT)] if gs[0].dim() > 1 else []
+    chains = [
+        factors
+        for g in upstream
+        for one in matrices
+        for factors in (
+            (g, one),
+            (one, g),
+            *((g, one, other) for other in matrices),
+            *((one, g, other) for other in matrices),
+            *((one, other, g) for other in matrices),
+        )
+    ]
+    for factors in sorted(chains, key=len):
+        product = _product_of([t for _, t in factors], lacking.shape)
+        if product is None:
+            continue
+        k = float((product * lacking).sum() / product.square().sum())
+        if bool((lacking - k * product).abs().max() <= CLOSE * lacking.abs().max()):
+            names = " @ ".join(name for name, _ in factors)
+            size = "" if abs(abs(k) - 1) < CLOSE else f"{digits(abs(k))} · "
+            return f"{'-' if k < 0 else ''}{size}{names}"
+    return None
+
+
+def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
+    """Return a product of matrices if it has a shape, and is not zero."""
+    product = matrices[0]
+    for other in matrices[1:]:
+        if product.shape[-1] != other.shape[-2] or product.is_complex() or other.is_complex():
+            return None
+        try:
+            product = product @ other
+        except RuntimeError:
+            return None
+    return product if product.shape == shape and bool(product.any()) else None
 
 
 def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
@@ -222,8 +303,8 @@ def _cotangent(m: Mismatch) -> Tensor | None:
     return None
 
 
-def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield what the author had at hand when writing backward, by name."""
+def _at_hand_of(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield the real tensors that the author had at hand when writing backward, by name."""
     e = m.evidence
     at_hand = [(e.name(i), v) for i, v in enumerate(e.inputs) if is_float(v)]
     at_hand += [("output", out) for out in e.forward.outputs if is_float(out)]
@@ -234,6 +315,12 @@ def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
         if tensor.is_complex() or any(torch.equal(tensor, other) for other in seen):
             continue
         seen.append(tensor)
+        yield name, tensor
+
+
+def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield what may be a factor of a term: tensors at hand, their inverses and complements."""
+    for name, tensor in _at_hand_of(m):
         yield name, tensor
         if bool(((tensor > 0) & (tensor < 1)).all()):  # a sigmoid, a probability
             yield f"(1 - {name})", 1 - tensor
@@ -312,6 +399,63 @@ def _written(k: float, product: Product, upstream: Upstream) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
+# A gradient that is the truth times a tensor, and one in which an argument does not occur.
+# --------------------------------------------------------------------------------------------------
+
+
+def without_argument(m: Mismatch) -> str:
+    """Say which arguments change the true gradient and not this one, ``""`` if none is known."""
+    found = m.evidence.values.unused
+    if not found or m.coarse or m.evidence.values.surrogate:
+        return ""
+    names = [f"`{m.evidence.name(position)}`" for position in found[m.slot]]
+    if not names:
+        return ""
+    return (
+        f". The gradient of `{m.name}` does not change with {listed(names)}, although the true "
+        "gradient does"
+    )
+
+
+def wrong_factor(m: Mismatch) -> str | None:
+    """Return by which tensor the true gradient is multiplied or divided, in words."""
+    truth, actual = m.truth, m.actual
+    if m.coarse or actual.is_complex() or not bool(m.known.all()):
+        return None
+    telling = truth.abs() > TELLING * m.expected.tolerance
+    if int(telling.sum()) < FEWEST_ELEMENTS or truth.numel() > MOST_ELEMENTS:
+        return None
+    (_, *products) = _products(chain(_factors(m), _selected_weights(m)), truth)
+    products = [it for it in products if it.values[telling].unique().numel() > 2]
+    if not products or not bool(actual.any()):
+        return None
+    for k, product, _ in _multiples(actual, products, [Upstream(None, (), truth)]):
+        below = [name.removeprefix("1/") for name in product.factors if name.startswith("1/")]
+        above = [name for name in product.factors if not name.startswith("1/")]
+        times = "" if abs(k - 1) < CLOSE else f"{digits(k)} times "
+        by = [f"times `{' · '.join(above)}`"] if above else []
+        by += [f"divided by `{' · '.join(below)}`"] if below else []
+        return f"{times}the true gradient {' and '.join(by)}"
+    return None
+
+
+def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
+    """Yield ``weight[target]``: the element of a vector that an integer argument selects."""
+    e, shape = m.evidence, m.truth.shape
+    labels = [i for i, v in enumerate(e.inputs) if isinstance(v, Tensor) and v.dtype == torch.int64]
+    for i in labels:
+        label = e.inputs[i]
+        if not label.numel() or label.shape != shape[: label.dim()]:
+            continue
+        for name, weight in _at_hand_of(m):
+            if weight.dim() == 1 and 0 <= label.min() <= label.max() < len(weight):
+                rows = weight[label].reshape(label.shape + (1,) * (len(shape) - label.dim()))
+                yield f"{name}[{e.name(i)}]", rows
+                if bool((rows != 0).all()):
+                    yield f"1/{name}[{e.name(i)}]", 1 / rows
+
+
+# --------------------------------------------------------------------------------------------------
 # A gradient that follows one path from the input to the output and forgets another.
 # --------------------------------------------------------------------------------------------------
 
@@ -328,7 +472,7 @@ def missing_dependency(m: Mismatch) -> str | None:
                 return (
                     f"the gradient of `{m.name}` does not include all paths from `{m.name}` to the "
                     f"output: `backward` treats a result that depends on `{m.name}` as a constant"
-                    f"{named}"
+                    f"{named or without_argument(m)}"
                 )
             ways, constant = (
                 ("paths", "the results of these operations as constants")
@@ -341,6 +485,8 @@ def missing_dependency(m: Mismatch) -> str | None:
             )
     if path := _output_path(m):
         return path
+    if wrong_factor(m):
+        return None  # no term is missing
     if term:
         return (
             f"the gradient of `{m.name}` lacks the term `{term}`: `backward` treats a part of "
@@ -401,13 +547,13 @@ def _reduced(m: Mismatch, where: str, what: str) -> str:
     place = slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name)
     if place:
         return (
-            f"the gradient of `{m.name}` is wrong only {place}. There, {where}, the error is "
-            f"{what}: `backward` has one term too many or too few for these elements"
+            f"the gradient of `{m.name}` is wrong only {place}{by_norm(m)}. There, {where}, the "
+            f"error is {what}: `backward` has one term too many or too few for these elements"
         )
     return (
         f"{where}, the error in the gradient of `{m.name}` is {what}. `forward` probably reduces "
         "over these elements (a mean, a norm, a variance), and `backward` treats the result as a "
-        "constant or differentiates it with a wrong factor"
+        f"constant or differentiates it with a wrong factor{without_argument(m)}"
     )
 
 

@@ -29,7 +29,13 @@ from autograd_doctor._rules.rule import (
     raw_transpose,
     rule,
 )
-from autograd_doctor._rules.terms import constant_factor, missing_dependency
+from autograd_doctor._rules.terms import (
+    constant_factor,
+    digits,
+    missing_dependency,
+    without_argument,
+    wrong_factor,
+)
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.formatting import (
     element,
@@ -45,6 +51,7 @@ from autograd_doctor.formatting import (
 # Hypotheses that use the Jacobian itself: applied untransposed or unconjugated, or in part.
 # --------------------------------------------------------------------------------------------------
 
+FEWEST = 6  # wrong elements: fewer are met by chance
 NEGLIGIBLE = 1e-9  # of the largest entry: rounding of the differences, not an influence
 
 
@@ -88,6 +95,12 @@ def wrong_where_shared(m: Mismatch) -> bool:
     return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
 
 
+def all_used_again(m: Mismatch) -> bool:
+    """Whether several outputs use each element, and enough of them are wrong to tell."""
+    reach = _reach(m)
+    return reach is not None and bool((reach.sum(0) > 1).all()) and int(m.wrong.sum()) >= FEWEST
+
+
 def one_term_kept(m: Mismatch) -> bool:
     """Whether each wrong element holds just one of the terms that make up its true gradient."""
     matrix, g = _jacobian(m), _one_grad_output(m)
@@ -113,6 +126,20 @@ def _reach(m: Mismatch) -> Tensor | None:
     if matrix is None or not matrix.numel():
         return None
     return (matrix.abs() > NEGLIGIBLE * matrix.abs().max()).long()
+
+
+def part_of_output_at_fault(m: Mismatch) -> str:
+    """Say through which slice of the only output wrong gradients come, ``""`` if through all."""
+    matrix, rows = _jacobian(m), m.evidence.values.rows
+    outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
+    if matrix is None or rows is None or len(outputs) != 1 or outputs[0].is_complex():
+        return ""
+    if m.coarse or len(rows.index) != outputs[0].numel() or m.input.is_complex():
+        return ""
+    off = (rows.matrices[m.slot] - matrix).abs()
+    wrong = (off > 1e-5 * matrix.abs().max()).any(1).view(outputs[0].shape)
+    right = ~wrong & (matrix != 0).any(1).view(wrong.shape)
+    return slice_of(wrong, right, "output").removeprefix("at ") if bool(wrong.any()) else ""
 
 
 def _jacobian(m: Mismatch) -> Tensor | None:
@@ -377,6 +404,11 @@ def duplicate_index(m: Mismatch) -> str | None:
     if not bool(m.actual[m.wrong].any()):  # one term too few is not none
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
+    if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
+        return (
+            f"several outputs use each element of `{m.name}`. Its gradient is the sum of one term "
+            "for each of them, but `backward` returns only one of these terms"
+        )
     if again and index:
         return (
             f"the gradient of `{m.name}` is right where `{index}` selects an element once, but "
@@ -499,6 +531,13 @@ def _unexplained(m: Mismatch) -> str:
             off += f", exactly {place}{_factor_there(m)}"
         elif factors := _factors_by_label(m):
             off += f". {factors}"
+        elif factor := wrong_factor(m):
+            off += f". It is {factor}"
+        elif by_choice := _error_by_selection(m):
+            off += f". {by_choice}"
+        elif part := part_of_output_at_fault(m):
+            off += f". The error comes only from the elements {part} of the output"
+        off += without_argument(m)
     names = [name for name in m.evidence.values.vjps if name.kind == "single"]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
     if m.coarse:
@@ -527,9 +566,60 @@ def _factors_by_label(m: Mismatch) -> str:
             parts = [f"{number(f)} where it is {v}" for f, v in zip(factors, values, strict=True)]
             return (
                 f"It is the true gradient times a factor that depends on "
-                f"`{m.evidence.name(position)}`: {listed(parts)}"
+                f"`{m.evidence.name(position)}`: {listed(parts)}{_by_count(label, factors)}"
             )
     return ""
+
+
+def _by_count(label: Tensor, factors: Sequence[float]) -> str:
+    """Say how factors for the values of a label follow from how often these occur."""
+    counts = label.unique(return_counts=True)[1].double().cpu()
+    for power, how in ((1, "times"), (-1, "divided by")):
+        one = common_factor(torch.tensor(factors, dtype=torch.float64) / counts**power)
+        if one is not None and counts.unique().numel() > 1:
+            return f". The factor is {digits(one)} {how} the number of times that the value occurs"
+    return ""
+
+
+def _error_by_selection(m: Mismatch) -> str:
+    """Say that the error is one number where an argument selects an element, and one elsewhere.
+
+    Both are multiples of grad_output. Rows for which the argument selects nothing do not count.
+    """
+    (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
+    if others or g is None or g.is_complex() or m.actual.is_complex() or not bool(m.known.all()):
+        return ""
+    for position, index in enumerate(m.evidence.inputs):
+        if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
+            continue
+        for dim, length in enumerate(m.input.shape):
+            rest = (*m.input.shape[:dim], *m.input.shape[dim + 1 :])
+            if rest != index.shape or g.shape not in (index.shape, torch.Size()):
+                continue
+            chosen = (index >= 0) & (index < length)
+            holds = torch.zeros_like(m.input, dtype=torch.bool)
+            holds.scatter_(dim, index.long().clamp(0, length - 1).unsqueeze(dim), True)
+            upstream = g if g.dim() == 0 else g.unsqueeze(dim)
+            off = ((m.actual - m.truth) / upstream).movedim(dim, -1)[chosen]
+            there = holds.movedim(dim, -1)[chosen]
+            parts = [_common_number(off[there], off), _common_number(off[~there], off)]
+            if off.numel() >= 6 and length > 2 and None not in parts:
+                here, elsewhere = (number(part or 0.0) for part in parts)
+                return (
+                    f"The error is {here} · grad_output at each element that "
+                    f"`{m.evidence.name(position)}` selects along dim {dim}, and {elsewhere} · "
+                    "grad_output at each other element. Look at the numbers that `backward` uses "
+                    "for the selected element and for the others"
+                )
+    return ""
+
+
+def _common_number(values: Tensor, among: Tensor) -> float | None:
+    """Return what all of several values are, up to a small part of the largest one among more."""
+    if values.numel() < 2 or not bool(among.isfinite().all()):
+        return None
+    mean = values.mean()
+    return float(mean) if bool(((values - mean).abs() <= 1e-5 * among.abs().max()).all()) else None
 
 
 def _factor_there(m: Mismatch) -> str:
@@ -742,11 +832,17 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     sentences = without_repeats(dict.fromkeys(sentence for _, sentence in explained))
     seen = {"inputs": [m.name for m in wrong], **witness(wrong[0]), **perhaps_meant(rule, wrong)}
     hint = LOSES_THE_SIGN if rule == "wrong-region" and all(map(_is_flipped, wrong)) else ""
+    if rule == "gradient-mismatch" and any(map(without_argument, wrong)):
+        hint = LEAVES_OUT
     if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
         seen["line"], hint = line, HINT_AT_NAN
     return Match(paragraph(sentences), seen, hint=hint)
 
 
+LEAVES_OUT = (
+    "Derive the formula once more, and look for the factor or the term with this argument: "
+    "`backward` leaves it out of this gradient."
+)
 LOSES_THE_SIGN = (
     "Look for a root, a square or an absolute value from which `backward` gets the input back: it "
     "loses the sign of the input. Save the input itself. Otherwise, compare the conditions in "

@@ -258,6 +258,14 @@ def column(k: int, factor: float, like: Tensor) -> Tensor:
 
 
 BANDS = torch.tensor([0, 2, 2])
+SEGMENTS = torch.tensor([0, 0, 1, 3, 3, 3])
+ONE_SHORT = draw(4, 3) * torch.tensor([[1], [0.01], [1], [1]])
+
+
+def segment_mean(x: Tensor, segments: Tensor) -> Tensor:
+    sums = x.new_zeros(4, x.shape[1]).index_add(0, segments, x)
+    return sums / segments.bincount(minlength=4).clamp(min=1)[:, None]
+
 
 NAMED = [
     named(UNNAMED + "3 of 12 elements, exactly at args[0][:, 1], where it is 0.6 times the true gradient.",
@@ -270,6 +278,36 @@ NAMED = [
     named("It is the true gradient times a factor that depends on args[1]: 0.5 where it is 0 and "
           "0.25 where it is 2.", "a group's own factor",
           saving(lambda x, t: x.exp(), lambda x, t, g: (g * x.exp() / (2 + t)[:, None], None)), X, BANDS),
+    named("0.3333 where it is 0, 0.1667 where it is 1 and 0.5 where it is 3. The factor is 1/6 times the "
+          "number of times that the value occurs.", "divided by the number of all members",
+          saving(segment_mean, lambda x, t, g: (g[t] / len(t), None)), draw(6, 2), SEGMENTS),
+    named(UNNAMED + "all 12 elements. It is the true gradient divided by args[1].", "a factor forgotten",
+          saving(lambda x, y: x.tanh() * y, lambda x, y, g: ((1 - x.tanh() ** 2) * g, x.tanh() * g)), X, POSITIVE),
+    named("It is the true gradient divided by args[2][args[1]].", "the weight of a class forgotten",
+          saving(lambda x, t, w: x.exp() * w[t][:, None], lambda x, t, w, g:
+          (g * x.exp(), None, (g * x.exp()).sum(1).new_zeros(4).index_add(0, t, (g * x.exp()).sum(1)))),
+          X, torch.tensor([0, 1, 3]), POSITIVE[0]),
+    named("The error is -0.08 · grad_output at each element that args[1] selects along dim 1, and 0.02 · "
+          "grad_output at each other element.", "smoothing forgotten", saving(lambda x, t, s:
+          F.cross_entropy(x, t, label_smoothing=s, reduction="sum"), lambda x, t, s, g:
+          (g * (F.one_hot(t, 5) * -1.0 + x.softmax(1)), None, None)), draw(6, 5), torch.tensor([0, 1, 1, 4, 2, 3]), 0.1),
+    named("The gradient of args[0] does not change with args[1], although the true gradient does.",
+          "the weight of a norm forgotten, and its mean",
+          saving(lambda x, w: center(x) * deviation(x) * w, lambda x, w, g: (deviation(x) * (g - center(x) *
+          deviation(x) * mean(g * center(x) * deviation(x))), (g * center(x) * deviation(x)).sum(0))), X, POSITIVE[0]),
+    named("The error comes only from the elements output[:, 2:] of the output.", "the last columns forgotten",
+          saving(torch.matmul, lambda x, w, g: (g[:, :2] @ w[:, :2].mT, x.mT @ g)), draw(5, 3), draw(3, 4, seed=1)),
+    named(LACKS + "grad_output @ args[2]:", "the way around low-rank factors", saving(lambda x, a, w: x @ w.mT + x @ a,
+          lambda x, a, w, g: (g @ a.mT, x.mT @ g, g.mT @ x)), X, draw(4, 3, seed=5), draw(3, 4, seed=6)),
+    named("missing-dependency: the gradient of args[1] lacks the term -sum(grad_output · args[0]):", "of one number",
+          saving(lambda x, s: s.exp() - x * s, lambda x, s, g: (-s * g, (g * s.exp()).sum())), X, torch.tensor(0.4)),
+    named("duplicate-index: several outputs use each element of args[0].", "one of all copies",
+          saving(lambda x, n: x.repeat_interleave(n, -1), lambda x, n, g: (g[..., ::n], None)), X, 2),
+    named("(7/10 is 1 minus the value of args[1])", "a factor of a mixture",
+          saving(lambda x, a: (1 - a) * x.sin(), lambda x, a, g: ((1 - a) ** 2 * x.cos() * g, None)), X, 0.3),
+    named("wrong only at args[0][1], where the norm along dim 1 is less than args[1].", "a clamp of a norm forgotten",
+          saving(lambda x, eps: x / length(x).clamp(min=eps), lambda x, eps, g: ((g - x * (g * x).sum(-1, True) /
+          length(x).clamp(min=eps) ** 2) / length(x).clamp(min=eps), None)), ONE_SHORT, 0.1),
     named("undeclared-surrogate: forward is piecewise constant, "
           "so the true gradient of args[0] is zero, but backward returns a nonzero gradient. "
           "It looks like", "levels that no 16 bits hold",
