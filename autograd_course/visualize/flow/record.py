@@ -43,6 +43,7 @@ from autograd_course.visualize.kit.graph import (
     is_leaf,
     operation,
     producers,
+    run_backward,
     unique,
 )
 from autograd_course.visualize.kit.inputs import (
@@ -642,9 +643,7 @@ def _collected(
     """Return the gradient of each leaf; it arrives there, after all that backward has passed."""
     try:
         # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
-        found = torch.autograd.grad(
-            outputs, list(leaves.values()), seeds, retain_graph=True, allow_unused=True
-        )
+        found = run_backward(outputs, seeds, list(leaves.values()), retain_graph=True)
     except Exception as error:
         where = "backward" if gradients.running is None else operation(gradients.running)
         raise TraceError(f"The backward of {where} raised {raised(error)}.") from error

@@ -99,6 +99,7 @@ def run_backward(
     inputs: Sequence[Tensor] = (),
     *,
     allow_unused: bool = True,
+    retain_graph: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
 
@@ -106,7 +107,12 @@ def run_backward(
     of the shapes of ``grad_outputs``. That check imports sympy, which takes longer than to draw a
     picture.
     """
-    engine, into_leaves = Variable._execution_engine, not inputs
-    return engine.run_backward(
-        tuple(outputs), tuple(grad_outputs), False, False, tuple(inputs), allow_unused, into_leaves
+    return Variable._execution_engine.run_backward(
+        tuple(outputs),
+        tuple(grad_outputs),
+        retain_graph,
+        False,  # the graph of the gradients is not recorded
+        tuple(inputs),
+        allow_unused,
+        not inputs,  # then the gradients are added to the leaves' own
     )
