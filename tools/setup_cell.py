@@ -15,7 +15,8 @@ _LINK_START = "[Open in Colab]"
 # Installing happens only where nothing is installed: Colab's own torch and ipywidgets satisfy the
 # course's lower bounds, so pip leaves them as they are.
 _SETUP = """\
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:
