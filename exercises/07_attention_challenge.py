@@ -19,7 +19,8 @@
 # 18 points, about 120 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:

@@ -20,7 +20,8 @@
 # 15 points, about 60 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:

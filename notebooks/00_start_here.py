@@ -13,7 +13,8 @@
 # Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:

@@ -19,7 +19,8 @@
 # 29 points, about 100 minutes. The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:

@@ -14,7 +14,8 @@
 # 18 points, about 55 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:

@@ -1,8 +1,7 @@
-"""The generated pieces of every notebook: the link to Colab, the setup cell, and what is folded."""
+"""The two generated pieces of every notebook: the link to Colab and the setup cell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import nbformat
@@ -16,7 +15,8 @@ _LINK_START = "[Open in Colab]"
 # Installing happens only where nothing is installed: Colab's own torch and ipywidgets satisfy the
 # course's lower bounds, so pip leaves them as they are.
 _SETUP = """\
-# On Colab this installs the course; elsewhere `make lab` has done so and the cell does nothing.
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
 import sys
 
 if "google.colab" in sys.modules:
@@ -38,13 +38,13 @@ def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple
     """Return the cells with the link to Colab and the setup cell as the setting wants them.
 
     ``place`` is the source's path in the repository. What is missing is put where it belongs: the
-    link on the first line of the first markdown cell, the setup cell before all other code. The
-    setup cell and a cell of imports directly below it are folded.
+    link on the first line of the first markdown cell, the setup cell before all other code.
+    JupyterLab hides the code of the setup cell.
     """
     cells = list(source.cells)
     _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")
     _refresh_setup(cells, _SETUP.format(address=settings.address, extra=_extra(source)))
-    return tuple(_folded(cells))
+    return tuple(cells)
 
 
 def _extra(source: Source) -> str:
@@ -75,18 +75,8 @@ def _refresh_link(cells: list[Cell], line: str) -> None:
 def _refresh_setup(cells: list[Cell], text: str) -> None:
     for index, cell in enumerate(cells):
         if "setup" in cell.tags:
-            cells[index] = cell.with_source(text)
+            cells[index] = cell.with_source(text).folded()
             return
     first = next((index for index, cell in enumerate(cells) if cell.is_code), len(cells))
     node = nbformat.v4.new_code_cell(source=text, metadata={"tags": ["setup"]})
-    cells.insert(first, Cell(node, line=1))
-
-
-def _folded(cells: list[Cell]) -> Iterator[Cell]:
-    """Yield the cells; JupyterLab hides the code of the setup cell and of the imports below it."""
-    before: Cell | None = None
-    for cell in cells:
-        below = before is not None and "setup" in before.tags
-        imports = cell.is_code and below and cell.source.startswith(("import ", "from "))
-        yield cell.folded() if "setup" in cell.tags or imports else cell
-        before = cell
+    cells.insert(first, Cell(node, line=1).folded())

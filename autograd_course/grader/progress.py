@@ -1,10 +1,11 @@
-"""``progress``: what is passed, lesson by lesson, what to look at again, what comes next."""
+"""``progress``: what comes next, what is passed in each lesson, what to look at again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from autograd_doctor.card import as_html, as_text
 
@@ -16,12 +17,34 @@ from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
 from autograd_course.quizzes import load as load_quiz
 
 _CELL = "text-align: left; padding: 1px 16px 1px 0; background: none"
+_BAR = (
+    "display: inline-block; width: 6em; height: 0.7em; margin: 0 0.6em 0 0.2em; "
+    "border: 1px solid #8a8f98; border-radius: 2px"
+)
+_DONE = "#2a9d57"  # as the stripe of what is passed
 _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
+
+
+class Part(NamedTuple):
+    """A line of the report and the rows below it; ``share`` is the part of a bar that is filled.
+
+    Plain text shows the rows of a lesson that is ``current``.
+    """
+
+    title: str
+    share: float | None
+    told: str
+    rows: tuple[tuple[str, str, str, str], ...]
+    current: bool = False
 
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """The learner's state, shown lesson by lesson: text when printed, a table in a notebook."""
+    """The learner's state: first the next exercise, then what is passed in each lesson.
+
+    Printed, it is text, and lists the exercises of the lessons that are begun. In a notebook it is
+    HTML, in which a click on a lesson lists its exercises.
+    """
 
     state: State
     note: str = ""
@@ -46,26 +69,34 @@ class Progress:
     def _is_passed(self, exercise: Entry) -> bool:
         return self.state[exercise.id].status == "passed"
 
-    def _lessons(self) -> Iterator[tuple[str, list[Entry]]]:
+    def _lessons(self) -> Iterator[Part]:
         for lesson, title in LESSONS.items():
             exercises = exercises_of(lesson)
+            if not exercises:
+                continue
             passed = [e for e in exercises if self._is_passed(e)]
             points, possible = (sum(e.points for e in each) for each in (passed, exercises))
-            yield (
-                f"{lesson[:2]} {title} · {len(passed)} of {len(exercises)} passed · "
-                f"{points} of {possible} points",
-                exercises,
+            begun = any(self.state[e.id].attempts for e in exercises)
+            following = self.following is not None and self.following.lesson == lesson
+            yield Part(
+                f"{lesson[:2]} {title}",
+                len(passed) / len(exercises),
+                f"{len(passed)} of {len(exercises)} passed · {points} of {possible} points",
+                tuple(map(self._cells, exercises)),
+                current=following or (begun and len(passed) < len(exercises)),
             )
 
     def __repr__(self) -> str:
         lines = []
-        for headline, exercises in self._lessons():
-            lines.append(headline)
-            lines += [f"  {'  '.join(self._cells(e))}".rstrip() for e in exercises]
-        lines += ["Knowledge checks", *(f"  {'  '.join(cells)}" for cells in self._checks())]
+        for part in self._lessons():
+            lines.append(f"{part.title} · {part.told}")
+            if part.current:
+                lines += [f"  {'  '.join(cells)}".rstrip() for cells in part.rows]
+        lines += ["Knowledge checks", *(f"  {'  '.join(cells)}" for cells in self._checks().rows)]
         if rows := list(review(self.state)):
             lines += ["To review", *_aligned(rows)]
-        return as_text("\n".join([*lines, self.next_step]), [("note", self.note)])
+        head = as_text(self.next_step, [("note", self.note)]).rstrip()
+        return "\n".join([head, "", *lines])
 
     def _cells(self, exercise: Entry) -> tuple[str, str, str, str]:
         """Return mark, id, title and state, in columns."""
@@ -74,14 +105,15 @@ class Progress:
         title = exercise.title.ljust(max(len(e.title) for e in INDEX.values()))
         return _MARK[record.status], name, title, _told(record)
 
-    def _checks(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield a knowledge check's mark, lesson, title and how many are right, in columns.
+    def _checks(self) -> Part:
+        """Return each knowledge check's mark, lesson, title and how many are right.
 
         Of the course's bank, those count that were drawn and answered.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
         longest = len(COURSE)
+        rows, right, all_asked = [], 0, 0
         for quiz in quizzes:
             answers = [self.state.question(quiz.number, q.id) for q in quiz.choices]
             done = sum(answer.right for answer in answers)
@@ -90,18 +122,18 @@ class Progress:
                 asked = max(DRAWN, sum(answer.attempts > 0 for answer in answers))
             mark = "✓" if done == asked else "·"
             told = f"{done} of {asked} right"
-            yield mark, quiz.number.ljust(longest), quiz.title.ljust(wide), told
+            rows.append((mark, quiz.number.ljust(longest), quiz.title.ljust(wide), told))
+            right, all_asked = right + done, all_asked + asked
+        share, told = right / all_asked, f"{right} of {all_asked} right"
+        return Part("Knowledge checks", share, told, tuple(rows))
 
     def _repr_html_(self) -> str:
-        blocks = "".join(
-            _html_block(headline, map(self._cells, exercises))
-            for headline, exercises in self._lessons()
-        )
-        blocks += _html_block("Knowledge checks", self._checks())
-        if rows := list(review(self.state)):
-            blocks += _html_block("To review", rows)
         kind = "hint" if self.following else "passed"
-        return blocks + as_html(self.next_step, [("note", self.note)], kind=kind)
+        blocks = [as_html(self.next_step, [("note", self.note)], kind=kind)]
+        blocks += map(_html_part, [*self._lessons(), self._checks()])
+        if rows := tuple(review(self.state)):
+            blocks.append(_html_part(Part("To review", None, str(len(rows)), rows)))
+        return "".join(blocks)
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -110,11 +142,18 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 
 
-def _html_block(headline: str, lines: Iterable[tuple[str, ...]]) -> str:
-    rows = "".join(map(_html_row, lines))
+def _html_part(part: Part) -> str:
+    """Return a line with a title and a bar, which unfolds the rows."""
+    rows = "".join(map(_html_row, part.rows))
+    bar = ""
+    if part.share is not None:
+        done = f"display: block; height: 100%; width: {part.share:.0%}; background: {_DONE}"
+        bar = f'<span style="{_BAR}"><span style="{done}"></span></span>'
     return (
-        f'<div style="font-weight: 600; margin-top: 6px">{escape(headline)}</div>'
-        f'<table style="margin: 2px 0; border-collapse: collapse">{rows}</table>'
+        f'<details style="margin-top: 4px"><summary style="cursor: pointer">'
+        f'{bar}<span style="font-weight: 600">{escape(part.title)}</span> · {escape(part.told)}'
+        "</summary>"
+        f'<table style="margin: 2px 0 6px 1em; border-collapse: collapse">{rows}</table></details>'
     )
 
 

@@ -10,14 +10,23 @@ from html import escape
 from typing import Any, Literal
 
 from autograd_doctor import Finding
-from autograd_doctor.card import Heading, as_html, as_text, finding_details, repair_rows
+from autograd_doctor.card import (
+    Heading,
+    Link,
+    as_html,
+    as_text,
+    finding_details,
+    linked,
+    repair_rows,
+)
 from autograd_doctor.finding import without_search
 from autograd_doctor.formatting import sentence
 from autograd_doctor.repair import Repair
 
-from autograd_course.grader.links import to_rule
+from autograd_course.grader.links import to_lesson, to_rule
 from autograd_course.grader.verdict import Status
 
+_FOLDED = ("with", "at", "call", "hint")  # HTML shows these rows after a click
 PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
@@ -98,11 +107,12 @@ class Result:
 
         A notebook asks for a hint by a call, a shell by a command.
         """
-        yield Heading(self.finding.rule) if self.finding else "", sentence(self._message)
+        rule = self.finding.rule if self.finding else ""
+        yield Heading(rule, to_rule(rule)) if rule else "", sentence(self._message)
         if self.status == "wrong":
             yield "with", self.sample
             yield from self._evidence()
-            yield "read", self.read
+            yield "read", Link(self.read, to_lesson(self.read))
         if self._only_kept:
             yield "note", "You passed this exercise earlier; your points are kept."
         elif self.status in ("wrong", "not attempted") and self.possible:
@@ -174,7 +184,9 @@ class Result:
                 f'<div>{PRINTED}</div><pre style="margin: 0 0 0 1em; background: none; '
                 f'color: inherit">{escape(self.printed.rstrip())}</pre>'
             )
-        return _linked(as_html(self.headline, self.rows(), kind=kind, figure=printed))
+        folded = [row for row in self.rows() if row[0] in _FOLDED]
+        rows = [row for row in self.rows() if row not in folded]
+        return _linked(as_html(self.headline, rows, kind=kind, figure=printed, folded=folded))
 
 
 def _short(warning: Finding) -> str:
@@ -186,6 +198,6 @@ def _linked(html: str) -> str:
     """Return HTML in which each call of ``explain`` leads to the rule's page."""
 
     def link(call: re.Match[str]) -> str:
-        return f'<a href="{to_rule(call[1])}" target="_blank">{call[0]}</a>'
+        return linked(call[0], to_rule(call[1]))
 
     return re.sub(r"explain\(&quot;([a-z-]+)&quot;\)", link, html)

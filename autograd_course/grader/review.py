@@ -13,45 +13,38 @@ from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
 MOST = 5  # rules that are shown
-SOLVED = 1 / 3  # what a miss counts in an exercise that was passed since
 
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, in which exercises, and in which not yet passed."""
+    """A rule that answers broke: how often, and in which exercises that are not passed yet."""
 
     rule: str
     times: int
     exercises: tuple[str, ...]
-    unsolved: tuple[str, ...]
-    weight: float
 
     @property
     def read(self) -> str:
         """The section to reread: the rule's, else that of the exercise where it was missed."""
-        exercise = CATALOGUE[(self.unsolved or self.exercises)[0]]
+        exercise = CATALOGUE[self.exercises[0]]
         return str(SECTIONS[self.rule][0]) if self.rule in SECTIONS else exercise.read
 
     @property
     def told(self) -> str:
         """How often and where it was missed, and how to read more."""
         times = "once" if self.times == 1 else f"{self.times} times"
-        where = ", ".join(self.unsolved or self.exercises)
-        since = "" if self.unsolved else ", solved since"
-        return f'missed {times} in {where}{since}; explain("{self.rule}")'
+        return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 
 
 def missed_rules(state: State) -> list[Missed]:
-    """Return the rules missed most, at most :data:`MOST`; misses since solved count less."""
-    tried = {name: state[name] for name in INDEX}
+    """Return the rules missed most in exercises not passed yet, at most :data:`MOST`."""
+    tried = {name: state[name] for name in INDEX if state[name].status != "passed"}
     rules = dict.fromkeys(rule for record in tried.values() for rule in record.rules)
     every = []
     for rule in rules:
         times = {name: record.rules[rule] for name, record in tried.items() if rule in record.rules}
-        unsolved = tuple(name for name in times if tried[name].status != "passed")
-        weight = sum(n if name in unsolved else n * SOLVED for name, n in times.items())
-        every.append(Missed(rule, sum(times.values()), tuple(times), unsolved, weight))
-    return sorted(every, key=lambda missed: -missed.weight)[:MOST]
+        every.append(Missed(rule, sum(times.values()), tuple(times)))
+    return sorted(every, key=lambda missed: -missed.times)[:MOST]
 
 
 def open_questions(state: State) -> dict[str, list[Question]]:
@@ -68,7 +61,7 @@ def open_questions(state: State) -> dict[str, list[Question]]:
 def review(state: State) -> Iterator[tuple[str, str, str, str]]:
     """Yield what is to be reviewed: mark, name, where to read, and what was missed."""
     for missed in missed_rules(state):
-        yield ("✗" if missed.unsolved else "·"), missed.rule, missed.read, missed.told
+        yield "✗", missed.rule, missed.read, missed.told
     for lesson, questions in open_questions(state).items():
         for home in dict.fromkeys(question.home for question in questions):
             names = ", ".join(q.id for q in questions if q.home == home)

@@ -213,6 +213,9 @@ SHOWN = {
     "uses jvp (line 2)": "import torch\ntorch.func.jvp",
     "reaches torch.sys (line 2)": "import torch\ntorch.sys.modules",
     "imports atexit: no answer needs it (line 1)": "import atexit",
+    "imports autograd_course.lesson.TritonAttention: the course's own answers (line 1)": (
+        "from autograd_course.lesson import TritonAttention, dropped"
+    ),
     "imports autograd_course.functions: the course's own answers (line 1)": (
         "from autograd_course.functions import Square"
     ),

@@ -170,7 +170,7 @@ def test_what_only_a_kernel_needs_is_not_shown(made: Book) -> None:
     texts = ["".join(cell["source"]) for cell in shown]
 
     assert not any("setup" in cell["metadata"].get("tags", ()) for cell in shown)
-    assert not any("colab-badge" in text for text in texts)
+    assert not any("Open in Colab" in text.partition("\n")[0] for text in texts)
     assert texts[0].startswith("# 01 ·")
     assert "[Open in Colab](https://colab" in texts[0]
     assert "[The exercises](../exercises/01_template.ipynb)" in texts[0]
@@ -242,7 +242,10 @@ def test_a_page_has_the_picture_and_no_live_view(
     made = nbformat.writes(shown(source, *outputs))
 
     assert VIEW not in made
-    assert ("iVBORw0KGgo=" in made) == any("image/png" in data for data in outputs)
+    pictured = any("image/png" in data for data in outputs)
+    assert ("iVBORw0KGgo=" in made) == pictured
+    assert ("This is a still picture." in made) == pictured
+    assert made.count("trunk/notebooks/02_ctx_rules.ipynb") == 1 + pictured
 
 
 # What the theme does to every output: a light card, and a padding.

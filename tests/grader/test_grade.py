@@ -111,6 +111,21 @@ def test_a_wrong_answer_reads_well() -> None:
     )
 
 
+def test_a_notebook_shows_the_rule_and_the_numbers_and_folds_the_rest() -> None:
+    result = grade("repair-multiply", SOLVED["BrokenMultiply"])
+    html = result._repr_html_()
+    shown, _, folded = html.partition("<details")
+    rows = dict(result.rows())
+
+    assert result.finding is not None
+    assert f'docs/rules.md#{result.finding.rule}"' in shown
+    assert '.ipynb" target="_blank"><span>lesson ' in shown
+    assert shown.index(">should be<") < shown.index(">difference<")
+    assert rows["with"] not in shown
+    assert rows["with"] in folded
+    assert "more: input, " in folded
+
+
 # Warnings
 
 

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from types import FunctionType, ModuleType
 
+import nbformat
 import pytest
 from repository import ROOT
 
@@ -48,6 +50,15 @@ def test_a_notebook_imports_public_names_of_four_modules(path: Path) -> None:
     for module, name in names:
         public = {*import_module(module).__all__, *(it.rpartition(".")[2] for it in SURFACE)}
         assert name in public, f"{path.name} imports {name}, which is not in {module}.__all__"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_the_first_cells_of_code_are_folded(path: Path) -> None:
+    """So the first screen shows what the lesson is about."""
+    cells = nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells
+    code = takewhile(lambda cell: cell.cell_type == "code", cells[1:])
+
+    assert all(cell.metadata.get("jupyter", {}).get("source_hidden") for cell in code)
 
 
 def test_the_module_for_lessons_offers_what_lessons_import_and_nothing_else() -> None:

@@ -229,14 +229,14 @@ def test_the_exercise_is_stubbed_and_its_metadata_survives(course: Path) -> None
     assert grader.metadata.nbgrader.points == 2
 
 
-def test_every_notebook_gets_the_badge_and_the_setup_cell_of_the_one_setting(course: Path) -> None:
+def test_every_notebook_gets_the_link_and_the_setup_cell_of_the_one_setting(course: Path) -> None:
     plan(course)
 
     for folder in ("notebooks", "solutions", "exercises"):
         intro, setup = cells(course, f"{folder}/01_sample.ipynb")[:2]
         url = "https://colab.research.google.com/github/someone/a_course/blob/trunk/"
         assert intro.source.splitlines()[0].endswith(f"({url}{folder}/01_sample.ipynb)")
-        assert setup.metadata.tags == ["setup"]
+        assert setup.metadata == {"tags": ["setup"], "jupyter": {"source_hidden": True}}
         assert "git+https://github.com/someone/a_course@trunk" in setup.source
 
 

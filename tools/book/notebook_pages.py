@@ -62,7 +62,7 @@ def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
     for output in cell.outputs:
         if html := output.get("data", {}).get("text/html"):
             output.data["text/html"] = linked_html(html, place, places)
-    return with_words(cell)
+    return with_words(cell, places.settings.colab_url(place))
 
 
 def _check(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:

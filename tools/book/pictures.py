@@ -21,6 +21,10 @@ WIDGETS = (  # what a cell calls to show one; of knowledge_check the book shows 
     "ste_lab",
 )
 
+STILL = (
+    '<p class="still">This is a still picture. <a href="{}">Open this page in Colab</a> or in '
+    "JupyterLab to use its controls.</p>"
+)
 _MATPLOTLIB = "<Figure size"
 _LEFT = {"image/png", "text/markdown"}  # what a widget leaves
 _SHORT = 150  # an account of this many characters is the text alternative, and needs no other place
@@ -65,14 +69,20 @@ def _statements(source: str) -> list[ast.stmt]:
         return []
 
 
-def with_words(cell: NotebookNode) -> NotebookNode:
-    """Give the picture that ``cell`` shows its text alternative, and fold its account below it."""
+def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
+    """Give the picture that ``cell`` shows its text alternative, and fold its account below it.
+
+    Below the picture of a widget, say where its controls work; ``colab`` is the notebook's address.
+    """
     outputs = []
     for output in cell.outputs:
         outputs.append(output)
         if "image/png" in output.get("data", {}):
             account = output.data.get("text/plain", "")
             cell.metadata["mystnb"] = {"image": {"alt": alternative(account, cell.source)}}
+            if _shows_widget(cell.source):
+                still = STILL.format(escape(colab))
+                outputs.append(nbformat.v4.new_output("display_data", data={"text/html": still}))
             outputs += _folded(account)
     cell.outputs = outputs
     return cell

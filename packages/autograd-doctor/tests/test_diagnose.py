@@ -90,6 +90,14 @@ def test_raise_if_wrong_raises_the_report() -> None:
     diagnose(Square, (X,)).raise_if_wrong()
 
 
+def test_a_notebook_shows_what_a_gradient_is_and_should_be_side_by_side() -> None:
+    html = diagnose(HalfSquare, (torch.tensor([3.0]),))._repr_html_()
+    gradient, expected, difference = re.findall(r"<code[^>]*600\">(\S+)</code>", html)
+
+    assert float(expected) == pytest.approx(2 * float(gradient), rel=1e-3)
+    assert float(difference) == pytest.approx(float(gradient) - float(expected), rel=1e-3)
+
+
 # Manners
 
 

@@ -170,4 +170,4 @@ def test_a_browser_shows_the_pictures() -> None:
         page.set_content(diagnose(SoftDiagonal, (X,))._repr_html_())
         sizes = page.evaluate("[...document.images].map(i => [i.naturalWidth, i.width, i.height])")
 
-    assert sizes == 3 * [[48, 168, 168]]
+    assert sizes == 3 * [[48, 336, 336]]

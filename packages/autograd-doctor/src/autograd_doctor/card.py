@@ -44,6 +44,8 @@ _LOOK = {
     BEFORE: "background: #d9534f40; text-decoration: line-through",
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
+_NAMES = {"with": "input", "at": "line"}  # of labels, where nothing follows them
+_COLUMN = "max-width: 52em"  # lines that are easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
 
@@ -52,9 +54,49 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Heading(str):
-    """A label that begins its row's text instead of standing to the left of it, such as a rule."""
+    """A label that begins its row's text instead of standing to the left of it, such as a rule.
 
-    __slots__ = ()
+    HTML shows it as a link to ``address``, if there is one.
+    """
+
+    __slots__ = ("address",)
+    address: str
+
+    def __new__(cls, text: str, address: str = "") -> Self:
+        """Return the text with its address."""
+        heading = super().__new__(cls, text)
+        heading.address = address
+        return heading
+
+
+class Link(str):
+    """A text that HTML shows as a link to ``address``, if there is one."""
+
+    __slots__ = ("address",)
+    address: str
+
+    def __new__(cls, text: str, address: str = "") -> Self:
+        """Return the text with its address."""
+        link = super().__new__(cls, text)
+        link.address = address
+        return link
+
+
+class Comparison(str):
+    """A sentence that says at which ``place`` two numbers differ; HTML shows them side by side.
+
+    ``numbers`` contains each number with its label.
+    """
+
+    __slots__ = ("numbers", "place")
+    place: str
+    numbers: tuple[tuple[str, str], ...]
+
+    def __new__(cls, text: str, place: str = "", numbers: tuple[tuple[str, str], ...] = ()) -> Self:
+        """Return the sentence with its place and its numbers."""
+        comparison = super().__new__(cls, text)
+        comparison.place, comparison.numbers = place, numbers
+        return comparison
 
 
 class Code(str):
@@ -116,29 +158,48 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
     return row
 
 
-def as_html(headline: str, *sections: Rows, kind: str, figure: str = "") -> str:
+def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded: Rows = ()) -> str:
     """Return the same as a block with a colored stripe; all text is escaped.
 
-    ``figure`` is HTML that stands below the first section.
+    ``figure`` is HTML that stands below the first section. A click on their labels shows the rows
+    ``folded`` at the end.
     """
-    blocks = ["".join(_html_row(label, text) for label, text in rows if text) for rows in sections]
+    blocks = [_html_rows(rows) for rows in sections]
     blocks[:1] = [block + figure for block in blocks[:1]]
     body = "".join(f'<div style="margin-bottom: 6px">{block}</div>' for block in blocks if block)
     return (
         f'<div style="border-left: 4px solid {_STRIPE[kind]}; padding: 2px 0 2px 12px; '
-        f'color: {_TEXT}; line-height: 1.5; max-width: 52em">'
-        f'<div style="font-weight: 600">{escape(headline)}</div>{body}</div>'
+        f'color: {_TEXT}; line-height: 1.5">'
+        f'<div style="font-weight: 600">{escape(headline)}</div>{body}{_html_details(folded)}</div>'
     )
+
+
+def _html_details(rows: Rows) -> str:
+    """Return rows below a line that names them and unfolds them."""
+    shown = [(label, text) for label, text in rows if text]
+    if not shown:
+        return ""
+    labels = ", ".join(dict.fromkeys(_NAMES.get(label, label) for label, _ in shown))
+    look = f"cursor: pointer; color: {_FAINT}"
+    return (
+        f'<details style="margin-bottom: 6px"><summary style="{look}">more: {escape(labels)}'
+        f"</summary>{_html_rows(shown)}</details>"
+    )
+
+
+def _html_rows(rows: Rows) -> str:
+    return "".join(_html_row(label, text) for label, text in rows if text)
 
 
 def _html_row(label: str, text: str) -> str:
     if isinstance(label, Heading):
-        return f"<div><code>{escape(label)}</code> – {_marked(text)}</div>"
+        name = linked(f'<code style="color: inherit">{escape(label)}</code>', label.address)
+        return f'<div style="{_COLUMN}">{name} – {_marked(text)}</div>'
     if not label:
-        return f"<div>{_marked(text)}</div>"
+        return f'<div style="{_COLUMN}">{_marked(text)}</div>'
     style = f"flex: 0 0 5em; margin-right: 0.8em; color: {_FAINT}"
     return (
-        f'<div style="display: flex"><span style="{style}">{escape(label)}</span>'
+        f'<div style="display: flex; {_COLUMN}"><span style="{style}">{escape(label)}</span>'
         f"{_value(label, text)}</div>"
     )
 
@@ -146,7 +207,29 @@ def _html_row(label: str, text: str) -> str:
 def _value(label: str, text: str) -> str:
     if isinstance(text, Code):
         return f'<code style="white-space: pre-wrap">{_changed(text, _LOOK[label])}</code>'
+    if isinstance(text, Comparison):
+        return _compared(text)
+    if isinstance(text, Link):
+        return linked(f"<span>{_marked(text)}</span>", text.address)
     return f"<code>{escape(text)}</code>" if label in _CODE else f"<span>{_marked(text)}</span>"
+
+
+def linked(html: str, address: str) -> str:
+    """Return HTML as a link that opens a page of its own, or as it is without an address."""
+    return f'<a href="{escape(address)}" target="_blank">{html}</a>' if address else html
+
+
+def _compared(comparison: Comparison) -> str:
+    """Return the place, and below it the numbers side by side, each below its label."""
+    numbers = "".join(
+        f'<div><div style="font-size: 0.9em; color: {_FAINT}">{escape(label)}</div>'
+        f'<code style="font-weight: 600">{escape(text)}</code></div>'
+        for label, text in comparison.numbers
+    )
+    return (
+        f"<div><code>{escape(comparison.place)}</code>"
+        f'<div style="display: flex; flex-wrap: wrap; gap: 0 24px">{numbers}</div></div>'
+    )
 
 
 def _changed(code: Code, look: str) -> str:
@@ -252,7 +335,7 @@ def _signed(value: Any) -> str:
     return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else number(value)
 
 
-def _example(evidence: Mapping[str, Any]) -> str:
+def _example(evidence: Mapping[str, Any]) -> Comparison:
     """Return the example as one phrase: where, with what numbers, what came and what should."""
     where = element(evidence["input"], evidence["index"])
     what = ""
@@ -265,4 +348,15 @@ def _example(evidence: Mapping[str, Any]) -> str:
     if "grad_output" in evidence:
         where += f", grad_output = {number(evidence['grad_output'])}"
     actual, expected = distinguish(evidence["actual"], evidence["expected"])
-    return f"{where}: {what}{actual}, should be {expected}"
+    numbers = [(what.strip() or "is", actual), ("should be", expected)]
+    if difference := _difference(evidence["actual"], evidence["expected"]):
+        numbers.append(("difference", difference))
+    return Comparison(f"{where}: {what}{actual}, should be {expected}", where, tuple(numbers))
+
+
+def _difference(actual: Any, expected: Any) -> str:
+    """Return by how much two real numbers differ, nothing if that is no number."""
+    if any(isinstance(it, bool) or not isinstance(it, int | float) for it in (actual, expected)):
+        return ""
+    difference = float(actual) - float(expected)
+    return number(difference) if math.isfinite(difference) else ""

@@ -360,7 +360,7 @@ UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivativ
 # Okabe and Ito's blue and vermilion: told apart by everybody, and seen on white and on black.
 NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # of the largest entry: shown as zero
-_EXTENT, _CELL = 168, 14  # pixels on the page: of a map, and of one of its entries, at most
+_EXTENT, _CELL = 336, 28  # pixels on the page: of a map, and of one of its entries, at most
 _BORDER = "border: 1px solid #8a8f98"
 _PIXELS = 48  # in the picture: enough that entries have edges where a page smooths it
 
