@@ -19,6 +19,7 @@ from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.engine import run_backward as run_engine
 from autograd_course.errors import first_line
 from autograd_course.external import BuildError
 from autograd_course.grader.calls import as_tuple, differentiated, is_float
@@ -98,7 +99,7 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
     try:
         if used:
-            torch.autograd.backward(used, [torch.rand_like(out) for out in used])
+            run_engine(used, [torch.rand_like(out) for out in used])
     except (Exception, SystemExit) as error:
         return raised(error, answer, "backward")
     return None
@@ -117,7 +118,9 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
         came = call(*(value.clone() if is_float(value) else value for value in given))
         outputs = [out for out in as_tuple(came) if out.requires_grad]
         arriving = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
-        return torch.autograd.grad(outputs, leaves, arriving, materialize_grads=True)
+        found = run_engine(outputs, arriving, leaves)
+        pairs = zip(found, leaves, strict=True)
+        return tuple(torch.zeros_like(leaf) if grad is None else grad for grad, leaf in pairs)
     except Exception:
         return ()
 

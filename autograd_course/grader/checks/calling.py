@@ -9,6 +9,7 @@ from autograd_doctor import RULES, Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.engine import run_backward
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.execution import applied as called
 from autograd_course.grader.execution import differentiable
@@ -31,7 +32,7 @@ def backward(outputs: list[Tensor]) -> None:
     """Run backward from all outputs that have a gradient: an index or a mask has none."""
     wanted = [out for out in outputs if out.requires_grad]
     if wanted:
-        torch.autograd.backward(wanted, [torch.ones_like(out) for out in wanted])
+        run_backward(wanted, [torch.ones_like(out) for out in wanted])
 
 
 def node(outputs: list[Tensor]) -> Any:

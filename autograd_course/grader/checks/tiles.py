@@ -11,6 +11,7 @@ from autograd_doctor.memory import Largest
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.engine import run_backward
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import Check
 
@@ -27,7 +28,7 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
         with Largest() as forward:
             _, outputs = applied(function, inputs)
         with Largest() as backward:
-            torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
+            run_backward(outputs, [torch.ones_like(out) for out in outputs])
         for where, seen in (("forward", forward), ("backward", backward)):
             if seen.bytes > allowed:
                 return _too_large(where, seen, allowed, told)

@@ -61,11 +61,19 @@ def judge_function(
     """Return the verdict on an answer, which should be a subclass of ``Function``."""
     if problem := submission_problem(exercise, answer):
         return problem
-    prepare()  # before the clock starts: an import that is stopped halfway stays broken
+    if _runs_backward(answer):
+        prepare()  # before the clock starts: an import that is stopped halfway stays broken
     samples = exercise.samples(seed)
     verdict = FunctionOrder(exercise, LocalFunction(exercise, answer, printed), samples).verdict()
     plainest = next(iter(samples.values()))
     return replace(verdict, printed=printed.on(samples.get(verdict.sample, plainest)))
+
+
+def _runs_backward(answer: type[Function]) -> bool:
+    """Tell whether a method names what runs a backward pass of its own."""
+    methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
+    codes = [method.__code__ for method in methods if inspect.isfunction(method)]
+    return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
 
 
 # --------------------------------------------------------------------------------------------------

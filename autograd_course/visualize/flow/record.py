@@ -22,6 +22,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils._pytree import tree_leaves
 
+from autograd_course.engine import run_backward
 from autograd_course.visualize.flow.grouping import fold, regrouped
 from autograd_course.visualize.flow.trace import (
     Edge,
@@ -43,7 +44,6 @@ from autograd_course.visualize.kit.graph import (
     is_leaf,
     operation,
     producers,
-    run_backward,
     unique,
 )
 from autograd_course.visualize.kit.inputs import (

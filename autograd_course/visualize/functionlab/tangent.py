@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from autograd_course.engine import run_backward
 from autograd_course.errors import first_line
 from autograd_course.visualize.functionlab.trace import STEP, compare_slopes
 from autograd_course.visualize.kit.errors import TraceError
@@ -23,7 +24,6 @@ from autograd_course.visualize.kit.figure import (
     small_png,
 )
 from autograd_course.visualize.kit.formatting import number
-from autograd_course.visualize.kit.graph import run_backward
 from autograd_course.visualize.kit.inputs import as_callable, finite_number, title
 
 _POINTS = 241

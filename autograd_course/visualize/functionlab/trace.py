@@ -15,11 +15,12 @@ from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.engine import run_backward
 from autograd_course.visualize.functionlab.lines import Lines, Listing, Step, listing, written
 from autograd_course.visualize.functionlab.subject import GRAD_OUTPUT, Subject
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import raised, size
-from autograd_course.visualize.kit.graph import in_forward_order, is_custom, run_backward
+from autograd_course.visualize.kit.graph import in_forward_order, is_custom
 from autograd_course.visualize.kit.slider import positions
 
 # What forward does near a place: there is a slope; or forward jumps, or is infinitely steep.

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torch import Tensor
-from torch.autograd import Variable
 from torch.autograd.function import BackwardCFunction
 
 # What torch hands out as ``grad_fn``: a C++ node, or the ctx of a custom Function.
@@ -91,28 +89,3 @@ def unique(names: Iterable[str]) -> list[str]:
 def _numbered(name: str, seen: Counter[str]) -> str:
     seen[name] += 1
     return name if seen[name] == 1 else f"{name} {seen[name]}"
-
-
-def run_backward(
-    outputs: Sequence[Tensor],
-    grad_outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor] = (),
-    *,
-    allow_unused: bool = True,
-    retain_graph: bool = False,
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
-
-    This is ``torch.autograd.grad``, or without inputs ``torch.autograd.backward``, less the check
-    of the shapes of ``grad_outputs``. That check imports sympy, which takes longer than to draw a
-    picture.
-    """
-    return Variable._execution_engine.run_backward(
-        tuple(outputs),
-        tuple(grad_outputs),
-        retain_graph,
-        False,  # the graph of the gradients is not recorded
-        tuple(inputs),
-        allow_unused,
-        not inputs,  # then the gradients are added to the leaves' own
-    )

@@ -11,9 +11,9 @@ import torch
 from autograd_doctor.memory import iter_storages, storage_keys
 from torch import Tensor
 
+from autograd_course.engine import run_backward
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import raised
-from autograd_course.visualize.kit.graph import run_backward
 from autograd_course.visualize.kit.inputs import (
     as_callable,
     fresh_leaves,

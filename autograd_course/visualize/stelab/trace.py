@@ -8,9 +8,9 @@ import torch
 from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 
+from autograd_course.engine import run_backward
 from autograd_course.errors import first_line
 from autograd_course.visualize.kit.errors import TraceError
-from autograd_course.visualize.kit.graph import run_backward
 from autograd_course.visualize.stelab.estimators import Estimator
 
 VIEW = (-3.0, 3.0)

@@ -9,14 +9,10 @@ from dataclasses import replace
 import pytest
 from autograd_doctor import RULES, Diagnosis, diagnose
 from autograd_doctor.finding import without_search
-from cases import LOOKALIKES, WITNESSES, Case, said
+from cases import BRANCHES, LOOKALIKES, WITNESSES, Case, said
 from sampling import first_rows
 
 SAID = json.loads(said.FILE.read_text(encoding="utf-8"))
-
-
-def named(case: Case) -> str:
-    return f"{case.rule}: {case.what}"
 
 
 def rule_of(case: Case) -> str:
@@ -25,8 +21,8 @@ def rule_of(case: Case) -> str:
 
 @pytest.fixture(
     scope="module",
-    params=first_rows(WITNESSES, rule_of, most=1),
-    ids=[named(case) for case in WITNESSES],
+    params=[*first_rows(WITNESSES, rule_of, most=1), *first_rows(BRANCHES, rule_of, most=1)],
+    ids=list(map(said.named, WITNESSES + BRANCHES)),
 )
 def diagnosed(request: pytest.FixtureRequest) -> tuple[Case, Diagnosis]:
     """Return a witness with its diagnosis, made once for the tests below."""
@@ -42,12 +38,12 @@ def test_a_wrong_function_is_named_by_its_rule_first(diagnosed: tuple[Case, Diag
 
 def test_it_says_what_it_has_seen(diagnosed: tuple[Case, Diagnosis]) -> None:
     case, diagnosis = diagnosed
-    if (expected := SAID.get(named(case))) is not None:
+    if (expected := SAID.get(said.named(case))) is not None:
         found = json.loads(json.dumps(said.said(diagnosis)))
         assert said.alike(found, expected), f"{found}\nis not\n{expected}"
 
 
-def test_what_is_said_is_known_of_two_witnesses_of_each_rule() -> None:
+def test_what_is_said_is_known_of_two_witnesses_of_each_rule_and_of_each_branch() -> None:
     assert list(SAID) == [name for name, _ in said.chosen()]
 
 
@@ -71,7 +67,7 @@ def assert_reported(case: Case, diagnosis: Diagnosis) -> None:
     assert "<lambda>" not in diagnosis._repr_html_()
 
 
-@pytest.mark.parametrize("case", first_rows(LOOKALIKES, rule_of, most=1), ids=named)
+@pytest.mark.parametrize("case", first_rows(LOOKALIKES, rule_of, most=1), ids=said.named)
 def test_a_right_function_that_comes_close_is_not_blamed(case: Case) -> None:
     diagnosis = diagnose(case.fn, case.inputs, **case.options)
 

@@ -23,7 +23,6 @@ PARTS = {
     "_rules/*.py": (
         "test_rules.py",
         "test_rule_words.py",
-        "test_value_words.py",
         "test_examined.py",
     ),
 }

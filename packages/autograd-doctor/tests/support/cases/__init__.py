@@ -15,7 +15,10 @@ from cases import (
     realistic,
     state,
 )
+from cases.advised import ADVISED
 from cases.making import Case
+from cases.named import NAMED
+from cases.worded import SAID
 
 _FAMILIES = (
     first_order,
@@ -32,5 +35,7 @@ _FAMILIES = (
 
 WITNESSES: list[Case] = [case for family in _FAMILIES for case in family.WITNESSES]
 LOOKALIKES: list[Case] = [case for family in _FAMILIES for case in family.LOOKALIKES]
+# A wrong Function for each branch of a rule that has words of its own.
+BRANCHES: list[Case] = [*SAID, *ADVISED, *NAMED]
 
-__all__ = ["LOOKALIKES", "WITNESSES", "Case"]
+__all__ = ["BRANCHES", "LOOKALIKES", "WITNESSES", "Case"]

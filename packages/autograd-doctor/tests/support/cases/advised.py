@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cases.making import X, Y, raw, saving
+from cases.making import Case, X, Y, raw, saving
 from cases.order import ASKED, FULL, once, saved, split
 
 
@@ -96,96 +96,29 @@ def refuse_twice(x: Tensor, g: Tensor) -> Tensor:
 # What is wrong, the Function, its inputs, options, the rule, and words of what it says; ``…`` for what
 # lies between.
 ADVISED = [
-    (
-        "an entry of needs_input_grad for an argument that was left out",
-        raw(saves_with_a_default, asks_for_the_default), (X,), {}, "backward-raises",
-        "} Check that the call passed the optional argument before you read its entry:",
-    ),
-    (
-        "an entry of saved_tensors that is not there", raw(saves_with_a_default, lambda ctx, g:
-        (g * ctx.saved_tensors[1], None)), (X,), {}, "backward-raises", "} Read the line that raised;",
-    ),
-    (
-        "needs_input_grad, and another mistake", raw(saves_with_a_default, asks_and_multiplies_a_tuple),
-        (X,), {}, "backward-raises", "} Unpack ctx.saved_tensors, a tuple even for a single tensor",
-    ),
-    (
-        "an if on a tensor", saving(rectified, lambda x, g: g * (x > 0)), (X,), {}, "forward-raises",
-        "A Python if needs a single truth value",
-    ),
-    (
-        "shapes that do not fit", saving(torch.matmul, lambda x, y, g: (g, g)), (X, Y), {},
-        "forward-raises", "} Run forward alone on these inputs, and repair it",
-    ),
-    (
-        "a list", saving(torch.mul, lambda x, y, g: [g * y, g * x]), (X, Y), {}, "wrong-arity",
-        "error: backward returns a list, which autograd takes for a single gradient. "
-        '{"returned": 1, "expected": 2} Return the gradients as a tuple: return grad_x, grad_y.',
-    ),
-    (
-        "NumPy has no bfloat16", saving(sine, by_numpy), (X,), {}, "gradient-dtype", "NumPy",
-    ),
-    (
-        "a dtype that another line refuses", saving(torch.square, not_in_float32), (X,), {},
-        "gradient-dtype", "TypeError in float32: no such dtype {…} Create new tensors with the "
-        "dtype of existing ones",
-    ),
-    (
-        "an early return where few gradients are wanted", raw(lambda ctx, x, y: x + y, early),
-        (X, Y), {}, "frozen-input", "} Return one value for each argument of forward on every "
-        "path through backward:",
-    ),
-    (
-        "0/0 is replaced by its limit, once", saving(lambda x: torch.sinc(x / torch.pi), sinc_gradient),
-        (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED, "silent-double-backward",
-        "error: the gradient of args[0] is finite and should have a finite derivative with "
-        "respect to args[0], but differentiating its graph gives nan. {…} Look for 0 · inf in the "
-        "graph of backward. A root or a division at 0 produces it",
-    ),
-    (
-        "a detached factor", saving(torch.square, lambda x, g: 2 * x.detach() * g), (X,), ASKED,
-        "silent-double-backward", "} Save only inputs and outputs, because only these carry a "
-        "graph.",
-    ),
-    (
-        "once differentiable", once(torch.exp, lambda x, g: x.exp() * g), (X,), {},
-        "once-differentiable-leak", "} Build backward from differentiable operations, and remove "
-        "the",
-    ),
-    (
-        "an operation in place in backward", saving(torch.exp, in_place), (X,), ASKED,
-        "no-double-backward", "} Compute into a new tensor when torch.is_grad_enabled() returns "
-        "True: an in-place operation in backward",
-    ),
-    (
-        "no second derivative", saving(sine, refuse_twice), (X,), ASKED,
-        "no-double-backward", "} If you need second derivatives (a gradient penalty, a Hessian), "
-        "build backward",
-    ),
-    (
-        "a tangent is changed in place", split(sine, saved(times_cosine), jvp=lambda ctx, t:
-        t.mul_(ctx.saved_tensors[0].cos())), (X,), {}, "wrong-jvp",
-        "error: the jvp method changes the tangent of x in place. {…} Compute a new tensor "
-        "(x_tangent * cos, not x_tangent *= cos): other operations",
-    ),
-    (
-        "a result of vmap without a graph", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
-        (x.detach().sin(), dims[0])), (X,), {}, "wrong-vmap",
-        "} Return the result of the Function's own apply from vmap",
-    ),
-    (
-        "a wrong result of vmap", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
-        (2 * x.sin(), dims[0])), (X,), {}, "wrong-vmap", "} In vmap, move the batch dim of each "
-        "tensor to the front.",
-    ),
-    (
-        "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
-        setup=setup_context), (X,), FULL, "compile-mismatch",
-        "} Pass scale, shift as well: when torch.compile traces setup_context, it leaves out "
-        "forward's defaults.",
-    ),
-    (
-        "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
-        setup=take_none), (X,), FULL, "compile-mismatch", "} Remove branches that depend on tensor values",
-    ),
+    Case("backward-raises", "an entry of needs_input_grad for an argument that was left out", raw(saves_with_a_default, asks_for_the_default), (X,)),
+    Case("backward-raises", "an entry of saved_tensors that is not there", raw(saves_with_a_default, lambda ctx, g:
+        (g * ctx.saved_tensors[1], None)), (X,)),
+    Case("backward-raises", "needs_input_grad, and another mistake", raw(saves_with_a_default, asks_and_multiplies_a_tuple), (X,)),
+    Case("forward-raises", "an if on a tensor", saving(rectified, lambda x, g: g * (x > 0)), (X,)),
+    Case("forward-raises", "shapes that no product takes", saving(torch.matmul, lambda x, y, g: (g, g)), (X, Y)),
+    Case("wrong-arity", "a list", saving(torch.mul, lambda x, y, g: [g * y, g * x]), (X, Y)),
+    Case("gradient-dtype", "NumPy has no bfloat16", saving(sine, by_numpy), (X,)),
+    Case("gradient-dtype", "a dtype that another line refuses", saving(torch.square, not_in_float32), (X,)),
+    Case("frozen-input", "an early return where few gradients are wanted", raw(lambda ctx, x, y: x + y, early), (X, Y)),
+    Case("silent-double-backward", "0/0 is replaced by its limit, once", saving(lambda x: torch.sinc(x / torch.pi), sinc_gradient), (torch.tensor([0.0, 0.5, 2.0, -1.0]),), ASKED),
+    Case("silent-double-backward", "a detached factor", saving(torch.square, lambda x, g: 2 * x.detach() * g), (X,), ASKED),
+    Case("once-differentiable-leak", "once differentiable", once(torch.exp, lambda x, g: x.exp() * g), (X,)),
+    Case("no-double-backward", "an operation in place in backward", saving(torch.exp, in_place), (X,), ASKED),
+    Case("no-double-backward", "no second derivative", saving(sine, refuse_twice), (X,), ASKED),
+    Case("wrong-jvp", "a tangent is changed in place", split(sine, saved(times_cosine), jvp=lambda ctx, t:
+        t.mul_(ctx.saved_tensors[0].cos())), (X,)),
+    Case("wrong-vmap", "a result of vmap without a graph", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
+        (x.detach().sin(), dims[0])), (X,)),
+    Case("wrong-vmap", "a wrong result of vmap", split(sine, saved(times_cosine), vmap=lambda info, dims, x:
+        (2 * x.sin(), dims[0])), (X,)),
+    Case("compile-mismatch", "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
+        setup=setup_context), (X,), FULL),
+    Case("compile-mismatch", "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
+        setup=take_none), (X,), FULL),
 ]  # fmt: skip

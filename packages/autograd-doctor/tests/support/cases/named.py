@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,16 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from cases.first_order import SwishFixed
-from cases.making import CPLX, IDX, POSITIVE, TABLE, X, Y, draw, raw, saving
-
-
-@dataclass(frozen=True)
-class Named:
-    words: str  # of the rule, the message or the evidence
-    what: str
-    fn: Any
-    inputs: tuple[Any, ...]
-    options: dict[str, Any]
+from cases.making import CPLX, IDX, POSITIVE, TABLE, Case, X, Y, draw, raw, saving
 
 
 def square(x: Tensor) -> Tensor:
@@ -223,10 +213,6 @@ def stretched(*inputs: Tensor) -> Any:
     return lambda rng: tuple(t.double() * (1 + 0.1 * torch.rand((), generator=rng)) for t in inputs)
 
 
-PART = "is wrong only where "
-LACKS = "missing-dependency: the gradient of args[0] lacks the term "
-MULTIPLE = "constant-factor: the gradient of args[0] is "
-UNNAMED = "gradient-mismatch: the gradient of args[0] is wrong at "
 WITH_KINK = torch.tensor([0.0, 1, -2, 3, -4, 0.5])
 ALONE = torch.tensor([False, False, True, False, False, False])
 TIED = torch.tensor([1.0, 2, 2, 3, 5, 4, -1, 3])
@@ -246,8 +232,8 @@ def last_doubled(x: Tensor) -> Tensor:
     return factors
 
 
-def named(words: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Named:
-    return Named(words, what, fn, inputs, options)
+def named(rule: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Case:
+    return Case(rule, what, fn, inputs, options)
 
 
 def column(k: int, factor: float, like: Tensor) -> Tensor:
@@ -268,399 +254,332 @@ def segment_mean(x: Tensor, segments: Tensor) -> Tensor:
 
 
 NAMED = [
-    named(UNNAMED + "3 of 12 elements, exactly at args[0][:, 1], where it is 0.6 times the true gradient.",
-          "a column", saving(lambda x: x.sin(), lambda x, g: g * x.cos() * column(1, 0.6, x)), X),
-    named(UNNAMED + "6 of 12 elements, exactly at args[0][:, 2:]", "the later columns",
+    named("gradient-mismatch", "a column", saving(lambda x: x.sin(), lambda x, g: g * x.cos() * column(1, 0.6, x)), X),
+    named("gradient-mismatch", "the later columns",
           saving(lambda x: x.sin(), lambda x, g: torch.cat([g[:, :2] * x[:, :2].cos(), g[:, 2:] * x[:, 2:].sin()], 1)), X),
-    named(UNNAMED + "3 of 12 elements, exactly at the elements that args[1] selects along dim 1",
-          "the class of each row", saving(lambda x, t: x.exp(), lambda x, t, g:
+    named("gradient-mismatch", "the class of each row", saving(lambda x, t: x.exp(), lambda x, t, g:
           (g * x.exp() * (1 + torch.zeros_like(x).scatter(1, t[:, None], 0.1 * x)), None)), X, BANDS),
-    named("It is the true gradient times a factor that depends on args[1]: 0.5 where it is 0 and "
-          "0.25 where it is 2.", "a group's own factor",
+    named("gradient-mismatch", "a group's own factor",
           saving(lambda x, t: x.exp(), lambda x, t, g: (g * x.exp() / (2 + t)[:, None], None)), X, BANDS),
-    named("0.3333 where it is 0, 0.1667 where it is 1 and 0.5 where it is 3. The factor is 1/6 times the "
-          "number of times that the value occurs.", "divided by the number of all members",
+    named("gradient-mismatch", "divided by the number of all members",
           saving(segment_mean, lambda x, t, g: (g[t] / len(t), None)), draw(6, 2), SEGMENTS),
-    named(UNNAMED + "all 12 elements. It is the true gradient divided by args[1].", "a factor forgotten",
+    named("gradient-mismatch", "a factor forgotten",
           saving(lambda x, y: x.tanh() * y, lambda x, y, g: ((1 - x.tanh() ** 2) * g, x.tanh() * g)), X, POSITIVE),
-    named("It is the true gradient divided by args[2][args[1]].", "the weight of a class forgotten",
+    named("gradient-mismatch", "the weight of a class forgotten",
           saving(lambda x, t, w: x.exp() * w[t][:, None], lambda x, t, w, g:
           (g * x.exp(), None, (g * x.exp()).sum(1).new_zeros(4).index_add(0, t, (g * x.exp()).sum(1)))),
           X, torch.tensor([0, 1, 3]), POSITIVE[0]),
-    named("The error is -0.08 · grad_output at each element that args[1] selects along dim 1, and 0.02 · "
-          "grad_output at each other element.", "smoothing forgotten", saving(lambda x, t, s:
+    named("gradient-mismatch", "smoothing forgotten", saving(lambda x, t, s:
           F.cross_entropy(x, t, label_smoothing=s, reduction="sum"), lambda x, t, s, g:
           (g * (F.one_hot(t, 5) * -1.0 + x.softmax(1)), None, None)), draw(6, 5), torch.tensor([0, 1, 1, 4, 2, 3]), 0.1),
-    named("The gradient of args[0] does not change with args[1], although the true gradient does.",
-          "the weight of a norm forgotten, and its mean",
+    named("gradient-mismatch", "the weight of a norm forgotten, and its mean",
           saving(lambda x, w: center(x) * deviation(x) * w, lambda x, w, g: (deviation(x) * (g - center(x) *
           deviation(x) * mean(g * center(x) * deviation(x))), (g * center(x) * deviation(x)).sum(0))), X, POSITIVE[0]),
-    named("The error comes only from the elements output[:, 2:] of the output.", "the last columns forgotten",
+    named("gradient-mismatch", "the last columns forgotten",
           saving(torch.matmul, lambda x, w, g: (g[:, :2] @ w[:, :2].mT, x.mT @ g)), draw(5, 3), draw(3, 4, seed=1)),
-    named(LACKS + "grad_output @ args[2]:", "the way around low-rank factors", saving(lambda x, a, w: x @ w.mT + x @ a,
+    named("missing-dependency", "the way around low-rank factors", saving(lambda x, a, w: x @ w.mT + x @ a,
           lambda x, a, w, g: (g @ a.mT, x.mT @ g, g.mT @ x)), X, draw(4, 3, seed=5), draw(3, 4, seed=6)),
-    named("missing-dependency: the gradient of args[1] lacks the term -sum(grad_output · args[0]):", "of one number",
+    named("missing-dependency", "of one number",
           saving(lambda x, s: s.exp() - x * s, lambda x, s, g: (-s * g, (g * s.exp()).sum())), X, torch.tensor(0.4)),
-    named("duplicate-index: several outputs use each element of args[0].", "one of all copies",
+    named("duplicate-index", "one of all copies",
           saving(lambda x, n: x.repeat_interleave(n, -1), lambda x, n, g: (g[..., ::n], None)), X, 2),
-    named("(7/10 is 1 minus the value of args[1])", "a factor of a mixture",
+    named("constant-factor", "a factor of a mixture",
           saving(lambda x, a: (1 - a) * x.sin(), lambda x, a, g: ((1 - a) ** 2 * x.cos() * g, None)), X, 0.3),
-    named("wrong only at args[0][1], where the norm along dim 1 is less than args[1].", "a clamp of a norm forgotten",
+    named("missing-dependency", "a clamp of a norm forgotten",
           saving(lambda x, eps: x / length(x).clamp(min=eps), lambda x, eps, g: ((g - x * (g * x).sum(-1, True) /
           length(x).clamp(min=eps) ** 2) / length(x).clamp(min=eps), None)), ONE_SHORT, 0.1),
-    named("undeclared-surrogate: forward is piecewise constant, "
-          "so the true gradient of args[0] is zero, but backward returns a nonzero gradient. "
-          "It looks like", "levels that no 16 bits hold",
+    named("undeclared-surrogate", "levels that no 16 bits hold",
           saving(lambda x: (300 * x).round() / 300, lambda x, g: g.clone()), draw(6, 4)),
-    named("undeclared-surrogate: forward is piecewise constant", "levels of few digits",
+    named("undeclared-surrogate", "levels of few digits",
           saving(lambda x: (8 * x).round() / 8, lambda x, g: g.clone()), draw(6, 4)),
-    named(UNNAMED + "all 12 elements. The error comes only from the second output.",
-          "the first does not depend on it", saving(lambda x, y: (y.exp(), x.sin()), lambda x, y, g, h:
+    named("gradient-mismatch", "the first does not depend on it", saving(lambda x, y: (y.exp(), x.sin()), lambda x, y, g, h:
           (h * x.tanh(), g * y.exp())), X, Y),
-    named("off-by-one: the gradient of args[0] is wrong only at the last index of dim 0.",
-          "of a hundred elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * last_doubled(x)), draw(10, 10)),
-    named("wrong-region: the gradient of args[0] is wrong only where args[0] > 3 (it is zero there).",
-          "of thousands of elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * (x <= 3)), draw(60, 60)),
-    named(UNNAMED + "all 12 elements. The true gradient is not known precisely enough to say why.",
-          "a mean, in float32",
+    named("off-by-one", "of a hundred elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * last_doubled(x)), draw(10, 10)),
+    named("wrong-region", "of thousands of elements", saving(lambda x: x**3, lambda x, g: 3 * x**2 * g * (x <= 3)), draw(60, 60)),
+    named("gradient-mismatch", "a mean, in float32",
           saving(in_single(center), lambda x, g: g.clone()), X),
-    named("constant-factor: the gradient of args[0] is about 2 times the true gradient",
-          "parallel to one number beside a kink, as the true one is",
+    named("constant-factor", "parallel to one number beside a kink, as the true one is",
           saving(lambda x: x.relu().sum().expand(4), lambda x, g: 2 * g.sum() * (x > 0)), WITH_KINK),
-    named("extra-gradient: backward returns a gradient for args[0], but a small change of "
-          "args[0] does not change the output.",
-          "a constant is no quantizer", saving(torch.ones_like, lambda x, g: g), X),
-    named("extra-gradient: backward returns a gradient for args[1], but the reference treats "
-          "args[1] as a constant.",
-          "and the gradient would be wrong", saving(torch.mul, lambda x, y, g: (g * y, 2 * g * x)),
+    named("extra-gradient", "a constant is no quantizer", saving(torch.ones_like, lambda x, g: g), X),
+    named("extra-gradient", "and the gradient would be wrong", saving(torch.mul, lambda x, y, g: (g * y, 2 * g * x)),
           X, Y, reference=lambda x, y: x * y.detach()),
-    named(LACKS + "-grad_output · args[0]", "one of two in the other's place is not swapped",
+    named("missing-dependency", "one of two in the other's place is not swapped",
           saving(torch.mul, lambda x, y, g: (g * (x + y), g * y)), X, Y),
-    named("missing-gradient: backward returns None, but the output depends on x. A return "
-          "statement may be",
-          "no return", raw(lambda ctx, x: 2 * x, lambda ctx, g: None), X),
-    named("missing-conjugate: the gradient of args[0] is right only for real values",
-          "more elements than the Jacobian has columns", saving(torch.exp, lambda z, g: z.exp() * g),
+    named("missing-gradient", "no return", raw(lambda ctx, x: 2 * x, lambda ctx, g: None), X),
+    named("missing-conjugate", "more elements than the Jacobian has columns", saving(torch.exp, lambda z, g: z.exp() * g),
           draw(20, 20, dtype=torch.complex128)),
-    named(UNNAMED + "all 5 elements", "a wrong complex formula",
+    named("gradient-mismatch", "a wrong complex formula",
           saving(torch.square, lambda z, g: g * z.exp()), CPLX),
-    named(UNNAMED + "all 6 elements", "a wrong complex formula, of a sum",
+    named("gradient-mismatch", "a wrong complex formula, of a sum",
           saving(lambda z: square(z).reshape(2, 3).sum(0), lambda z, g: z.exp() * g.repeat(2)),
           draw(6, dtype=torch.complex128)),
-    named(UNNAMED + "all 6 elements", "a wrong formula, real of complex numbers",
+    named("gradient-mismatch", "a wrong formula, real of complex numbers",
           saving(torch.abs, lambda z, g: g * z.exp()), draw(6, dtype=torch.complex128)),
-    named(UNNAMED + "all 12 elements", "a wrong formula, complex of real numbers",
+    named("gradient-mismatch", "a wrong formula, complex of real numbers",
           saving(lambda x: torch.complex(x, x * x), lambda x, g: g.real * x.exp()), X),
-    named("missing-conjugate: the gradient of args[0] is right only for real values",
-          "a complex matrix",
+    named("missing-conjugate", "a complex matrix",
           saving(lambda z: MIX.to(z) @ z, lambda z, g: MIX.to(z).T @ g), CPLX),
-    named(UNNAMED + "all 256 elements that were checked.", "a wrong formula, looked at in part",
+    named("gradient-mismatch", "a wrong formula, looked at in part",
           saving(torch.tanh, lambda x, g: g * x.exp()), draw(20, 20)),
-    named(UNNAMED + "all 12 elements.", "the own derivative, where a surrogate is declared",
+    named("gradient-mismatch", "the own derivative, where a surrogate is declared",
           saving(square, lambda x, g: 2 * x * g), X, surrogate=lambda x: 1 * x),
-    named(UNNAMED + "all 12 elements. The error comes only from the first output.",
-          "a wrong part of two", saving(lambda x: (x * x, x.sin()), lambda x, g, h: g * x + h * x.cos()), X),
-    named(UNNAMED + "all 12 elements. The error comes only from the first and second outputs.",
-          "two wrong parts of three", saving(lambda x: (x.exp(), x.sin(), 2 * x), lambda x, g, h, k:
+    named("gradient-mismatch", "a wrong part of two", saving(lambda x: (x * x, x.sin()), lambda x, g, h: g * x + h * x.cos()), X),
+    named("gradient-mismatch", "two wrong parts of three", saving(lambda x: (x.exp(), x.sin(), 2 * x), lambda x, g, h, k:
           g * x.tan() + h * x.tanh() + 2 * k), X),
-    named(UNNAMED + 'all 12 elements. {"inputs": ["args[0]"]', "both parts of two are wrong",
+    named("gradient-mismatch", "both parts of two are wrong",
           saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.tan() + h * x.tanh()), X),
-    named('"line": "return b(*args, *gs)"}', "no input has a gradient",
+    named("missing-gradient", "no input has a gradient",
           saving(torch.sin, lambda x, g: None), X),
-    named("The error comes only from the third, fourth and fifth outputs.",
-          "three wrong parts of five",
+    named("gradient-mismatch", "three wrong parts of five",
           saving(lambda x: (x.exp(), x.sin(), 2 * x, 3 * x, x.cos()), lambda x, g, h, k, m, n:
           g * x.exp() + h * x.cos() + k * x + m * x.tanh() + n * x.tan()), X),
-    named(UNNAMED + "all 5 elements", "a real part, which has no complex derivative",
+    named("gradient-mismatch", "a real part, which has no complex derivative",
           saving(lambda z: torch.complex(z.real, 0 * z.real), lambda z, g: g.clone()), CPLX),
-    named(UNNAMED + "all 5 elements", "a conjugate, which has no complex derivative",
+    named("gradient-mismatch", "a conjugate, which has no complex derivative",
           saving(lambda z: 1j * z.conj(), lambda z, g: 1j * g), CPLX),
-    named("transposed-gradient: the gradient of args[0] is the Jacobian "
-          "times grad_output. It should be the transpose of the Jacobian times grad_output.",
-          "of complex numbers",
+    named("transposed-gradient", "of complex numbers",
           saving(lambda z: z.cumsum(0), lambda z, g: g.cumsum(0)), CPLX),
-    named("It should be the transpose of the Jacobian times grad_output.",
-          "an output in float32",
+    named("transposed-gradient", "an output in float32",
           saving(lambda x: x.float().cumsum(0), lambda x, g: g.to(x.dtype).cumsum(0)), X[0]),
-    named(UNNAMED + "3 of 4 elements, exactly at args[0][1:].",
-          "forward's own linear map, where a surrogate is declared",
+    named("gradient-mismatch", "forward's own linear map, where a surrogate is declared",
           saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), X[0], surrogate=lambda x: 1 * x),
     # An index that repeats
-    named(UNNAMED + "9 of 18", "an index repeats, and that is not it",
+    named("gradient-mismatch", "an index repeats, and that is not it",
           saving(lambda t, i: t[i] ** 2, lambda t, i, g:
                  (torch.zeros_like(t).index_add(0, i, g * t[i].exp()), None)), TABLE, IDX),
-    named("duplicate-index: the gradient of args[0] is right where args[2] selects an element once",
-          "not the numbers that repeat, nor the index that does not",
+    named("duplicate-index", "not the numbers that repeat, nor the index that does not",
           saving(lambda t, j, i: t[j][i], lambda t, j, i, g:
                  (torch.zeros_like(t).index_copy(0, j[i], g), None, None)),
           TABLE.round(), torch.arange(5, -1, -1), IDX),
-    named("duplicate-index: the gradient of args[0] is right for elements that only one output uses. If "
-          "several outputs use an element, its gradient is the sum of one term for each of them, but "
-          "backward returns only one of these terms.",
-          "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
-    named("but backward returns only one of these terms.",
-          "of three", last_kept(0, 1, 1, 1), X),
-    named(UNNAMED + "6 of 12", "each element is used twice", last_kept(0, 0, 1, 1), X),
-    named(UNNAMED + "3 of 12", "half of their sum",
+    named("duplicate-index", "no index among the arguments", saving(lambda x: 1 * x[:, AGAIN], last_one_kept), X),
+    named("duplicate-index", "of three", last_kept(0, 1, 1, 1), X),
+    named("gradient-mismatch", "each element is used twice", last_kept(0, 0, 1, 1), X),
+    named("gradient-mismatch", "half of their sum",
           saving(lambda x: 1 * x[:, AGAIN], some_kept(lambda total, first: total / 2)), X),
-    named(UNNAMED + "3 of 12", "nothing of their sum",
+    named("gradient-mismatch", "nothing of their sum",
           saving(lambda x: 1 * x[:, AGAIN], some_kept(lambda total, first: 0 * total)), X),
-    named(UNNAMED + "3 of 12", "one term in one row, half of the sum in the others",
+    named("gradient-mismatch", "one term in one row, half of the sum in the others",
           saving(lambda x: 1 * x[:, AGAIN], some_kept(one_of_them)), X),
-    named(UNNAMED + "3 of 12", "of complex outputs",
+    named("gradient-mismatch", "of complex outputs",
           saving(lambda x: 1j * x[:, AGAIN], lambda x, g: last_one_kept(x, g.imag)), X),
-    named("duplicate-index: the gradient of args[0] is right for elements "
-          "whose value in args[1] is unique, but wrong for elements that share the same value in args[1].",
-          "squares of sums",
+    named("duplicate-index", "squares of sums",
           saving(lambda x, i: summed_by(x, i) ** 2, lambda x, i, g: (2 * x * g[i], None)),
           draw(4, 3), IDX),
-    named(UNNAMED + "6 of 12", "squares of sums, by no argument",
+    named("gradient-mismatch", "squares of sums, by no argument",
           saving(lambda x: summed_by(x, IDX.to(x.device)) ** 2,
                  lambda x, g: 2 * x * g[IDX.to(x.device)]), draw(4, 3)),
     named("permuted-gradient", "three values", saving(lambda x: x.sum(0).flip(0), lambda x, g:
           g.expand_as(x)), draw(2, 3), reference=lambda x: x.sum(0).flip(0)),
     # An edge
-    named("off-by-one: the gradient of args[0] is wrong only at both ends of dim 1.",
-          "both ends", saving(lambda x: 2 * x, lambda x, g: without(g, 0, 5)), draw(3, 6)),
-    named("off-by-one: the gradient of args[0] is wrong only at the first index of dim 0.",
-          "a short axis comes last", saving(lambda x: 2 * x, lambda x, g: without(g.mT, 0).mT),
+    named("off-by-one", "both ends", saving(lambda x: 2 * x, lambda x, g: without(g, 0, 5)), draw(3, 6)),
+    named("off-by-one", "a short axis comes last", saving(lambda x: 2 * x, lambda x, g: without(g.mT, 0).mT),
           draw(4, 2)),
-    named(UNNAMED + "1 of 8", "a vector's last element", saving(lambda x: 2 * x, lambda x, g:
+    named("gradient-mismatch", "a vector's last element", saving(lambda x: 2 * x, lambda x, g:
           without(g, 7)), draw(8)),
-    named(UNNAMED + "1 of 8", "a column's last element", saving(lambda x: 2 * x, lambda x, g:
+    named("gradient-mismatch", "a column's last element", saving(lambda x: 2 * x, lambda x, g:
           without(g.mT, 7).mT), draw(8, 1)),
     # An axis
-    named("dim-argument: the gradient of x is wrong for this call, but right when dim 1 is moved "
-          "to dim 0",
-          "where forward takes no other", raw(softmax_but_not_last, along_the_first), draw(2, 3, 4), 1),
+    named("dim-argument", "where forward takes no other", raw(softmax_but_not_last, along_the_first), draw(2, 3, 4), 1),
     # A region
-    named(PART + "args[0] < 0 (its sign is flipped there).", "an absolute value's slope",
+    named("wrong-region", "an absolute value's slope",
           saving(torch.abs, lambda x, g: g), X),
-    named(PART + "args[0] < 0 (it is 2 times the true gradient there).", "a leak",
+    named("wrong-region", "a leak",
           saving(lambda x: F.leaky_relu(x, 0.1), lambda x, g: torch.where(x > 0, g, 0.2 * g)), X),
-    named(PART + "|args[0]| < 0.5 (it equals grad_output there).", "a dead zone",
+    named("wrong-region", "a dead zone",
           saving(lambda x: 2 * F.softshrink(x, 0.5), lambda x, g: torch.where(x.abs() > 0.5, 2 * g, g)),
           X),
-    named(PART + "args[0] < 0.", "rows are summed", saving(lambda x: x.relu().sum(1), lambda x, g:
+    named("wrong-region", "rows are summed", saving(lambda x: x.relu().sum(1), lambda x, g:
           g[:, None].expand_as(x)), X),
-    named(PART + "args[0] < 0.", "the second of two outputs",
+    named("wrong-region", "the second of two outputs",
           saving(lambda x: (x.exp(), x.relu()), lambda x, g, h: x.exp() * g + h), X),
-    named(PART + "args[0] > args[1] (it is 9 times the true gradient there). The gradient of args[1] "
-          + PART + "args[1] < args[0]", "one side of a pinball loss", saving(pinball, lambda x, y, g:
+    named("wrong-region", "one side of a pinball loss", saving(pinball, lambda x, y, g:
           (0.9 * torch.sign(x - y) * g, 0.9 * torch.sign(y - x) * g)), X, Y),
-    named(PART + "args[0] < 0.7 (", "an argument", saving(lambda x, c: x.clamp_min(c), lambda x, c, g:
+    named("wrong-region", "an argument", saving(lambda x, c: x.clamp_min(c), lambda x, c, g:
           (g, None)), X, 0.7),
-    named(PART + "args[0] < -0.7 (", "minus an argument", saving(lambda x, c: x.clamp_min(-c),
+    named("wrong-region", "minus an argument", saving(lambda x, c: x.clamp_min(-c),
           lambda x, c, g: (g, None)), X, 0.7),
-    named(PART + "args[0] > 1 (", "at most 1", saving(lambda x: x.clamp_max(1), lambda x, g: g), 3 * X),
-    named(PART + "args[0] < -1 (", "at least -1", saving(lambda x: x.clamp_min(-1), lambda x, g: g),
+    named("wrong-region", "at most 1", saving(lambda x: x.clamp_max(1), lambda x, g: g), 3 * X),
+    named("wrong-region", "at least -1", saving(lambda x: x.clamp_min(-1), lambda x, g: g),
           3 * X),
-    named(UNNAMED + "1 of 5", "the smallest of five, by chance",
+    named("gradient-mismatch", "the smallest of five, by chance",
           saving(torch.exp, lambda x, g: x.exp() * g + 0.3 * g * (x == x.min())), draw(5)),
-    named(PART + "args[0] < 0 (it is 2 times the true gradient there).", "at two elements",
+    named("wrong-region", "at two elements",
           saving(lambda x: F.leaky_relu(x, 0.1), lambda x, g: torch.where(x > 0, g, 0.2 * g)),
           torch.tensor([1.0, 2, -1, 3, -2, 4, 5, 6])),
-    named(PART + "args[0] > 0.", "by less than a hundredth",
+    named("wrong-region", "by less than a hundredth",
           saving(lambda x: 3 * x, lambda x, g: torch.where(x > 0, 3.015 * g, 3 * g)), X),
-    named(PART + "args[0] < 0.77", "a bound of three digits",
+    named("wrong-region", "a bound of three digits",
           saving(lambda x: torch.where(x > 0.7735, 3 * x, x.exp()), lambda x, g: 3 * g), NARROW),
-    named(UNNAMED + "2 of 8", "some of those that tie",
+    named("gradient-mismatch", "some of those that tie",
           saving(pairs, unequal_pairs_but_threes), TIED),
-    named(PART + "args[1] is False (it is zero there).", "a mask",
+    named("wrong-region", "a mask",
           saving(lambda x, m: torch.where(m, x, 3 * x), lambda x, m, g: (torch.where(m, g, 0), None)),
           X, Y > 0.2),
-    named(PART + "args[1] is False.", "a mask, and another formula", saving(either, sine_where_not),
+    named("wrong-region", "a mask, and another formula", saving(either, sine_where_not),
           X, Y > 0.2),
-    named(PART + "args[1] is False.", "a mask between two that are equal",
+    named("wrong-region", "a mask between two that are equal",
           saving(either, sine_where_not), SORTED, torch.arange(12) < 6),
-    named(PART + "args[1] is True.", "a mask's one row", saving(unless, lambda x, m, g:
+    named("wrong-region", "a mask's one row", saving(unless, lambda x, m, g:
           (torch.where(m[:, None], x.sin() * g, g), None)), draw(6, 3), ALONE),
-    named(PART + "args[1] is False.", "all rows of a mask but one", saving(
+    named("wrong-region", "all rows of a mask but one", saving(
           lambda x, m: unless(x, ~m), lambda x, m, g: (torch.where(m[:, None], g, x.sin() * g), None)),
           draw(6, 3), ~ALONE),
-    named(UNNAMED + "11 of 18", "rows of a mask, and elements beyond it", saving(unless, lambda x, m, g:
+    named("gradient-mismatch", "rows of a mask, and elements beyond it", saving(unless, lambda x, m, g:
           (torch.where(m[:, None] | (x.cos() > 0.8), x.sin() * g, g), None)),
           draw(6, 3), torch.tensor([False, True, True, False, False, True])),
-    named(PART + "args[1] is True.", "a mask's other side", saving(either, lambda x, m, g:
+    named("wrong-region", "a mask's other side", saving(either, lambda x, m, g:
           (torch.where(m, 0.3 * g * x.sin(), x.exp() * g), None)), X, Y > 0.2),
-    named(UNNAMED, "a half of a mask", saving(either, lambda x, m, g:
+    named("gradient-mismatch", "a half of a mask", saving(either, lambda x, m, g:
           (torch.where(m, g, x.exp() * g) + torch.where(m & (x.cos() > 0.6), x.sin() * g, 0), None)),
           draw(6, 5), draw(6, 5, seed=1) > 0.2),
-    named(UNNAMED, "all of a mask, and nothing else is there",
+    named("gradient-mismatch", "all of a mask, and nothing else is there",
           saving(lambda x, m: torch.where(m, x.exp(), 0), lambda x, m, g:
           (torch.where(m, x.sin() * g, 0), None)), X, Y > 0.2),
-    named(PART + "args[1] is -100.", "what is ignored", wrong_for(-100), draw(6, 3), CLASSES),
-    named(PART + "args[1] is 3.", "a class that comes twice", wrong_for(3), draw(6, 3), CLASSES),
-    named(UNNAMED + "3 of 18", "a class that comes once", wrong_for(0), draw(6, 3), CLASSES),
-    named(PART + "the index along dim 1 is 2, the value of args[1].", "the index in an argument",
+    named("wrong-region", "what is ignored", wrong_for(-100), draw(6, 3), CLASSES),
+    named("wrong-region", "a class that comes twice", wrong_for(3), draw(6, 3), CLASSES),
+    named("gradient-mismatch", "a class that comes once", wrong_for(0), draw(6, 3), CLASSES),
+    named("wrong-region", "the index in an argument",
           saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(5, 3), 2),
-    named(PART + "the index along dim 1 is 3, the value of args[1].",
-          "an index that another axis has not",
+    named("wrong-region", "an index that another axis has not",
           saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(3, 5), 3),
-    named(PART + "the index along dim 1 is -4, the value of args[1].", "an index from the end",
+    named("wrong-region", "an index from the end",
           saving(one_index_zero, lambda x, k, g: (x.exp() * g, None)), draw(6, 4), -4),
-    named(PART + "the index along dim 0 is 0, the value of args[2] (it is zero there).",
-          "a padding index that is the first",
+    named("wrong-region", "a padding index that is the first",
           saving(lookup, pad_gets_none), TABLE, IDX, 0),
-    named(PART + "the index along dim 0 is 2, the value of args[2] (it is zero there).",
-          "a padding index that is picked twice",
+    named("wrong-region", "a padding index that is picked twice",
           saving(lookup, pad_gets_none), TABLE, IDX, 2),
-    named(UNNAMED + "3 of 6", "an index of two", saving(one_index_zero, lambda x, k, g:
+    named("gradient-mismatch", "an index of two", saving(one_index_zero, lambda x, k, g:
           (x.exp() * g, None)), draw(3, 2), 1),
-    named(PART + "several elements have the same value.",
-          "pairs of which the equal ones are left out",
+    named("wrong-region", "pairs of which the equal ones are left out",
           saving(pairs, unequal_pairs), TIED),
-    named(PART + "several elements have the same value.",
-          "others tie where the gradient is 0", saving(
+    named("wrong-region", "others tie where the gradient is 0", saving(
           lambda x: pairs(x.relu()), lambda x, g: (x > 0) * unequal_pairs(x.relu(), g)), TIED.index_fill(0, torch.tensor([0, 6]), -1)),
-    named(PART + "args[0] < 0. {", "0 is multiplied by nothing", saving(
+    named("wrong-region", "0 is multiplied by nothing", saving(
           lambda x: x.relu().sum(), lambda x, g: torch.where(x > 0, g, 0.1 * g)), X),
-    named(PART + "args[0] >= 1 (it is 2 times the true gradient there).",
-          "on the bound, too", saving(
+    named("wrong-region", "on the bound, too", saving(
           torch.exp, lambda x, g: torch.where(x >= 1, 2, 1) * x.exp() * g),
           torch.tensor([0.3, -1, 0.5, 1, 1, 1.5, 2, 3, -2])),
-    named(PART + "args[0] < -0.5 or args[0] > 1 (it equals grad_output there).",
-          "both bounds of a clamp", saving(lambda x: x.clamp(-0.5, 1), lambda x, g: g.clone()), X),
-    named(PART + "|args[0]| > 1 (it equals grad_output there).", "bounds around 0",
+    named("wrong-region", "both bounds of a clamp", saving(lambda x: x.clamp(-0.5, 1), lambda x, g: g.clone()), X),
+    named("wrong-region", "bounds around 0",
           saving(lambda x: x.clamp(-1, 1), lambda x, g: g.clone()), X),
-    named(PART + "args[0] < -0.2 or args[0] > 1.2.", "another formula between two bounds",
+    named("wrong-region", "another formula between two bounds",
           saving(lambda x: torch.where(within_bounds(x), x, x.exp()),
                  lambda x, g: torch.where(within_bounds(x), g, x.sin() * g)), draw(5, 5)),
-    named(UNNAMED + "5 of 12", "right and wrong where the input is the same, and below",
+    named("gradient-mismatch", "right and wrong where the input is the same, and below",
           twice_at(0, 1, 2, 10, 11), ENDS_TIE, sampler=stretched(ENDS_TIE)),
-    named(UNNAMED + "5 of 12", "right and wrong where the input is the same, and above",
+    named("gradient-mismatch", "right and wrong where the input is the same, and above",
           twice_at(0, 1, 8, 10, 11), ENDS_TIE, sampler=stretched(ENDS_TIE)),
-    named(PART + "args[1] < args[0] - 0.5 (it equals grad_output there).", "a margin",
+    named("wrong-region", "a margin",
           saving(lambda x, y, m: (m - x + y).clamp_min(0), lambda x, y, m, g: (-g, g, None)), X, Y, 0.5),
-    named(PART + "args[0] < args[1] - 0.5 (it equals grad_output there). The gradient of args[1] "
-          + PART + "args[1] > args[0] + 0.5.", "a margin, the other way round",
+    named("wrong-region", "a margin, the other way round",
           saving(lambda x, y, m: (m + x - y).clamp_min(0), lambda x, y, m, g: (g, -g, None)), X, Y, 0.5),
-    named(PART + "args[0] >= args[1] (it is 2 times the true gradient there).",
-          "where they tie, too",
+    named("wrong-region", "where they tie, too",
           saving(torch.add, lambda x, y, g: (torch.where(x >= y, 2 * g, g), g)), ROW_TIES, X,
           sampler=stretched(ROW_TIES, X)),
-    named(PART + "args[0] < 0 (its sign is flipped there).", "a forward in float32",
+    named("wrong-region", "a forward in float32",
           saving(in_single(torch.abs), lambda x, g: g), X.sign() * (1 + Y.abs())),
-    named(UNNAMED + "5 of 8 elements. The true gradient is not known precisely enough to say why.",
-          "of a forward in float32, where small elements pass for right",
+    named("gradient-mismatch", "of a forward in float32, where small elements pass for right",
           saving(in_single(torch.sin), lambda x, g: g.clone()), ONE_FLAT, sampler=stretched(ONE_FLAT)),
     # A multiple
-    named(MULTIPLE + "2 times the true gradient.", "of one number",
+    named("constant-factor", "of one number",
           saving(torch.tanh, lambda x, g: 2 * g * (1 - x.tanh() ** 2)), draw()),
-    named(UNNAMED + "its only element", "any number is a multiple of any other",
+    named("gradient-mismatch", "any number is a multiple of any other",
           saving(torch.tanh, lambda x, g: g * x.exp()), draw()),
-    named(UNNAMED + "1 of 5", "one number among zeros",
+    named("gradient-mismatch", "one number among zeros",
           saving(torch.amax, lambda x, g: 1.7 * g * (x == x.max())), draw(5)),
-    named(MULTIPLE + "17/10 times the true gradient.", "two numbers among zeros",
+    named("constant-factor", "two numbers among zeros",
           saving(lambda x: x.amax(1), lambda x, g: 1.7 * g[:, None] * (x == x.amax(1, True))),
           draw(2, 5)),
-    named(UNNAMED + "1 of 2", "one number beside a zero",
+    named("gradient-mismatch", "one number beside a zero",
           saving(torch.amax, lambda x, g: 1.7 * g * (x == x.max())), draw(2)),
-    named(MULTIPLE + "2 times the true gradient.", "beside a kink",
+    named("constant-factor", "beside a kink",
           saving(torch.abs, lambda x, g: 2 * x.sign() * g), torch.tensor([0.0, 1, -2, 3.5, 0.7])),
-    named(MULTIPLE + "12345 times the true gradient.", "a large number",
+    named("constant-factor", "a large number",
           saving(torch.sin, lambda x, g: 12345 * x.cos() * g), X),
-    named(MULTIPLE + "3/2 times the true gradient.", "beside an axis of three",
+    named("constant-factor", "beside an axis of three",
           saving(torch.sin, lambda x, g: 1.5 * x.cos() * g), draw(5, 3)),
-    named(MULTIPLE + "5 times the true gradient.", "nothing is a multiple of 0",
+    named("constant-factor", "nothing is a multiple of 0",
           saving(lambda x, c: x.sin() + c, lambda x, c, g: (5 * x.cos() * g, None)), X, 0),
-    named(MULTIPLE + "1/2 times the true gradient (2 is the value of args[1]).",
-          "an argument of 2", saving(lambda x, c: c * x.sin(), lambda x, c, g:
+    named("constant-factor", "an argument of 2", saving(lambda x, c: c * x.sin(), lambda x, c, g:
           (x.cos() * g, None)), X, 2),
-    named(MULTIPLE + "10/7 times the true gradient (7/10 is the value of args[1]).",
-          "an argument below 1", saving(lambda x, c: c * x.sin(), lambda x, c, g:
+    named("constant-factor", "an argument below 1", saving(lambda x, c: c * x.sin(), lambda x, c, g:
           (x.cos() * g, None)), X, 0.7),
-    named(MULTIPLE + "2 times the true gradient (2 is the size of dim 1 of args[0]).",
-          "a mean of two", saving(lambda x: x.mean(1), lambda x, g: g[:, None].expand_as(x)), draw(5, 2)),
-    named(MULTIPLE + "1/11 times the true gradient (11 is the size of dim 0 of the output).",
-          "a mean instead of a sum", saving(lambda x: 2 * x.expand(11, len(x)), lambda x, g: 2 * g.mean(0)),
+    named("constant-factor", "a mean of two", saving(lambda x: x.mean(1), lambda x, g: g[:, None].expand_as(x)), draw(5, 2)),
+    named("constant-factor", "a mean instead of a sum", saving(lambda x: 2 * x.expand(11, len(x)), lambda x, g: 2 * g.mean(0)),
           draw(4)),
-    named(MULTIPLE + "0.7123 times the true gradient.", "no fraction",
+    named("constant-factor", "no fraction",
           saving(torch.sin, lambda x, g: 0.7123 * x.cos() * g), X),
-    named(MULTIPLE + "0.001 times the true gradient (1000 is the value of args[1]).",
-          "an argument", saving(lambda x, c: c * x.sin(), lambda x, c, g: (x.cos() * g, None)), X, 1000),
-    named(MULTIPLE + "-2/5 times the true gradient (5/2 is the absolute value of args[1]).",
-          "minus an argument", saving(lambda x, c: c * x.sin(), lambda x, c, g: (x.cos() * g, None)),
+    named("constant-factor", "an argument", saving(lambda x, c: c * x.sin(), lambda x, c, g: (x.cos() * g, None)), X, 1000),
+    named("constant-factor", "minus an argument", saving(lambda x, c: c * x.sin(), lambda x, c, g: (x.cos() * g, None)),
           X, -2.5),
-    named(MULTIPLE + "5 times the true gradient.", "no float holds the argument",
+    named("constant-factor", "no float holds the argument",
           saving(lambda x, n: x.sin(), lambda x, n, g: (5 * x.cos() * g, None)), X, 10**400),
-    named(MULTIPLE + "2.646 times the "
-          "true gradient (2.646 is the square root of the size of dim 1 of args[0]).",
-          "a root", saving(lambda x: x.sum(1) / x.shape[1] ** 0.5, lambda x, g:
+    named("constant-factor", "a root", saving(lambda x: x.sum(1) / x.shape[1] ** 0.5, lambda x, g:
           g[:, None].expand_as(x)), draw(3, 7)),
-    named(MULTIPLE + "6/7 times the true gradient (7/6 is N/(N-1) for N = 7).", "a variance",
+    named("constant-factor", "a variance",
           saving(lambda x: x.var(-1), lambda x, g: 2 / x.shape[1] * center(x) * g[:, None]),
           draw(3, 7)),
-    named(MULTIPLE + "21 times the true gradient (21 is the number of elements of args[0]).",
-          "a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), draw(3, 7)),
+    named("constant-factor", "a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), draw(3, 7)),
     # A path that was forgotten
-    named("does not include the path through tanh: backward treats the result of "
-          "this operation as a constant.",
-          "a reference knows it", saving(gated, gated_backward), X, Y, reference=gated),
-    named("through exp: backward treats the result of this operation as a constant. The "
-          "missing term is -2 · grad_output · x · output", "and what the path is",
+    named("missing-dependency", "a reference knows it", saving(gated, gated_backward), X, Y, reference=gated),
+    named("missing-dependency", "and what the path is",
           raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X,
           reference=lambda x: x * (-x * x).exp()),
-    named("does not include the path through the second output.", "an output",
+    named("missing-dependency", "an output",
           saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp()), X),
-    named("does not include the path through the first output.", "the first output",
+    named("missing-dependency", "the first output",
           saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: h * x.cos()), X),
-    named("missing-dependency: the gradient of x lacks the "
-          "term grad_output · output · (1 - sigma): backward treats a part of forward as a constant.",
-          "what backward calls it", SwishFixed,
+    named("missing-dependency", "what backward calls it", SwishFixed,
           X),
-    named("lacks the term -2 · grad_output · x · output:", "an even factor",
+    named("missing-dependency", "an even factor",
           raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X),
-    named("lacks the term 2 · grad_output · x · saved tensor 1:", "what backward has no name for",
+    named("missing-dependency", "what backward has no name for",
           raw(keeps_a_share, of_the_share_alone), X),
-    named("lacks the term 2 · grad_output · x · share:", "the first of two names", ShareFirst, X),
-    named(LACKS + "1/2 · sum(grad_output · args[0] over dim 0):", "one column, of whose sum",
+    named("missing-dependency", "the first of two names", ShareFirst, X),
+    named("missing-dependency", "one column, of whose sum",
           saving(lambda x: 0.5 * x * x.sum(), lambda x, g: 0.5 * g * x.sum()), draw(6, 1)),
-    named(LACKS + "-grad_output · 1/args[0] · output:", "a quotient",
+    named("missing-dependency", "a quotient",
           saving(lambda x: x.tanh() / x, lambda x, g: (1 - x.tanh() ** 2) / x * g), WITH_ONE),
-    named(LACKS + "-sum(grad_output · output over dim 1) · output:", "a softmax's sum",
+    named("missing-dependency", "a softmax's sum",
           saving(lambda x: x.softmax(-1), lambda x, g: x.softmax(-1) * g), X),
-    named(LACKS + "sum(grad_output · args[0] over dim 0):",
-          "one row, of whose sum all is a multiple",
+    named("missing-dependency", "one row, of whose sum all is a multiple",
           saving(lambda x: x * x.sum(), lambda x, g: g * x.sum()), draw(6)),
-    named(LACKS + "1/4 · sum(grad_output · args[0] over dim 1):", "a mean",
+    named("missing-dependency", "a mean",
           saving(lambda x: x * mean(x), lambda x, g: g * mean(x)), X),
-    named(LACKS + "3/10 · sum(grad_output · args[0] over dim 1):", "rows of two",
+    named("missing-dependency", "rows of two",
           saving(lambda x: 0.3 * x * x.sum(1, True), lambda x, g: 0.3 * g * x.sum(1, True)), draw(5, 2)),
-    named(LACKS + "2 · sum(grad_output · args[0] over dim 0):", "twice the sum of one row",
+    named("missing-dependency", "twice the sum of one row",
           saving(lambda x: 2 * x * x.sum(), lambda x, g: 2 * g * x.sum()), draw(6)),
-    named(LACKS + "1/2 · grad_output · args[0]:", "a half",
+    named("missing-dependency", "a half",
           saving(lambda x: x.exp() + 0.25 * x * x, lambda x, g: x.exp() * g), X),
-    named(LACKS + "1/6 · sum(grad_output · args[0] over dim 0):", "a mean, one row",
+    named("missing-dependency", "a mean, one row",
           saving(lambda x: x * mean(x), lambda x, g: g * mean(x)), draw(6)),
-    named(LACKS + "-7/10 · grad_output · output:", "an argument's multiple",
+    named("missing-dependency", "an argument's multiple",
           saving(lambda x, c: x * (c * x).exp(), lambda x, c, g: ((c * x).exp() * g, None)), X, -0.7),
-    named(LACKS + "2 · grad_output · args[0]:", "rows are summed",
+    named("missing-dependency", "rows are summed",
           saving(lambda x, y: (x * x + x * y).sum(1), lambda x, y, g: (g[:, None] * y, g[:, None] * x)),
           X, Y),
-    named(LACKS + "grad_output:", "a way around", saving(lambda x: x.exp() + x, lambda x, g: x.exp() * g),
+    named("missing-dependency", "a way around", saving(lambda x: x.exp() + x, lambda x, g: x.exp() * g),
           X),
-    named(UNNAMED, "half a way around", saving(lambda x: x.exp() + 0.5 * x, lambda x, g: x.exp() * g), X),
-    named(UNNAMED, "a number that no product rule leaves",
+    named("gradient-mismatch", "half a way around", saving(lambda x: x.exp() + 0.5 * x, lambda x, g: x.exp() * g), X),
+    named("gradient-mismatch", "a number that no product rule leaves",
           saving(lambda x: x.exp() + 0.15 * x * x, lambda x, g: x.exp() * g), X[:, :1].repeat(2, 1)),
-    named(UNNAMED, "nor an argument that no float holds",
+    named("gradient-mismatch", "nor an argument that no float holds",
           saving(lambda x, n: x.exp() + 1.5 * x * x, lambda x, n, g: (x.exp() * g, None)), X, 10**400),
-    named(UNNAMED + "all 5 elements", "a column, of which each element is a row",
+    named("gradient-mismatch", "a column, of which each element is a row",
           saving(torch.tanh, lambda x, g: g * x.exp()), draw(5, 1)),
-    named("along dim 1, the error in the gradient of args[0] is constant. forward probably reduces over "
-          "these elements (a mean, a norm, a variance), and backward treats the result as a constant "
-          "or differentiates it with a wrong factor.", "of a mean",
+    named("missing-dependency", "of a mean",
           saving(lambda x: x * mean(x).tanh(), lambda x, g: g * mean(x).tanh()), X),
-    named("along dim 0, the error in the gradient of args[0] is constant.", "of a mean over three",
+    named("missing-dependency", "of a mean over three",
           saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), X),
-    named("along dim 0, the error in the gradient of args[0] is constant.", "the last axis is short",
+    named("missing-dependency", "the last axis is short",
           saving(lambda x: x * x.mean(0).tanh(), lambda x, g: g * x.mean(0).tanh()), draw(6, 2)),
-    named("along dim 0, the error in the gradient of args[0] is constant.", "of a complex mean",
+    named("missing-dependency", "of a complex mean",
           saving(lambda z: z - z.mean(), lambda z, g: g), CPLX),
-    named("along dim 2, the error in the gradient of args[0] is a multiple of the output.", "of a norm over the last of three",
+    named("missing-dependency", "of a norm over the last of three",
           saving(lambda x: x / length(x), lambda x, g: g / length(x)), draw(2, 3, 4)),
-    named("along dim 1, the error in the gradient of args[0] is a multiple of the output.", "of a norm",
+    named("missing-dependency", "of a norm",
           saving(lambda x: x / length(x), lambda x, g: g / length(x)), X),
-    named("along dim 1, the error in the gradient of args[0] is a constant plus a multiple of the output.", "of a mean and a variance",
+    named("missing-dependency", "of a mean and a variance",
           saving(lambda x: center(x) * deviation(x), lambda x, g: g * deviation(x)), X),
 ]  # fmt: skip

@@ -1,0 +1,49 @@
+"""Run backward without what ``torch.autograd.grad`` imports for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.autograd import Variable
+
+
+def run_backward(
+    outputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor] = (),
+    *,
+    allow_unused: bool = True,
+    retain_graph: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
+
+    This is ``torch.autograd.grad``, or without inputs ``torch.autograd.backward``, less the check
+    of the shapes of ``grad_outputs``. That check imports sympy, which takes longer than to draw a
+    picture or to grade an answer.
+
+    Args:
+        outputs: Tensors that have a graph.
+        grad_outputs: One for each output, in its shape.
+        inputs: The tensors whose gradients are returned.
+        allow_unused: Whether an input may have no gradient, which is ``None`` then.
+        retain_graph: Whether the graph stays, for another backward pass.
+
+    Returns:
+        One gradient for each input.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> run_backward([x * x], [torch.tensor(1.0)], [x])
+        (tensor(6.),)
+    """
+    return Variable._execution_engine.run_backward(
+        tuple(outputs),
+        tuple(grad_outputs),
+        retain_graph,
+        False,  # the graph of the gradients is not recorded
+        tuple(inputs),
+        allow_unused,
+        not inputs,  # then the gradients are added to the leaves' own
+    )
