@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from tools.errors import AuthoringError
 from tools.exercises import SOLUTION_ONLY
 from tools.index import Declared
-from tools.minutes import Effort, effort, split
+from tools.minutes import Effort, effort, is_unread, split
 from tools.nbgrader import GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 from tools.regions import find_regions
 
-STEP = 5
-_EXACT = 10  # up to here each number of minutes is stated, above only multiples of STEP
-# How far a declared number may be from the model: a quarter, and always 2 minutes. Learners differ
-# by more than that. A sentence more, or a line, changes less, so that no small edit makes the
-# number false.
-_SHARE, _LEAST = 0.25, 2
+_EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only multiples of 5
+# How far a declared number may be from the model: a third, and always 2 minutes. Learners differ by
+# more than that. It is just enough that a number which the build has named stays true when the
+# solution gets one line more or less.
+_SHARE, _LEAST = 1 / 3, 2
 
 _FACTS = re.compile(r"\s+\([^()]*\bpoints?\b[^()]*\)$")
 _TOTAL = re.compile(r"^\d+ points?, about \d+ minutes", re.MULTILINE)
@@ -75,7 +74,7 @@ def _read(source: Source, cells: Sequence[Cell]) -> tuple[list[str], list[str], 
             statement += [] if SOLUTION_ONLY in cell.tags else [_FACTS.sub("", heading), text]
         elif SOLUTION_ONLY in cell.tags:
             solution += lines
-        else:
+        elif not is_unread(cell.node):
             for region in reversed(find_regions(cell.source, source.path, cell.line)):
                 solution += lines[region.begin + 1 : region.end]
                 del lines[region.begin : region.end + 1]
@@ -98,7 +97,7 @@ def check_minutes(task: Task) -> None:
 
 def agree(says: int, model: float) -> bool:
     """Whether an exercise that takes some minutes by the model may declare another number."""
-    on_scale = says <= _EXACT or says % STEP == 0
+    on_scale = says <= _EXACT or says % _STEP == 0
     return on_scale and abs(says - model) <= max(_LEAST, _SHARE * model)
 
 
@@ -106,21 +105,21 @@ def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> s
     """Return a line for each exercise of a solved notebook, with what its minutes are made of."""
     return "\n".join(
         f"{task.exercise.difficulty:8} {task.effort.minutes(task.exercise.difficulty):5.1f}  "
-        f"{task.exercise.id}: {task.effort.words} words, {task.effort.read} given lines, "
-        f"{task.effort.written} lines to write; declared {task.exercise.minutes}"
+        f"{task.exercise.id}, declared as {task.exercise.minutes}: words {task.effort.words}, "
+        f"given lines {task.effort.read}, lines to write {task.effort.written}"
         for task in tasks(source, exercises)
     )
 
 
 def rounded(minutes: float) -> int:
     """Return whole minutes, above 10 a multiple of 5."""
-    step = 1 if minutes <= _EXACT else STEP
+    step = 1 if minutes <= _EXACT else _STEP
     return math.floor(minutes / step + 0.5) * step
 
 
 def total_minutes(exercises: Iterable[Declared]) -> int:
     """Return what several exercises take together, as a multiple of 5."""
-    return math.ceil(sum(exercise.minutes for exercise in exercises) / STEP) * STEP
+    return math.ceil(sum(exercise.minutes for exercise in exercises) / _STEP) * _STEP
 
 
 def summaries(exercises: Collection[Declared]) -> dict[str, str]:

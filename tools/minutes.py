@@ -11,7 +11,7 @@ The model of a lesson goes by what stands in the saved notebook:
 The model of an exercise goes by its cells in the solved notebook, from its heading on:
 
 - its statement: 150 words a minute, because a statement is read more slowly than a lesson;
-- given code: 10 lines a minute;
+- given code: 10 lines a minute; none for the setup cell and hidden sources;
 - each line of the solution that does not stand in the given code: 1 minute. Most of a repair is
   given code with one line changed, so it is read and not written;
 - thinking, and reading one or two reports of the grader: 2 minutes for an easy exercise, 5 for a
@@ -171,10 +171,14 @@ def _reading(text: str) -> float:
 
 
 def _code_minutes(cell: NotebookNode) -> float:
-    hidden = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-    unread = hidden or "setup" in cell.metadata.get("tags", ())
-    source = 0.0 if unread else _CODE_LINE * (_lines(cell.source) - _imports(cell.source))
+    source = 0.0 if is_unread(cell) else _CODE_LINE * (_lines(cell.source) - _imports(cell.source))
     return source + sum(_output_minutes(output) for output in cell.outputs)
+
+
+def is_unread(cell: NotebookNode) -> bool:
+    """Whether nobody reads the code of a cell: that of the setup cell, and what is hidden."""
+    hidden = bool(cell.metadata.get("jupyter", {}).get("source_hidden", False))
+    return hidden or "setup" in cell.metadata.get("tags", ())
 
 
 def _output_minutes(output: NotebookNode) -> float:

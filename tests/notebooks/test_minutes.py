@@ -329,12 +329,17 @@ def test_an_exercise_begins_with_its_heading_or_behind_the_exercise_before_it() 
     assert first.heading == second.heading == 0
 
 
-def test_each_number_of_minutes_has_a_neighbor_so_that_no_small_edit_makes_it_false() -> None:
-    for model in (n / 10 for n in range(30, 700)):
-        allowed = [says for says in range(1, 100) if agree(says, model)]
-        assert rounded(model) in allowed, model
-        assert len(allowed) >= 2, model
-        assert all(says <= 10 or says % 5 == 0 for says in allowed), model
+def test_a_number_stays_true_if_the_solution_gets_a_line_more_or_less() -> None:
+    for model in (n / 100 for n in range(300, 7000)):
+        says = rounded(model)
+        assert all(agree(says, model + change) for change in (-1, 0, 1)), model
+
+
+def test_half_and_double_of_what_the_model_finds_are_false_and_so_is_what_looks_measured() -> None:
+    for model in range(6, 70):
+        assert not agree(rounded(model / 2), model), model
+        assert not agree(rounded(2 * model), model), model
+    assert not agree(13, 13)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.exercise.id for task in TASKS])

@@ -403,7 +403,7 @@ def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course
     assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
 
 
-def test_the_minutes_of_a_lesson_are_printed_section_by_section(
+def test_the_minutes_of_a_lesson_are_printed_section_by_section_and_of_each_exercise(
     course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lesson = course / "notebooks/01_sample.py"
@@ -414,10 +414,13 @@ def test_the_minutes_of_a_lesson_are_printed_section_by_section(
 
     assert main(["minutes", "01"]) == 0
 
-    name, title, section, total = capsys.readouterr().out.split("\n")[:4]
+    name, title, section, total, exercise = capsys.readouterr().out.split("\n")[:5]
     assert (name, title) == ("01_sample", "           0.4  # 01 · Sample lesson")
     assert section == "in depth   2.0  ## Deep"
     assert total == "main line 0.4, in depth 2.0 minutes"
+    assert exercise == (
+        "easy       3.1  square, declared as 3: words 3, given lines 1, lines to write 1"
+    )
     assert main(["minutes", "02"]) == 0
     assert capsys.readouterr().out == ""
 
