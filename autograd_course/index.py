@@ -16,12 +16,18 @@ from autograd_course.errors import OneSentenceError
 
 
 class Entry(NamedTuple):
-    """What the index says of an exercise; ``answer`` is the name that is handed to ``grade``."""
+    """What the index says of an exercise; ``answer`` is the name that is handed to ``grade``.
+
+    ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is how long it takes a
+    learner who has just read the lesson.
+    """
 
     id: str
     lesson: str
     title: str
     points: int
+    difficulty: str
+    minutes: int
     answer: str
 
 

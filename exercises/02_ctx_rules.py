@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Nothing is changed in place that is not yours, unless the exercise asks for it.
 #
-# 13 points, about 40 minutes.
+# 13 points, about 75 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -44,7 +44,7 @@ from torch import Tensor
 from autograd_course import diagnose, grade, hint, progress
 
 # %% [markdown]
-# ## 1 · Strided gain: the whole of ctx in one Function (3 points)
+# ## 1 · Strided gain: the whole of ctx in one Function (3 points · medium · 20 minutes)
 #
 # A layer keeps every `stride`-th element of the last axis. While `training` is True it multiplies what it keeps by a learned `gain`; otherwise it passes it on unchanged:
 #
@@ -82,7 +82,7 @@ class StridedGain(torch.autograd.Function):
 grade("strided-gain", StridedGain)
 
 # %% [markdown]
-# ## 2 · Leaky ReLU in place (2 points)
+# ## 2 · Leaky ReLU in place (2 points · easy · 10 minutes)
 #
 # $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
 #
@@ -110,7 +110,7 @@ class LeakyReLUInPlace(torch.autograd.Function):
 grade("leaky-relu-in-place", LeakyReLUInPlace)
 
 # %% [markdown]
-# ## 3 · Sort, with the indices (2 points)
+# ## 3 · Sort, with the indices (2 points · medium · 10 minutes)
 #
 # $$\text{values}_i = x_{\text{indices}_i}, \qquad \text{values}_0 \le \text{values}_1 \le \dots$$
 #
@@ -138,7 +138,7 @@ class SortWithIndices(torch.autograd.Function):
 grade("sort-with-indices", SortWithIndices)
 
 # %% [markdown]
-# ## 4 · Loss with a frozen target (2 points)
+# ## 4 · Loss with a frozen target (2 points · easy · 10 minutes)
 #
 # $$L = \frac{1}{N} \sum_{i=1}^{N} w_i \, (p_i - t_i)^2$$
 #
@@ -182,7 +182,7 @@ grade("frozen-target", FrozenTargetLoss)
 # What a name means, `!autograd-course explain shared-state` says. You could also ask `diagnose`. Read first: in a code review there is no one to ask. Then ask it, and see whether you agree.
 
 # %% [markdown]
-# ### 5 · The skip connection (1 point)
+# ### 5 · The skip connection (1 point · easy · 5 minutes)
 #
 # A ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope is 1 for negative and 2 for positive $h$. `gradcheck` passes the Function; a sum of two branches does not come out right.
 
@@ -216,7 +216,7 @@ name = ...
 grade("card-skip-connection", name)
 
 # %% [markdown]
-# ### 6 · Mean and spread (1 point)
+# ### 6 · Mean and spread (1 point · easy · 5 minutes)
 #
 # Two statistics of a tensor from one Function. Its author tested it with a loss that uses both.
 
@@ -251,7 +251,7 @@ name = ...
 grade("card-two-outputs", name)
 
 # %% [markdown]
-# ### 7 · A tenth of the gradient (1 point)
+# ### 7 · A tenth of the gradient (1 point · medium · 8 minutes)
 #
 # A layer that passes everything on unchanged and lets a tenth of the gradient back, by intention. After `sin` it works. After `exp` it does not.
 
@@ -284,7 +284,7 @@ name = ...
 grade("card-gradient-scale", name)
 
 # %% [markdown]
-# ### 8 · The twins (1 point)
+# ### 8 · The twins (1 point · easy · 5 minutes)
 #
 # A square. Alone it is right; in a network that compares two inputs it is used twice, and then the first gradient is wrong.
 

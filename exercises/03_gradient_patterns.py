@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
 #
-# 29 points, about 100 minutes. The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
+# 29 points, about 185 minutes. The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -46,7 +46,7 @@ from torch import Tensor
 from autograd_course import grade, hint, progress
 
 # %% [markdown]
-# ## 1 · GELU (1 point)
+# ## 1 · GELU (1 point · easy · 9 minutes)
 #
 # The activation of most transformers: every number is weighed by the share of a normal distribution that lies below it.
 #
@@ -76,7 +76,7 @@ class GELU(torch.autograd.Function):
 grade("gelu", GELU)
 
 # %% [markdown]
-# ## 2 · Swish: what must be saved? (2 points)
+# ## 2 · Swish: what must be saved? (2 points · easy · 8 minutes)
 #
 # $$y = x \, \sigma(x)$$
 #
@@ -104,7 +104,7 @@ class Swish(torch.autograd.Function):
 grade("swish", Swish)
 
 # %% [markdown]
-# ## 3 · Swish with a learnable β (2 points)
+# ## 3 · Swish with a learnable β (2 points · medium · 15 minutes)
 #
 # $$y = x \, \sigma(\beta x)$$
 #
@@ -132,7 +132,7 @@ class LearnableSwish(torch.autograd.Function):
 grade("learnable-swish", LearnableSwish)
 
 # %% [markdown]
-# ## 4 · Multiply with broadcasting (3 points)
+# ## 4 · Multiply with broadcasting (3 points · medium · 15 minutes)
 #
 # $z = x \, y$, for any two shapes that broadcast: a matrix and a vector, a column and a row, a number and three axes.
 #
@@ -158,7 +158,7 @@ class BroadcastMultiply(torch.autograd.Function):
 grade("broadcast-multiply", BroadcastMultiply)
 
 # %% [markdown]
-# ## 5 · Log-sum-exp (3 points)
+# ## 5 · Log-sum-exp (3 points · hard · 25 minutes)
 #
 # $$y = \log \sum_j e^{x_j}$$
 #
@@ -190,7 +190,7 @@ class LogSumExp(torch.autograd.Function):
 grade("log-sum-exp", LogSumExp)
 
 # %% [markdown]
-# ## 6 · Maximum with ties (2 points)
+# ## 6 · Maximum with ties (2 points · medium · 15 minutes)
 #
 # $$y = \max_j x_j$$
 #
@@ -220,7 +220,7 @@ class MaxWithTies(torch.autograd.Function):
 grade("max-with-ties", MaxWithTies)
 
 # %% [markdown]
-# ## 7 · Batch normalization (3 points)
+# ## 7 · Batch normalization (3 points · hard · 20 minutes)
 #
 # $x$ has the shape $(N, C, \dots)$. For each channel, that is over all axes but axis 1, let $\mu$ be the mean and $v$ the biased variance (divided by the number of elements $m$, not $m - 1$):
 #
@@ -250,7 +250,7 @@ class BatchNorm(torch.autograd.Function):
 grade("batch-norm", BatchNorm)
 
 # %% [markdown]
-# ## 8 · Soft rank (3 points)
+# ## 8 · Soft rank (3 points · medium · 15 minutes)
 #
 # The rank of a number is one plus how many are smaller: a step function, without a useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
 #
@@ -280,7 +280,7 @@ class SoftRank(torch.autograd.Function):
 grade("soft-rank", SoftRank)
 
 # %% [markdown]
-# ## 9 · Rows of a table (2 points)
+# ## 9 · Rows of a table (2 points · easy · 9 minutes)
 #
 # An embedding: `y = table[index]`. `table` has the shape $(V, D)$, `index` is a tensor of integers from 0 to $V - 1$ of any shape, and `y` has the shape of `index` with $D$ behind it. Words occur more than once in a text, so indices repeat; some rows are never asked for.
 #
@@ -304,7 +304,7 @@ class GatherRows(torch.autograd.Function):
 grade("gather-rows", GatherRows)
 
 # %% [markdown]
-# ## 10 · One-dimensional convolution (4 points)
+# ## 10 · One-dimensional convolution (4 points · hard · 30 minutes)
 #
 # What networks call a convolution, with stride $s$, padding $p$ (zeros on both sides) and $G$ groups:
 #
@@ -340,7 +340,7 @@ class Conv1d(torch.autograd.Function):
 grade("conv1d", Conv1d)
 
 # %% [markdown]
-# ## 11 · Complex product (2 points)
+# ## 11 · Complex product (2 points · medium · 15 minutes)
 #
 # $y = z \, w$, element by element, for two tensors of one shape. Either may be complex, and at least one is.
 #
@@ -366,7 +366,7 @@ class ComplexMultiply(torch.autograd.Function):
 grade("complex-multiply", ComplexMultiply)
 
 # %% [markdown]
-# ## 12 · Gradient reversal (2 points)
+# ## 12 · Gradient reversal (2 points · easy · 6 minutes)
 #
 # In domain-adversarial training a classifier learns to tell two domains apart, and the layers below are to learn the opposite. Between them stands a Function that changes nothing forward and turns the gradient backward:
 #

@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers are attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 18 points, about 60 minutes.
+# 18 points, about 85 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -54,7 +54,7 @@ from autograd_course.lesson import load_digits
 # `diagnose(SignSTE, (torch.randn(3, 4),), surrogate=lambda x: x.clone())`. Without `surrogate=` it would hold your gradient against the true one, which is zero.
 
 # %% [markdown]
-# ## 1 · Sign, straight through (1 point)
+# ## 1 · Sign, straight through (1 point · easy · 5 minutes)
 #
 # $$y = \begin{cases} +1 & x \ge 0 \\ -1 & x < 0 \end{cases} \qquad\text{surrogate:}\quad \tilde y = x$$
 #
@@ -82,7 +82,7 @@ class SignSTE(torch.autograd.Function):
 grade("sign-ste", SignSTE)
 
 # %% [markdown]
-# ## 2 · Sign, clipped straight-through (2 points)
+# ## 2 · Sign, clipped straight-through (2 points · easy · 7 minutes)
 #
 # The same forward, another surrogate:
 #
@@ -112,7 +112,7 @@ class ClippedSignSTE(torch.autograd.Function):
 grade("clipped-sign", ClippedSignSTE)
 
 # %% [markdown]
-# ## 3 · Round to a grid, straight through (2 points)
+# ## 3 · Round to a grid, straight through (2 points · easy · 5 minutes)
 #
 # $$y = \text{step} \cdot \operatorname{round}\!\left(\frac{x}{\text{step}}\right) \qquad\text{surrogate:}\quad \text{the same with } \operatorname{round}(v) \text{ replaced by } v$$
 #
@@ -138,7 +138,7 @@ class RoundSTE(torch.autograd.Function):
 grade("round-ste", RoundSTE)
 
 # %% [markdown]
-# ## 4 · Fake quantization with a learned step (4 points)
+# ## 4 · Fake quantization with a learned step (4 points · hard · 20 minutes)
 #
 # $$y = s \cdot \operatorname{round}\bigl(\operatorname{clamp}(x / s,\ \text{low},\ \text{high})\bigr)$$
 #
@@ -175,7 +175,7 @@ class FakeQuantize(torch.autograd.Function):
 grade("fake-quantize", FakeQuantize)
 
 # %% [markdown]
-# ## 5 · Gumbel-softmax, soft (3 points)
+# ## 5 · Gumbel-softmax, soft (3 points · medium · 15 minutes)
 #
 # $$y = \operatorname{softmax}\!\left(\frac{\text{logits} + \text{noise}}{\tau}\right) \quad\text{over the last axis}$$
 #
@@ -201,7 +201,7 @@ class GumbelSoftmax(torch.autograd.Function):
 grade("gumbel-soft", GumbelSoftmax)
 
 # %% [markdown]
-# ## 6 · Gumbel-softmax, hard (2 points)
+# ## 6 · Gumbel-softmax, hard (2 points · easy · 10 minutes)
 #
 # Now forward decides: 1 at the largest entry of $\text{logits} + \text{noise}$ along the last axis, 0 elsewhere, in the dtype of the logits. At a tie one of the largest is chosen, not both.
 #
@@ -227,7 +227,7 @@ class HardGumbelSoftmax(torch.autograd.Function):
 grade("gumbel-hard", HardGumbelSoftmax)
 
 # %% [markdown]
-# ## 7 · A binary net on real digits (4 points)
+# ## 7 · A binary net on real digits (4 points · medium · 20 minutes)
 #
 # `load_digits` returns 1797 handwritten digits of 8×8 pixels, with values from −1 to 1. We shuffle the images, because the same person wrote neighboring ones.
 

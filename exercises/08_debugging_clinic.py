@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.
 #
-# 23 points, about 90 minutes. The patients do not depend on each other; six are a good afternoon.
+# 23 points, about 140 minutes. The patients do not depend on each other; six are a good afternoon.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -66,7 +66,7 @@ from autograd_course.lesson import five_steps
 # %% [markdown]
 # ## Admission: who knows of what
 #
-# ### 1 · The temperature that stays (1 + 2 points)
+# ### 1 · The temperature that stays (1 + 2 points · easy + medium · 5 + 10 minutes)
 #
 # **The owner:** "Our scores are squashed by $y = \tanh(x / t)$ with a learned temperature. The loss falls, but the curve of $t$ on the dashboard is a horizontal line, for weeks now. It requires grad, and it is in the optimizer, I checked twice. `gradcheck` passes."
 
@@ -123,7 +123,7 @@ class Tempered(Function):
 grade("repair-temperature", Tempered)
 
 # %% [markdown]
-# ### 2 · Scale and shift on a frozen backbone (1 point)
+# ### 2 · Scale and shift on a frozen backbone (1 point · easy · 9 minutes)
 #
 # **The owner:** "Feature-wise linear modulation, FiLM: $y = \gamma x + \beta$, a scale and a shift for each column, on top of a backbone. Trained together with the backbone everything is fine. Now we freeze the backbone and fine-tune the two, and it goes wrong: $\beta$ does not move at all, and $\gamma$ moves in a strange way. `gradcheck` passes, of course."
 
@@ -175,7 +175,7 @@ class FiLM(SickFiLM):
 grade("repair-film", FiLM)
 
 # %% [markdown]
-# ### 3 · The silence that was not silent (1 + 2 points)
+# ### 3 · The silence that was not silent (1 + 2 points · easy + medium · 5 + 9 minutes)
 #
 # **The owner:** "The front end of our speech model: $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head looks at the same spectrum and counts the silent frames, to weight the loss. Since our own log is in use, it finds not a single one. And if I swap the two heads, it finds them."
 
@@ -234,7 +234,7 @@ grade("repair-floor-log", FloorLog)
 # %% [markdown]
 # ## What arrives from upstream
 #
-# ### 4 · The word that mutes the sentence (1 + 1 points)
+# ### 4 · The word that mutes the sentence (1 + 1 points · medium + easy · 8 + 4 minutes)
 #
 # **The owner:** "A fused distance of each row to its target, $y_i = \frac12 \lVert x_i - t_i \rVert^2$. Each row is a word, and the loss is a weighted mean: padding has weight 0. Where padding stands in front, nothing trains. Where it stands at the end everything does, even the padding. The values are right to the last digit."
 
@@ -283,7 +283,7 @@ class Distance(SickDistance):
 grade("repair-distance", Distance)
 
 # %% [markdown]
-# ### 5 · Right until transposed (1 + 1 points)
+# ### 5 · Right until transposed (1 + 1 points · medium + easy · 9 + 3 minutes)
 #
 # **The owner:** "It rotates points of the plane by an angle, the pairs in the last axis. `gradcheck` passes. Our model has (batch, time, 2) and learns; a colleague's has (time, batch, 2), so there is a `transpose` right behind the rotation, and it does not. Below is the same loss, written both ways. The values agree."
 #
@@ -344,7 +344,7 @@ grade("repair-rotation", Rotate)
 # %% [markdown]
 # ## Wrong numbers
 #
-# ### 6 · Shares along another axis (1 point)
+# ### 6 · Shares along another axis (1 point · easy · 5 minutes)
 #
 # **The owner:** "Positive numbers to shares of their sum: $y = x / \sum x$ along an axis `dim`. It has tests, with `dim=-1`. Somebody now uses it with `dim=0`, for shares of a column, and says that their model only trains since they transpose before and after. Superstition, if you ask me."
 
@@ -387,7 +387,7 @@ class Share(SickShare):
 grade("repair-share", Share)
 
 # %% [markdown]
-# ### 7 · One pixel teaches (2 points)
+# ### 7 · One pixel teaches (2 points · medium · 10 minutes)
 #
 # **The owner:** "A learned color curve: a table, read between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It does learn, but as if an image had a dozen pixels. For `y.sum()` the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. See for yourself. In float64 I never ran it."
 #
@@ -433,7 +433,7 @@ class LookUp(SickLookUp):
 grade("repair-color-table", LookUp)
 
 # %% [markdown]
-# ### 8 · nan since the outlier (1 point)
+# ### 8 · nan since the outlier (1 point · easy · 5 minutes)
 #
 # **The owner:** "A robust loss, $y = \log \cosh x$: a parabola for small errors, a straight line for large ones. It ran for 300 steps, then came one bad measurement, and since then every weight is `nan`. The loss of that step was a perfectly normal 199. `gradcheck` passes. I wrote `nan_to_num` behind it for now."
 
@@ -476,7 +476,7 @@ grade("repair-log-cosh", LogCosh)
 # %% [markdown]
 # ## What it remembers
 #
-# ### 9 · Memory that grows (1 point)
+# ### 9 · Memory that grows (1 point · easy · 10 minutes)
 #
 # **The owner:** "$y = x / (1 + |x|)$, and since $\partial y / \partial x = (1 - |y|)^2$ we keep only the output; we are careful with memory. The gradients are right, `gradcheck` passes. But memory grows for a minute or two, falls, grows again, and on a bad day it does not fall in time. `del y` does not help."
 
@@ -526,7 +526,7 @@ class Softsign(Function):
 grade("repair-softsign", Softsign)
 
 # %% [markdown]
-# ### 10 · Only the first loss trains (1 + 1 points)
+# ### 10 · Only the first loss trains (1 + 1 points · medium · 9 + 10 minutes)
 #
 # **The owner:** "A solver of $\dot x = -\sin x$ by Euler steps, $x \leftarrow x - h \sin x$ for each $h$ of `steps`. Two heads hang on its result, and we take the gradient of each loss for itself, to balance them. The first one, whichever it is, is right. The second comes out too long, and always the same, whatever the state was. PyTorch asked for `retain_graph=True`, so I gave it that."
 
@@ -587,7 +587,7 @@ class Solve(Function):
 grade("repair-solver", Solve)
 
 # %% [markdown]
-# ### 11 · The penalty that misleads (2 points)
+# ### 11 · The penalty that misleads (2 points · medium · 10 minutes)
 #
 # **The owner:** "A norm without mean, $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training it does what the plain formula does, digit by digit. Then we added a penalty on the gradient of the input. The penalty's *value* is the same with both, too. What the net learns from it is not."
 
@@ -639,7 +639,7 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ### 12 · Two masks (1 + 2 points)
+# ### 12 · Two masks (1 + 2 points · easy + medium · 5 + 10 minutes)
 #
 # **The owner:** "Dropout that keeps nothing: each element survives with probability $1 - p$ and is then divided by $1 - p$, and because the mask would cost memory, backward makes a new one. Without dropout the net trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 

@@ -11,7 +11,7 @@
 #
 # **How it is graded:** the grader calls your function with models that you do not see, saves what comes back, loads it, and runs it beside the model in eager. The first export after a restart takes some seconds. Where you try things out yourself, do it under `with quiet():`, as the lesson does.
 #
-# 16 points, about 60 minutes.
+# 16 points, about 75 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -45,7 +45,7 @@ from autograd_course.lesson import quiet, require_packages, run_onnx, split_digi
 require_packages()  # says what to install if a package that only this lesson needs is missing
 
 # %% [markdown]
-# ## 1 · A program for any batch (2 points)
+# ## 1 · A program for any batch (2 points · medium · 9 minutes)
 #
 # You are given a model in the middle of its training, and a batch of 8 examples. The model holds a custom Function, and a dropout. From now on, somebody else is to get predictions from it, for one image or for a thousand.
 #
@@ -64,7 +64,7 @@ def ship(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
 grade("any-batch", ship)
 
 # %% [markdown]
-# ## 2 · What did not arrive (3 points)
+# ## 2 · What did not arrive (3 points · medium · 15 minutes)
 #
 # The test that the makers of the sorter did not run. `model` is the eager model, `shipped` a loaded program as a module, with the same names of parameters. With the same $g = \partial L/\partial y$ sent back through both (`grad_outputs` of `torch.autograd.grad`), which parameters get another gradient from `shipped` than from `model`?
 #
@@ -88,7 +88,7 @@ def lost_gradients(model: nn.Module, shipped: nn.Module, x: Tensor) -> list[str]
 grade("lost-gradients", lost_gradients)
 
 # %% [markdown]
-# ## 3 · A reversal that travels (2 points)
+# ## 3 · A reversal that travels (2 points · medium · 8 minutes)
 #
 # Gradient reversal, for a domain classifier: with strength $\lambda$,
 #
@@ -111,7 +111,7 @@ def reverse(x: Tensor, strength: float) -> Tensor:
 grade("reversal-that-travels", reverse)
 
 # %% [markdown]
-# ## 4 · A rounding, translated (3 points)
+# ## 4 · A rounding, translated (3 points · medium · 9 minutes)
 #
 # A vendor's chip rounds as the C language does: to the nearest multiple of a step, *halves away from zero*,
 #
@@ -180,7 +180,7 @@ except torch.onnx.OnnxExporterError:
     print("no file: the translation is not finished")
 
 # %% [markdown]
-# ## 5 · Eight bits by hand (2 points)
+# ## 5 · Eight bits by hand (2 points · easy · 6 minutes)
 #
 # What torchao's `Int8WeightOnlyConfig` keeps of a weight matrix, one scale for each row $i$:
 #
@@ -202,7 +202,7 @@ def eight_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
 grade("eight-bits", eight_bits)
 
 # %% [markdown]
-# ## 6 · A sorter that learns on (4 points)
+# ## 6 · A sorter that learns on (4 points · hard · 25 minutes)
 #
 # The sorter once more, and this time it arrives. You get the digits' images, `(1397, 64)` in float32 with values from -1 to 1, and their labels, `(1397,)`.
 #

@@ -81,7 +81,9 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # %% [markdown]
 # ## How grading works
 #
-# In an exercise you write a Function and pass it to `grade`, with the exercise's name. It tells
+# In an exercise you write a Function and pass it to `grade`, with the exercise's name. The heading
+# of an exercise states its points, its difficulty, and the minutes that it takes if you have just
+# read the lesson, from reading the task to one or two reports of the grader. `grade` tells
 # four things apart: *passed*, *not attempted*, *wrong*, and *the grader failed*, which is never
 # your fault. To see a wrong answer, let us give one. The exercise `square` asks for $y = x^2$;
 # this learner has doubled instead, and tried it at $x = 2$, where it makes no difference:

@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Every shape counts: matrices, single numbers (0-dim), axes of length 1.
 #
-# 18 points, about 45 minutes.
+# 18 points, about 85 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -55,7 +55,7 @@ from autograd_course import diagnose, grade, hint, progress
 # One piece of advice: write one class, grade it, and only then begin the next.
 
 # %% [markdown]
-# ## 1 · Square (1 point)
+# ## 1 · Square (1 point · easy · 7 minutes)
 #
 # Forward is $y = x^2$, element by element. With $g = \partial L / \partial y$ coming from upstream, backward returns
 #
@@ -85,7 +85,7 @@ class Square(torch.autograd.Function):
 grade("square", Square)
 
 # %% [markdown]
-# ## 2 · Scaled sigmoid (2 points)
+# ## 2 · Scaled sigmoid (2 points · medium · 10 minutes)
 #
 # A sigmoid that rises to `gain` with a steepness `slope`, both Python numbers:
 #
@@ -120,7 +120,7 @@ class ScaledSigmoid(torch.autograd.Function):
 grade("scaled-sigmoid", ScaledSigmoid)
 
 # %% [markdown]
-# ## 3 · Weighted sum (2 points)
+# ## 3 · Weighted sum (2 points · easy · 7 minutes)
 #
 # Blend two tensors by a third of the same shape:
 #
@@ -150,7 +150,7 @@ class WeightedSum(torch.autograd.Function):
 grade("weighted-sum", WeightedSum)
 
 # %% [markdown]
-# ## 4 · Clipped ReLU with a stated convention (2 points)
+# ## 4 · Clipped ReLU with a stated convention (2 points · easy · 7 minutes)
 #
 # $$y = \min(\max(x, 0), \text{ceiling})$$
 #
@@ -182,7 +182,7 @@ class ClippedReLU(torch.autograd.Function):
 grade("clipped-relu", ClippedReLU)
 
 # %% [markdown]
-# ## 5 · Linear with an optional bias (3 points)
+# ## 5 · Linear with an optional bias (3 points · medium · 15 minutes)
 #
 # $$y = x W^\top + b$$
 #
@@ -223,7 +223,7 @@ class Linear(torch.autograd.Function):
 grade("linear", Linear)
 
 # %% [markdown]
-# ## 6 · To polar coordinates: two outputs (3 points)
+# ## 6 · To polar coordinates: two outputs (3 points · medium · 15 minutes)
 #
 # $$r = \sqrt{x^2 + y^2}, \qquad \theta = \operatorname{atan2}(y, x)$$
 #
@@ -275,7 +275,7 @@ grade("to-polar", ToPolar)
 # It names the fault. The repair is yours: derive from the broken class, so that its forward stays, and override `backward`.
 
 # %% [markdown]
-# ### 7 · Cube (1 point)
+# ### 7 · Cube (1 point · easy · 5 minutes)
 #
 # $y = x^3$
 
@@ -315,7 +315,7 @@ class Cube(BrokenCube):
 grade("repair-cube", Cube)
 
 # %% [markdown]
-# ### 8 · Multiply (1 point)
+# ### 8 · Multiply (1 point · easy · 4 minutes)
 #
 # $z = x \, y$, for two tensors of one shape.
 
@@ -351,7 +351,7 @@ class Multiply(BrokenMultiply):
 grade("repair-multiply", Multiply)
 
 # %% [markdown]
-# ### 9 · Mean (1 point)
+# ### 9 · Mean (1 point · easy · 4 minutes)
 #
 # The mean over the last axis, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
 
@@ -388,7 +388,7 @@ class Mean(BrokenMean):
 grade("repair-mean", Mean)
 
 # %% [markdown]
-# ### 10 · Absolute value (1 point)
+# ### 10 · Absolute value (1 point · easy · 4 minutes)
 #
 # $y = |x|$. At $x = 0$ any slope from −1 to 1 is accepted.
 
@@ -423,7 +423,7 @@ class Absolute(BrokenAbsolute):
 grade("repair-absolute", Absolute)
 
 # %% [markdown]
-# ### 11 · Power (1 point)
+# ### 11 · Power (1 point · easy · 4 minutes)
 #
 # $y = x^p$, with a Python number $p$.
 

@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 15 points, about 40 minutes.
+# 15 points, about 65 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -44,7 +44,7 @@ from torch import Tensor
 from autograd_course import diagnose, grade, hint, progress
 
 # %% [markdown]
-# ## 1 · Cube, twice (1 point)
+# ## 1 · Cube, twice (1 point · easy · 7 minutes)
 #
 # $$y = x^3, \qquad \frac{\partial y}{\partial x} = 3x^2 .$$
 #
@@ -74,7 +74,7 @@ class Cube(torch.autograd.Function):
 grade("cube-twice", Cube)
 
 # %% [markdown]
-# ## 2 · Exponential, twice (1 point)
+# ## 2 · Exponential, twice (1 point · easy · 8 minutes)
 #
 # $$y = e^x, \qquad \frac{\partial y}{\partial x} = e^x = y .$$
 #
@@ -105,7 +105,7 @@ class Exp(torch.autograd.Function):
 grade("exp-twice", Exp)
 
 # %% [markdown]
-# ## 3 · Hyperbolic sine by its output (2 points)
+# ## 3 · Hyperbolic sine by its output (2 points · easy · 8 minutes)
 #
 # $$y = \sinh x, \qquad \frac{\partial y}{\partial x} = \cosh x .$$
 #
@@ -136,7 +136,7 @@ class Sinh(torch.autograd.Function):
 grade("sinh-by-output", Sinh)
 
 # %% [markdown]
-# ## 4 · Log-sum-exp with its Hessian (3 points)
+# ## 4 · Log-sum-exp with its Hessian (3 points · medium · 10 minutes)
 #
 # Over the last axis of `x`,
 #
@@ -172,7 +172,7 @@ class LogSumExp(torch.autograd.Function):
 grade("logsumexp-hessian", LogSumExp)
 
 # %% [markdown]
-# ## 5 · Hessian-vector product (3 points)
+# ## 5 · Hessian-vector product (3 points · medium · 10 minutes)
 #
 # Models have many parameter tensors, not one vector. Given a scalar function `f(*inputs)`, a tuple `inputs` of tensors, and a tuple `vectors` of tensors of the same shapes, the product of the whole Hessian with the vectors is again one tensor for each input:
 #
@@ -199,7 +199,7 @@ def hvp(f, inputs: tuple[Tensor, ...], vectors: tuple[Tensor, ...]) -> tuple[Ten
 grade("hessian-vector-product", hvp)
 
 # %% [markdown]
-# ## 6 · Gradient penalty (3 points)
+# ## 6 · Gradient penalty (3 points · medium · 9 minutes)
 #
 # A Wasserstein critic is to have slope 1 everywhere. So one penalizes, at samples $x_1, \dots, x_N$, what its gradient is longer or shorter than that:
 #
@@ -225,7 +225,7 @@ def gradient_penalty(critic, x: Tensor) -> Tensor:
 grade("gradient-penalty", gradient_penalty)
 
 # %% [markdown]
-# ## 7 · Repair: a Hessian of zeros (2 points)
+# ## 7 · Repair: a Hessian of zeros (2 points · medium · 10 minutes)
 #
 # A fused cross entropy: for each row of `logits` and its class in `target`, $\log\sum_j e^{x_j} - x_\text{target}$. To be quick, its forward works out the whole gradient at once, $p - \text{onehot}(\text{target})$, and backward only multiplies. Training with it is right to the last digit. Somebody then computed the curvature of the loss, and found that there is none.
 

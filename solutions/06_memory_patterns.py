@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 16 points, about 60 minutes.
+# 16 points, about 105 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,7 +48,7 @@ from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
 # `kept_bytes(F, x, …)`, `kept_tensors(F, x, …)` and `peak_bytes(F, x, …)` measure your Function as the grader does. Use them when it says that something is too large.
 
 # %% [markdown]
-# ## 1 · Linear and ReLU in one (2 points)
+# ## 1 · Linear and ReLU in one (2 points · easy · 9 minutes)
 #
 # $$y = \max(x W^\top + b,\ 0)$$
 #
@@ -87,7 +87,7 @@ class LinearReLU(torch.autograd.Function):
 grade("fused-linear-relu", LinearReLU)
 
 # %% [markdown]
-# ## 2 · Leaky ReLU with a packed mask (3 points)
+# ## 2 · Leaky ReLU with a packed mask (3 points · medium · 15 minutes)
 #
 # $$y = \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{else} \end{cases}$$
 #
@@ -126,7 +126,7 @@ class PackedLeakyReLU(torch.autograd.Function):
 grade("packed-leaky-relu", PackedLeakyReLU)
 
 # %% [markdown]
-# ## 3 · A coupling that keeps its outputs (3 points)
+# ## 3 · A coupling that keeps its outputs (3 points · hard · 25 minutes)
 #
 # $$y_1 = x_1 + \tanh(x_2 w), \qquad y_2 = x_2 + \tanh(y_1 v)$$
 #
@@ -171,7 +171,7 @@ class Coupling(torch.autograd.Function):
 grade("invertible-coupling", Coupling)
 
 # %% [markdown]
-# ## 4 · A checkpoint of your own (4 points)
+# ## 4 · A checkpoint of your own (4 points · hard · 25 minutes)
 #
 # `checkpointed(block, x)` returns `block(x)`, where `block` is an `nn.Module` with parameters and dropout. Between the passes nothing of the block is kept but its input.
 #
@@ -220,7 +220,7 @@ class Checkpointed(torch.autograd.Function):
 grade("checkpointed-block", checkpointed)
 
 # %% [markdown]
-# ## 5 · A loss for each row, without the logits (4 points)
+# ## 5 · A loss for each row, without the logits (4 points · hard · 30 minutes)
 #
 # With $z_i = W x_i$ and the word $t_i$ of row $i$,
 #

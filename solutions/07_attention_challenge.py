@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 18 points, about 120 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
+# 18 points, about 160 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,7 +48,7 @@ from autograd_course import grade, hint, progress
 from autograd_course.lesson import dropped, leaderboard
 
 # %% [markdown]
-# ## Tier 1 · Forward (2 points)
+# ## Tier 1 · Forward (2 points · medium · 15 minutes)
 #
 # $$S = \frac{Q K^\top}{\sqrt{E}} + \text{mask}, \qquad P = \operatorname{softmax}(S), \qquad O = P V .$$
 #
@@ -82,7 +82,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 grade("attention-forward", attend)
 
 # %% [markdown]
-# ## Tier 2 · Backward (3 points)
+# ## Tier 2 · Backward (3 points · medium · 20 minutes)
 #
 # The same as a Function. From here on a `mask` is boolean, or `None`. With $dO$ for what arrives at the output, you need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
 #
@@ -121,7 +121,7 @@ class Attention(torch.autograd.Function):
 grade("attention-backward", Attention)
 
 # %% [markdown]
-# ## Tier 3 · Budget (3 points)
+# ## Tier 3 · Budget (3 points · medium · 25 minutes)
 #
 # $P$ has $N \times M$ elements; at 65,536 tokens and in float32 that is 16 GiB for a single head. Now backward rebuilds it:
 #
@@ -167,7 +167,7 @@ class LeanAttention(torch.autograd.Function):
 grade("attention-budget", LeanAttention)
 
 # %% [markdown]
-# ## Tier 4 · Tiles (5 points)
+# ## Tier 4 · Tiles (5 points · hard · 55 minutes)
 #
 # Tier 3 does not *keep* the scores, but it makes them, twice. Now nothing of their size is ever made: forward and backward go through tiles of `block` queries and `block` keys.
 #
@@ -259,7 +259,7 @@ class TiledAttention(torch.autograd.Function):
 grade("attention-tiled", TiledAttention)
 
 # %% [markdown]
-# ## Tier 5 · Differentiable twice (3 points)
+# ## Tier 5 · Differentiable twice (3 points · hard · 25 minutes)
 #
 # Your tier 3 has the right gradient. Its *second* derivative is wrong, without an error, and you know from lesson 05 why: one of the saved tensors is an intermediate.
 #
@@ -301,7 +301,7 @@ class TwiceAttention(torch.autograd.Function):
 grade("attention-twice", TwiceAttention)
 
 # %% [markdown]
-# ## Tier 6 · Grouped queries (2 points)
+# ## Tier 6 · Grouped queries (2 points · medium · 20 minutes)
 #
 # `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$: query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, heads 0 and 1 read the first, heads 2 and 3 the second.
 #

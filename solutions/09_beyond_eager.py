@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (Exercise 7 lets the engine convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
 #
-# 18 points, about 55 minutes.
+# 18 points, about 90 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -43,7 +43,7 @@ from torch.func import functional_call, grad, vmap
 from autograd_course import diagnose, grade, hint, progress
 
 # %% [markdown]
-# ## 1 · Split an old Function (2 points)
+# ## 1 · Split an old Function (2 points · medium · 20 minutes)
 #
 # Language models normalize each row by its root mean square:
 #
@@ -118,7 +118,7 @@ class RMSNorm(Function):
 grade("split-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ## 2 · Per-sample gradients (2 points)
+# ## 2 · Per-sample gradients (2 points · medium · 10 minutes)
 #
 # Clipping each sample, measuring how noisy a batch is, finding the samples that a model has learned least from: all begin with the gradient of each sample's own loss.
 #
@@ -146,7 +146,7 @@ def per_sample_gradients(model, loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...
 grade("per-sample-gradients", per_sample_gradients)
 
 # %% [markdown]
-# ## 3 · A vmap rule for NumPy (3 points)
+# ## 3 · A vmap rule for NumPy (3 points · medium · 10 minutes)
 #
 # The solution $y$ of the linear system $A y = b$, computed by NumPy. Its gradient is one more system, with the transpose: $\lambda = A^{-\top} g$ gives $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading axes before both. All of that is given; what is missing is the rule.
 #
@@ -188,7 +188,7 @@ class Solve(Function):
 grade("vmap-solve", Solve)
 
 # %% [markdown]
-# ## 4 · Forward mode for a smooth maximum (3 points)
+# ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
 #
 # The maximum of a row, made smooth by a temperature $t$, with $p = \text{softmax}(x/t)$:
 #
@@ -236,7 +236,7 @@ class SmoothMaximum(Function):
 grade("jvp-smooth-maximum", SmoothMaximum)
 
 # %% [markdown]
-# ## 5 · Repair: graph breaks (2 points)
+# ## 5 · Repair: graph breaks (2 points · medium · 10 minutes)
 #
 # The Huber loss is a parabola near zero and a straight line beyond $\delta$, so that an outlier pulls with a constant force:
 #
@@ -306,7 +306,7 @@ class Huber(Function):
 grade("repair-graph-breaks", Huber)
 
 # %% [markdown]
-# ## 6 · A custom operator (4 points)
+# ## 6 · A custom operator (4 points · hard · 15 minutes)
 #
 # Somebody else's library has a fast routine, and you may not change it. Read its docstring: it treats memory as such routines do.
 
@@ -369,7 +369,7 @@ window_sums.register_autograd(backward, setup_context=setup_context)
 grade("operator-window-sums", window_sums)
 
 # %% [markdown]
-# ## 7 · Repair: a loss under autocast (2 points)
+# ## 7 · Repair: a loss under autocast (2 points · medium · 15 minutes)
 #
 # In contrastive learning each query $q_i$ is to be nearest to its own key $k_i$. The loss is a cross entropy over scores at a low temperature $\tau$:
 #

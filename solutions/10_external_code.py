@@ -17,7 +17,7 @@
 # - `backward` is a formula that you write down, not a call of autograd. (Exercise 2 may record one round of its layer.)
 # - Where a task says *twice*, the second derivative must be right as well.
 #
-# 15 points, about 60 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
+# 15 points, about 90 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -47,7 +47,7 @@ from autograd_course import diagnose, grade, hint, progress
 from autograd_course.lesson import build
 
 # %% [markdown]
-# ## 1 · A special function of SciPy (3 points)
+# ## 1 · A special function of SciPy (3 points · medium · 10 minutes)
 #
 # What current does a solar cell deliver through its own resistance? How much is left of a substance that an enzyme works on? Both times an unknown stands beside its own exponential, and the answer is *Lambert's W*: the $w$ for which
 #
@@ -83,7 +83,7 @@ class LambertW(torch.autograd.Function):
 grade("lambert-w", LambertW)
 
 # %% [markdown]
-# ## 2 · A fixed-point layer (4 points)
+# ## 2 · A fixed-point layer (4 points · hard · 20 minutes)
 #
 # An equilibrium layer applies one and the same layer to its own output, again and again, until nothing changes any more:
 #
@@ -134,7 +134,7 @@ class Equilibrium(torch.autograd.Function):
 grade("equilibrium-layer", Equilibrium)
 
 # %% [markdown]
-# ## 3 · A triangular system, twice (3 points)
+# ## 3 · A triangular system, twice (3 points · hard · 20 minutes)
 #
 # To make correlated numbers uncorrelated, one factors their covariance as $T T^\top$ and solves $T X = B$. $T$ is triangular, so the first equation has one unknown, the second one more, and so on. SciPy does it: `scipy.linalg.solve_triangular(T, B, lower=True)`.
 #
@@ -172,7 +172,7 @@ class TriangularSolve(torch.autograd.Function):
 grade("triangular-solve", TriangularSolve)
 
 # %% [markdown]
-# ## 4 · Soft threshold in C++: the operator (3 points)
+# ## 4 · Soft threshold in C++: the operator (3 points · hard · 30 minutes)
 #
 # What is small is noise, and what is large is too large by as much:
 #
@@ -274,7 +274,7 @@ def soft_threshold(x: Tensor, threshold: float) -> Tensor:
 grade("soft-threshold-operator", soft_threshold)
 
 # %% [markdown]
-# ## 5 · Soft threshold in C++: the Function (2 points)
+# ## 5 · Soft threshold in C++: the Function (2 points · medium · 10 minutes)
 #
 # To autograd the operator is a dead end. **Write** the Function around it. The threshold is now a tensor with a single number, and it is learned: it gets a gradient too, and right *twice*. At $|x| = t$ there is no derivative, and any choice is fine.
 #

@@ -16,11 +16,13 @@ import nbformat
 from tools.build import build, write_text
 from tools.bundle import WIDGETS, bundles
 from tools.check import drift
-from tools.derived import LESSONS, exercise
+from tools.derived import LESSONS, SOLUTIONS, exercise
 from tools.errors import AuthoringError
+from tools.headings import account_of_exercises
+from tools.index import declared
 from tools.minutes import account
 from tools.notebooks import load, unexecuted
-from tools.percent import render
+from tools.percent import read, render
 
 _INTERVAL = 0.2  # seconds between two looks at the sources
 
@@ -74,10 +76,14 @@ def _bundle(root: Path) -> None:
 
 
 def _print_minutes(root: Path, numbers: Sequence[str]) -> None:
+    exercises = declared(root)
     for path in sorted((root / LESSONS).glob("*.ipynb")):
         built = load(path)
         if built is not None and (not numbers or path.stem.partition("_")[0] in numbers):
-            print(path.stem, account(built), sep="\n", end="\n\n")
+            print(path.stem, account(built), sep="\n")
+            if (solved := root / SOLUTIONS / f"{path.stem}.py").exists():
+                print(account_of_exercises(read(solved), exercises))
+            print()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     making = commands.add_parser("exercise", help="print an exercise's two files as JSON")
     making.add_argument("lesson", help="its name, as in 03_gradient_patterns")
     commands.add_parser("watch", help="bundle the widgets each time a source of theirs is saved")
-    reading = commands.add_parser("minutes", help="how long each section of a built lesson takes")
+    reading = commands.add_parser(
+        "minutes", help="how long the sections of a built lesson and its exercises take"
+    )
     reading.add_argument("numbers", nargs="*", help="only these lessons, as in 01 02")
     return parser
 

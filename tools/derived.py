@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +12,8 @@ from tools.bundle import BUNDLES, bundles
 from tools.cheat_sheet import cheat_sheet
 from tools.exercises import exercise_cells
 from tools.formatting import formatted
-from tools.index import INDEX, declared, index
+from tools.headings import summaries, with_facts
+from tools.index import INDEX, Declared, declared, index
 from tools.lessons import read_lesson, table, with_table
 from tools.nbgrader import check_metadata
 from tools.notebooks import unexecuted
@@ -49,13 +50,14 @@ def derive(root: Path) -> Derived:
     solved = _sources(root / SOLUTIONS)
     for source in solved:
         check_metadata(source, points)
+    solved = [with_facts(source, declared_exercises) for source in solved]
     unsolved = [_exercise(source, root / EXERCISES) for source in solved]
     lessons = _sources(root / LESSONS)
     finished = [_finished(source, root, settings) for source in [*lessons, *solved, *unsolved]]
     texts = {source.path: render(source.cells) for source in finished}
     readme = root / "README.md"
     texts[root / INDEX] = index(declared_exercises, lessons, solved)
-    texts[readme] = _readme(readme, lessons, unsolved, settings)
+    texts[readme] = _readme(readme, lessons, declared_exercises.values(), settings)
     texts |= {root / place: book() for place, book in BOOKS.items()}
     texts |= bundles(root)
     if sheet := cheat_sheet(lessons, settings):
@@ -88,7 +90,9 @@ def _finished(source: Source, root: Path, settings: Settings) -> Source:
     return parse(formatted(text, source.path), source.path)
 
 
-def _readme(path: Path, lessons: list[Source], exercises: list[Source], settings: Settings) -> str:
+def _readme(
+    path: Path, lessons: list[Source], exercises: Collection[Declared], settings: Settings
+) -> str:
     rows = [read_lesson(source) for source in lessons]
-    stems = [source.path.stem for source in exercises]
-    return with_table(path.read_text(encoding="utf-8"), table(rows, stems, settings), path)
+    new_table = table(rows, summaries(exercises), settings)
+    return with_table(path.read_text(encoding="utf-8"), new_table, path)

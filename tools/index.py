@@ -11,16 +11,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast, get_args
 
-from autograd_course.grader.exercise import parts
+from autograd_course.grader.exercise import Difficulty, parts
 from tools.errors import AuthoringError
 from tools.lessons import read_lesson
 from tools.nbgrader import EXERCISES, GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 
 INDEX = Path(EXERCISES, "index.json")
-_TOTAL = re.compile(r"^(\d+) points?\b", re.MULTILINE)
-_IN_HEADING = re.compile(r"^#+ .*\(([\d+ ]+) points?\)$", re.MULTILINE)
 _HOW_TO = '"Add an exercise" in CONTRIBUTING.md'
 
 
@@ -29,10 +28,13 @@ class Declared:
     """What the index says of an exercise, and where it is declared."""
 
     path: Path
+    line: int
     id: str
     lesson: str
     title: str
     points: int
+    difficulty: Difficulty
+    minutes: int
     answer: str
 
 
@@ -76,8 +78,18 @@ def _read(path: Path) -> Declared:
             "there is no EXERCISE with points and an answer that are written out",
             'let it say EXERCISE = FunctionExercise(answer="Square", points=1, …)',
         )
+    difficulty, minutes = said.get("difficulty"), said.get("minutes")
+    if difficulty not in get_args(Difficulty):
+        levels = " or ".join(f'"{level}"' for level in get_args(Difficulty))
+        raise AuthoringError(
+            path, line, "EXERCISE states no difficulty", f"let it say difficulty={levels}"
+        )
+    if not isinstance(minutes, int) or minutes < 1:
+        repair = "let it say minutes=5; the next build says if the model finds another number"
+        raise AuthoringError(path, line, "EXERCISE states no minutes", repair)
     lesson, name = path.parent.name.removeprefix("lesson_"), path.stem.replace("_", "-")
-    return Declared(path, name, lesson, title, points, answer)
+    level = cast(Difficulty, difficulty)
+    return Declared(path, line, name, lesson, title, points, level, minutes, answer)
 
 
 def _declaration(tree: ast.Module) -> tuple[int, Mapping[str, object]]:
@@ -104,7 +116,6 @@ def index(
         if source.path.stem not in titles:
             raise AuthoringError(source.path, 1, "there is no lesson of this name", "rename it")
         asked = [_asked(cell, source, exercises) for cell in source.cells if is_grader(cell)]
-        _check_stated_points(source, sum(exercise.points for exercise in asked))
         rows = ",\n".join(f"    {_row(exercise)}" for exercise in asked)
         stem = source.path.stem
         head = f'"lesson": {_json(stem)}, "title": {_json(titles[stem])}, "exercises": [\n'
@@ -134,19 +145,8 @@ def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Dec
     raise AuthoringError(source.path, cell.line, problem, repair)
 
 
-def _check_stated_points(source: Source, points: int) -> None:
-    """Raise AuthoringError where the text or the headings state other points than there are."""
-    prose = "\n".join(cell.source for cell in source.cells if not cell.is_code)
-    totals = [int(total) for total in _TOTAL.findall(prose)[:1]]
-    headings = [int(n) for sums in _IN_HEADING.findall(prose) for n in sums.split("+")]
-    for stated, where in ((totals, "the text says"), (headings, "the headings add up to")):
-        if stated and sum(stated) != points:
-            problem = f"{where} {sum(stated)} points, and the exercises have {points}"
-            raise AuthoringError(source.path, 1, problem, "correct the text")
-
-
 def _row(exercise: Declared) -> str:
-    fields = ("id", "title", "points", "answer")
+    fields = ("id", "title", "points", "difficulty", "minutes", "answer")
     return _json({field: getattr(exercise, field) for field in fields})
 
 

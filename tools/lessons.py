@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -46,15 +46,14 @@ def read_lesson(source: Source) -> Lesson:
     return Lesson(source.path.stem, title["title"].strip(), minutes["minutes"])
 
 
-def table(lessons: Iterable[Lesson], exercises: Iterable[str], settings: Settings) -> str:
-    """Return the markdown table; ``exercises`` are the stems for which exercises exist."""
-    available = set(exercises)
+def table(lessons: Iterable[Lesson], exercises: Mapping[str, str], settings: Settings) -> str:
+    """Return the markdown table; ``exercises`` says by stem what exercises a lesson has."""
     rows = ["| | Lesson | Minutes | Exercises | |", "| --- | --- | --- | --- | --- |"]
     for lesson in sorted(lessons, key=lambda lesson: lesson.stem):
         path = PurePosixPath("notebooks", f"{lesson.stem}.ipynb")
-        exercise = f"[notebook](exercises/{lesson.stem}.ipynb)" if lesson.stem in available else ""
         link = f"[{lesson.title}]({path})"
-        cells = (lesson.number, link, lesson.minutes, exercise, badge(path, settings))
+        asked = exercises.get(lesson.stem, "")
+        cells = (lesson.number, link, lesson.minutes, asked, badge(path, settings))
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -1,6 +1,6 @@
-"""How long a lesson takes to read, by a model.
+"""How long a lesson takes to read and an exercise takes to solve, by a model.
 
-The model goes by what stands in the saved notebook:
+The model of a lesson goes by what stands in the saved notebook:
 
 - prose, and what a knowledge check asks: 220 words a minute;
 - code: 4 seconds a line; none for blank lines, imports, the setup cell and hidden sources;
@@ -8,8 +8,17 @@ The model goes by what stands in the saved notebook:
 - a figure, live or not: 30 seconds;
 - a checkpoint: 1.5 minutes besides, for the answer.
 
-These are assumptions, not measurements: they hold all lessons to one scale. Waiting for a cell and
-the exercises are not in it, and whoever plays with every figure takes longer.
+The model of an exercise goes by its cells in the solved notebook, from its heading on:
+
+- its statement: 150 words a minute, because a statement is read more slowly than a lesson;
+- given code: 10 lines a minute; none for the setup cell and hidden sources;
+- each line of the solution that does not stand in the given code: 1 minute. Most of a repair is
+  given code with one line changed, so it is read and not written;
+- thinking, and reading one or two reports of the grader: 2 minutes for an easy exercise, 5 for a
+  medium one and 10 for a hard one.
+
+These are assumptions, not measurements: they hold all lessons and exercises to one scale. Waiting
+for a cell is not in it, and whoever plays with every figure takes longer.
 
 A section is *in depth* where the text under its heading begins with ``*In depth``; it reaches to
 the next heading of the same or a higher level. Everything else is the main line, which a first
@@ -21,9 +30,12 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nbformat import NotebookNode
+
+from autograd_course.grader.exercise import Difficulty
 
 MARK = "*In depth"
 
@@ -32,6 +44,11 @@ _CODE_LINE = 4 / 60
 _OUTPUT_LINE = 2 / 60
 _FIGURE = 0.5
 _CHECKPOINT = 1.5
+
+_STATEMENT_WORDS_A_MINUTE = 150
+_GIVEN_LINES_A_MINUTE = 10
+_WRITTEN_LINES_A_MINUTE = 1
+_THINKING: Mapping[Difficulty, float] = {"easy": 2, "medium": 5, "hard": 10}
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _HEADING = re.compile(r"(?P<marks>#{1,6}) +(?P<title>\S.*)")
@@ -71,7 +88,7 @@ def sections(notebook: NotebookNode) -> list[Section]:
         if cell.cell_type == "code":
             found[-1].code.append(cell)
             continue
-        before, *begun = _split(cell.source)
+        before, *begun = split(cell.source)
         found[-1].text += f"\n{before[2]}"
         for level, heading, text in begun:
             if level <= deep:
@@ -89,6 +106,37 @@ def modeled(notebook: NotebookNode) -> Minutes:
     )
 
 
+@dataclass(frozen=True)
+class Effort:
+    """What a learner reads and writes for an exercise: words, lines of given code, lines."""
+
+    words: int
+    read: int
+    written: int
+
+    def minutes(self, difficulty: Difficulty) -> float:
+        """Return what the exercise takes by the model."""
+        return (
+            self.words / _STATEMENT_WORDS_A_MINUTE
+            + self.read / _GIVEN_LINES_A_MINUTE
+            + self.written / _WRITTEN_LINES_A_MINUTE
+            + _THINKING[difficulty]
+        )
+
+
+def effort(
+    statement: str, given: Iterable[str], solution: Iterable[str], seen: Iterable[str] = ()
+) -> Effort:
+    """Return the effort of an exercise with a statement, lines of given code and of a solution.
+
+    ``seen`` is given code that an exercise under the same heading has shown already.
+    """
+    read = [line.strip() for line in given if line.strip()]
+    known = {*read, *map(str.strip, seen), ""}
+    written = sum(line.strip() not in known for line in solution)
+    return Effort(_words(statement), len(read), written)
+
+
 def account(notebook: NotebookNode) -> str:
     """Return a line for each section of an executed notebook, in depth or not, and the sums."""
     total = modeled(notebook)
@@ -101,7 +149,7 @@ def account(notebook: NotebookNode) -> str:
     return "\n".join([*rows, f"main line {total.main:.1f}, in depth {total.in_depth:.1f} minutes"])
 
 
-def _split(markdown: str) -> list[tuple[int, str, str]]:
+def split(markdown: str) -> list[tuple[int, str, str]]:
     """Return level, heading and text below it; first what stands before any heading, level 0."""
     parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
     fenced = False
@@ -114,16 +162,23 @@ def _split(markdown: str) -> list[tuple[int, str, str]]:
     return [(level, heading, "\n".join(lines)) for level, heading, lines in parts]
 
 
+def _words(text: str) -> int:
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
 def _reading(text: str) -> float:
-    words = [word for word in text.split() if any(map(str.isalnum, word))]
-    return len(words) / _WORDS_A_MINUTE
+    return _words(text) / _WORDS_A_MINUTE
 
 
 def _code_minutes(cell: NotebookNode) -> float:
-    hidden = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-    unread = hidden or "setup" in cell.metadata.get("tags", ())
-    source = 0.0 if unread else _CODE_LINE * (_lines(cell.source) - _imports(cell.source))
+    source = 0.0 if is_unread(cell) else _CODE_LINE * (_lines(cell.source) - _imports(cell.source))
     return source + sum(_output_minutes(output) for output in cell.outputs)
+
+
+def is_unread(cell: NotebookNode) -> bool:
+    """Whether nobody reads the code of a cell: that of the setup cell, and what is hidden."""
+    hidden = bool(cell.metadata.get("jupyter", {}).get("source_hidden", False))
+    return hidden or "setup" in cell.metadata.get("tags", ())
 
 
 def _output_minutes(output: NotebookNode) -> float:

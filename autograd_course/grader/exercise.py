@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from autograd_doctor import Finding
@@ -18,6 +18,7 @@ from autograd_course.grader.verdict import Verdict
 Sampler = Callable[[torch.Generator], tuple[Any, ...]]
 Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | None]
 Trial = Callable[[Callable[..., Any]], Verdict | None]
+Difficulty = Literal["easy", "medium", "hard"]
 
 # Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
 # has the dtype and the shape of its input.
@@ -50,7 +51,11 @@ class Exercise:
     three, from a nudge to nearly the answer. These two, ``lesson`` and ``title`` are not declared:
     they come from the place of the module and from its docstring (:func:`declared`).
 
-    ``answer`` is the name of what a learner writes, and hands to ``grade``. ``section`` is the
+    ``answer`` is the name of what a learner writes, and hands to ``grade``. An exercise is *easy*
+    if it applies one pattern of the lesson, *medium* if it needs an idea of the learner's own or
+    several conditions at once, and *hard* if it needs a derivation or a design of several steps.
+    ``minutes`` says how long it takes a learner who has just read the lesson; they have to agree
+    with the model in ``tools/minutes.py``. ``section`` is the
     heading in the lesson to reread; ``section_is_on_backward`` says that it does not help with
     forward. ``bounds`` says in words what is asked beyond right values.
     ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
@@ -63,6 +68,8 @@ class Exercise:
     hints: tuple[str, ...] = ()
     answer: str
     points: int
+    difficulty: Difficulty
+    minutes: int
     section: str
     section_is_on_backward: bool = False
     bounds: str = ""

@@ -64,7 +64,9 @@ class Progress:
         """One sentence: what to do next, or that the course is complete."""
         if self.following is None:
             return f"The course is complete: all {len(INDEX)} exercises are passed."
-        return f'Next: "{self.following.id}" in exercises/{self.following.lesson}.ipynb'
+        following = self.following
+        told = f"{following.difficulty}, {following.minutes} minutes"
+        return f'Next: "{following.id}" in exercises/{following.lesson}.ipynb ({told})'
 
     def _is_passed(self, exercise: Entry) -> bool:
         return self.state[exercise.id].status == "passed"
@@ -76,12 +78,15 @@ class Progress:
                 continue
             passed = [e for e in exercises if self._is_passed(e)]
             points, possible = (sum(e.points for e in each) for each in (passed, exercises))
+            told = f"{len(passed)} of {len(exercises)} passed · {points} of {possible} points"
+            if left := sum(e.minutes for e in exercises if not self._is_passed(e)):
+                told += f" · {left} minutes left"
             begun = any(self.state[e.id].attempts for e in exercises)
             following = self.following is not None and self.following.lesson == lesson
             yield Part(
                 f"{lesson[:2]} {title}",
                 len(passed) / len(exercises),
-                f"{len(passed)} of {len(exercises)} passed · {points} of {possible} points",
+                told,
                 tuple(map(self._cells, exercises)),
                 current=following or (begun and len(passed) < len(exercises)),
             )

@@ -26,6 +26,8 @@ from autograd_course.grader.verdict import Verdict, wrong
 ABOUT: dict[str, Any] = {
     "lesson": "01_template",
     "points": 1,
+    "difficulty": "easy",
+    "minutes": 5,
     "hints": ("a", "b", "c"),
     "section": "",
     "answer": "answer",

@@ -283,12 +283,12 @@ def test_progress_says_what_is_done_and_what_is_next() -> None:
     columns = [re.split(r" {2,}", line.strip()) for line in lines[2:6]]
 
     assert columns == [
-        ["01 A Function from end to end · 1 of 11 passed · 1 of 18 points"],
+        ["01 A Function from end to end · 1 of 11 passed · 1 of 18 points · 75 minutes left"],
         ["✓", "square", "Square", "2 attempts, latest answer wrong"],
         ["✗", "scaled-sigmoid", "Scaled sigmoid", "1 attempt, 1 hint"],
         ["·", "weighted-sum", "Weighted sum"],
     ]
-    assert lines[0] == 'Next: "scaled-sigmoid" in exercises/01_template.ipynb'
+    assert lines[0] == 'Next: "scaled-sigmoid" in exercises/01_template.ipynb (medium, 10 minutes)'
 
 
 def test_a_finished_course_says_so() -> None:
@@ -302,6 +302,7 @@ def test_a_finished_course_says_so() -> None:
 
     assert shown.following is None
     assert f"is complete: all {len(CATALOGUE)} exercises are passed." in str(shown)
+    assert "minutes left" not in str(shown)
     assert "The course is complete" in shown._repr_html_()
 
 
@@ -413,5 +414,5 @@ def test_the_next_exercise_comes_first_and_a_click_lists_the_exercises_of_a_less
         page.get_by_text("01 A Function from end to end").click()
         assert square.is_visible()
 
-    assert lines[0] == 'Next: "square" in exercises/01_template.ipynb'
+    assert lines[0] == 'Next: "square" in exercises/01_template.ipynb (easy, 7 minutes)'
     assert any(line.startswith("01 A Function from end to end · 1 of 11 passed") for line in lines)

@@ -7,6 +7,7 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import nbformat
 import pytest
@@ -16,7 +17,7 @@ from repository import ROOT
 from autograd_course import visualize
 from autograd_course.grader import Result
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercise import Difficulty, Exercise
 from autograd_course.grader.verdict import Status
 from tools.check import drift
 from tools.derived import EXERCISES, FOLDERS, LESSONS, SOLUTIONS
@@ -76,6 +77,8 @@ def test_the_solution_passes_its_grader(exercise: Exercise) -> None:
 def test_an_exercise_is_complete(exercise: Exercise) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", exercise.id), "ids are kebab-case"
     assert exercise.points > 0
+    assert exercise.difficulty in get_args(Difficulty), "say how difficult it is"
+    assert exercise.minutes > 0, "say how many minutes it takes"
     assert exercise.title.strip()
     assert exercise.read.strip(), "say which section of the lesson to reread"
 
@@ -89,6 +92,17 @@ def test_the_exercise_notebooks_ask_for_the_catalogue_in_its_order() -> None:
     asked = [exercise_id for stem in stems(SOLUTIONS) for exercise_id in headlines(SOLUTIONS, stem)]
 
     assert asked == list(CATALOGUE)
+
+
+@pytest.mark.parametrize("stem", stems(EXERCISES))
+def test_an_exercise_notebook_states_its_points_and_minutes(stem: str) -> None:
+    text = (ROOT / EXERCISES / f"{stem}.py").read_text(encoding="utf-8")
+    asked = [exercise for exercise in CATALOGUE.values() if exercise.lesson == stem]
+    total = re.search(r"^# (\d+) points, about (\d+) minutes", text, re.MULTILINE)
+
+    assert total, "say in the first cell: 1 point, about 5 minutes (make notebooks corrects both)"
+    assert int(total[1]) == sum(exercise.points for exercise in asked)
+    assert 0 <= int(total[2]) - sum(exercise.minutes for exercise in asked) < 5
 
 
 # Files

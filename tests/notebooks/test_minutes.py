@@ -1,4 +1,4 @@
-"""How long a lesson takes to read: the model on small notebooks, and what the lessons say."""
+"""How long lessons and exercises take: the model on small ones, and what they say themselves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from repository import ROOT
 
-from tools.minutes import Minutes, modeled, sections
+from autograd_course.grader.exercise import Difficulty
+from tools.headings import Task, agree, check_minutes, rounded, tasks
+from tools.index import declared
+from tools.minutes import Effort, Minutes, effort, modeled, sections
 from tools.notebooks import load
+from tools.percent import parse, read
 from tools.stated import LONGEST, MORE, STEP, stated, untrue
 
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -236,3 +240,112 @@ def test_who_skips_what_is_in_depth_has_seen_every_name_of_the_main_line(path: P
     assert built is not None
 
     assert list(unexplained(built)) == []
+
+
+# The exercises
+
+DECLARED = declared(ROOT)
+TASKS = [
+    task
+    for path in sorted((ROOT / "solutions").glob("*.py"))
+    for task in tasks(read(path), DECLARED)
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "difficulty", "minutes"),
+    [
+        (effort("", (), ()), "easy", 2),
+        (effort("", (), ()), "medium", 5),
+        (effort("", (), ()), "hard", 10),
+        (effort(words(300), (), ()), "easy", 2 + 2),
+        (effort("", ["x = 1", "", "  y = 2"] * 10, ()), "easy", 2 + 2),
+        (effort("", (), ["x = 1", "", "  y = 2"]), "easy", 2 + 2),
+        (effort("", ["x = 1"] * 10, ["    x = 1", "y = 2"]), "easy", 2 + 1 + 1),
+        (effort("", (), ["x = 1", "y = 2"], seen=["  y = 2"]), "easy", 2 + 1),
+    ],
+    ids=[
+        "an easy one",
+        "a medium one",
+        "a hard one",
+        "a statement",
+        "given code",
+        "a solution",
+        "a repair, which is mostly given code",
+        "a second exercise on the same code",
+    ],
+)
+def test_each_part_of_an_exercise_takes_its_time(
+    what: Effort, difficulty: Difficulty, minutes: float
+) -> None:
+    assert what.minutes(difficulty) == pytest.approx(minutes)
+
+
+SOLVED = """\
+# %% [markdown]
+# # 01 · Title
+#
+# Words before the first heading.
+#
+# ## 1 · Square (1 point · easy · 7 minutes)
+#
+# Square it.
+
+# %%
+given = 1
+
+# %% nbgrader={"grade": false, "grade_id": "square", "locked": false, "solution": true}
+def square(x):
+    ### BEGIN SOLUTION
+    return x * x
+    ### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "square-grade", "locked": true, "solution": false}
+grade("square", square)
+
+# %% [markdown]
+# More words.
+
+# %% tags=["solution-only"]
+helper = 2
+
+# %% nbgrader={"grade": false, "grade_id": "swish", "locked": false, "solution": true}
+### BEGIN SOLUTION
+given = 1
+name = helper
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "swish-grade", "locked": true, "solution": false}
+grade("swish", name)
+"""
+
+
+def test_an_exercise_begins_with_its_heading_or_behind_the_exercise_before_it() -> None:
+    first, second = tasks(parse(SOLVED, Path("01_title.py")), DECLARED)
+
+    assert (first.exercise.id, second.exercise.id) == ("square", "swish")
+    assert first.effort == Effort(words=4, read=2, written=1)
+    assert second.effort == Effort(words=2, read=0, written=2)
+    assert first.heading == second.heading == 0
+
+
+def test_a_number_stays_true_if_the_solution_gets_a_line_more_or_less() -> None:
+    for model in (n / 100 for n in range(300, 7000)):
+        says = rounded(model)
+        assert all(agree(says, model + change) for change in (-1, 0, 1)), model
+
+
+def test_half_and_double_of_what_the_model_finds_are_false_and_so_is_what_looks_measured() -> None:
+    for model in range(6, 70):
+        assert not agree(rounded(model / 2), model), model
+        assert not agree(rounded(2 * model), model), model
+    assert not agree(13, 13)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=[task.exercise.id for task in TASKS])
+def test_an_exercise_takes_the_minutes_that_it_declares(task: Task) -> None:
+    check_minutes(task)
+
+
+def test_the_model_is_asked_about_every_exercise() -> None:
+    assert {task.exercise.id for task in TASKS} == {*DECLARED}

@@ -45,6 +45,10 @@ raise ValueError("on purpose")
 SOLUTION = """\
 # %% [markdown]
 # # 01 · Sample exercises
+#
+# 1 point, about 90 minutes.
+#
+# ## 1 · The square
 
 # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, "schema_version": 3, "solution": true}
 def square(x):
@@ -67,13 +71,21 @@ EXERCISE = '''\
 
 from autograd_course.grader.exercise import RoutineExercise
 
-EXERCISE = RoutineExercise(answer="square", points=2, section="", reference=lambda x: x * x)
+EXERCISE = RoutineExercise(
+    answer="square",
+    points=2,
+    difficulty="easy",
+    minutes=3,
+    section="",
+    reference=lambda x: x * x,
+)
 '''
 MODULE = "autograd_course/exercises/lesson_01_sample/square.py"
 INDEX = """\
 [
   {"lesson": "01_sample", "title": "Sample lesson", "exercises": [
-    {"id": "square", "title": "The square of a number", "points": 2, "answer": "square"}
+    {"id": "square", "title": "The square of a number", "points": 2, "difficulty": "easy", \
+"minutes": 3, "answer": "square"}
   ]}
 ]
 """
@@ -260,8 +272,36 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert readme.endswith("<!-- /lessons -->\n\nThe end.\n")
     assert (
         "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 2–5 "
-        "| [notebook](exercises/01_sample.ipynb) |" in readme
+        "| [1 exercise](exercises/01_sample.ipynb), 5 minutes |" in readme
     )
+
+
+def test_headings_and_sums_are_those_that_the_exercises_declare(course: Path) -> None:
+    plan(course)
+
+    for folder in ("solutions", "exercises"):
+        intro = cells(course, f"{folder}/01_sample.ipynb")[0].source
+        assert intro.endswith(
+            "2 points, about 5 minutes.\n\n## 1 · The square (2 points · easy · 3 minutes)"
+        )
+
+
+def test_exercises_under_one_heading_are_told_apart_there(course: Path) -> None:
+    module = (course / MODULE).read_text(encoding="utf-8")
+    for old, new in {"easy": "hard", "minutes=3": "minutes=10", "points=2": "points=1"}.items():
+        module = module.replace(old, new)
+    (course / MODULE).with_stem("again").write_text(module, encoding="utf-8")
+    solution = course / "solutions/01_sample.py"
+    both = solution.read_text(encoding="utf-8")
+    pair = "# %% nbgrader" + both.partition("# %% nbgrader")[2]
+    pair = pair.replace('"square', '"again').replace('"points": 2', '"points": 1')
+    solution.write_text(f"{both}\n{pair}", encoding="utf-8")
+
+    plan(course)
+
+    text = solution.read_text(encoding="utf-8")
+    assert "# 3 points, about 15 minutes.\n" in text
+    assert "# ## 1 · The square (2 + 1 points · easy + hard · 3 + 10 minutes)\n" in text
 
 
 def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
@@ -292,6 +332,14 @@ DRIFT = {
     "the title of an exercise edited": (
         edit(MODULE, "The square of a number", "Square"),
         "autograd_course/exercises/index.json differs from what its source makes of it",
+    ),
+    "the heading of an exercise edited": (
+        edit("solutions/01_sample.py", "(2 points", "(3 points"),
+        "solutions/01_sample.py differs from what its source makes of it",
+    ),
+    "the minutes of an exercise edited": (
+        edit(MODULE, "minutes=3", "minutes=4"),
+        "solutions/01_sample.py differs from what its source makes of it",
     ),
     "an exercise edited": (
         edit("exercises/01_sample.py", "# YOUR CODE HERE", "# Your code"),
@@ -355,7 +403,7 @@ def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course
     assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
 
 
-def test_the_minutes_of_a_lesson_are_printed_section_by_section(
+def test_the_minutes_of_a_lesson_are_printed_section_by_section_and_of_each_exercise(
     course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lesson = course / "notebooks/01_sample.py"
@@ -366,10 +414,13 @@ def test_the_minutes_of_a_lesson_are_printed_section_by_section(
 
     assert main(["minutes", "01"]) == 0
 
-    name, title, section, total = capsys.readouterr().out.split("\n")[:4]
+    name, title, section, total, exercise = capsys.readouterr().out.split("\n")[:5]
     assert (name, title) == ("01_sample", "           0.4  # 01 · Sample lesson")
     assert section == "in depth   2.0  ## Deep"
     assert total == "main line 0.4, in depth 2.0 minutes"
+    assert exercise == (
+        "easy       3.1  square, declared as 3: words 3, given lines 1, lines to write 1"
+    )
     assert main(["minutes", "02"]) == 0
     assert capsys.readouterr().out == ""
 
@@ -416,11 +467,11 @@ FAULTS = {
     ),
     "points that are not the catalogue's": (
         edit("solutions/01_sample.py", '"points": 2', '"points": 3'),
-        "solutions/01_sample.py:11: 'square-grade' has 3 points, its module says 2",
+        "solutions/01_sample.py:15: 'square-grade' has 3 points, its module says 2",
     ),
     "a cell of an exercise that has no module": (
         edit("solutions/01_sample.py", '"grade_id": "square",', '"grade_id": "the-cube",'),
-        "solutions/01_sample.py:4: 'the-cube' answers no exercise: there is no "
+        "solutions/01_sample.py:8: 'the-cube' answers no exercise: there is no "
         "autograd_course/exercises/lesson_01_sample/the_cube.py",
     ),
     "an exercise that no cell grades": (
@@ -436,7 +487,7 @@ FAULTS = {
     ),
     "an exercise in the folder of another lesson": (
         lambda root: (root / MODULE).parent.rename((root / MODULE).parents[1] / "lesson_02_more"),
-        "solutions/01_sample.py:12: 'square' is declared in lesson_02_more; move one of them",
+        "solutions/01_sample.py:16: 'square' is declared in lesson_02_more; move one of them",
     ),
     "an exercise with two hints": (
         edit(MODULE, "\n3. Write x * x.", ""),
@@ -450,13 +501,28 @@ FAULTS = {
         edit(MODULE, "EXERCISE =", "EXERCISE = ="),
         f"{MODULE}:10: this is no Python; correct the line",
     ),
-    "points in a heading that are not the exercises'": (
-        edit("solutions/01_sample.py", "Sample exercises", "Sample exercises (3 points)"),
-        "solutions/01_sample.py:1: the headings add up to 3 points, and the exercises have 2",
+    "an exercise without a difficulty": (
+        edit(MODULE, '    difficulty="easy",\n', ""),
+        f"{MODULE}:10: EXERCISE states no difficulty; "
+        'let it say difficulty="easy" or "medium" or "hard"',
     ),
-    "points in the text that are not the exercises'": (
-        edit("solutions/01_sample.py", "Sample exercises\n", "Sample exercises\n#\n# 4 points.\n"),
-        "solutions/01_sample.py:1: the text says 4 points, and the exercises have 2",
+    "an exercise of another difficulty": (
+        edit(MODULE, '"easy"', '"simple"'),
+        f"{MODULE}:10: EXERCISE states no difficulty; let it say difficulty=",
+    ),
+    "an exercise without minutes": (
+        edit(MODULE, "    minutes=3,\n", ""),
+        f"{MODULE}:10: EXERCISE states no minutes; let it say minutes=5; the next build says",
+    ),
+    "minutes that are invented": (
+        edit(MODULE, "minutes=3", "minutes=6"),
+        f"{MODULE}:10: EXERCISE states 6 minutes, and by the model it takes 3.1; "
+        "let it say minutes=3",
+    ),
+    "an exercise without a heading": (
+        edit("solutions/01_sample.py", "#\n# ## 1 · The square\n", ""),
+        "solutions/01_sample.py:14: there is no heading above the exercise 'square'; "
+        "begin its statement with '## 1 · Title'",
     ),
     "exercises without a lesson": (
         lambda root: (root / "notebooks/01_sample.py").rename(root / "notebooks/02_sample.py"),
@@ -464,47 +530,47 @@ FAULTS = {
     ),
     "an answer that is not graded": (
         edit(MODULE, 'answer="square"', 'answer="Square"'),
-        "solutions/01_sample.py:12: the cell does not grade Square, the answer to 'square'",
+        "solutions/01_sample.py:16: the cell does not grade Square, the answer to 'square'",
     ),
     "one id twice": (
         edit("solutions/01_sample.py", '"grade_id": "square-grade"', '"grade_id": "square"'),
-        "solutions/01_sample.py:11: grade_id 'square' is used twice",
+        "solutions/01_sample.py:15: grade_id 'square' is used twice",
     ),
     "an unknown key": (
         edit("solutions/01_sample.py", '"locked": true,', '"locked": true, "weight": 1,'),
-        "solutions/01_sample.py:11: nbgrader metadata has unknown weight",
+        "solutions/01_sample.py:15: nbgrader metadata has unknown weight",
     ),
     "a missing key": (
         edit("solutions/01_sample.py", '"locked": true, ', ""),
-        "solutions/01_sample.py:11: nbgrader metadata lacks locked",
+        "solutions/01_sample.py:15: nbgrader metadata lacks locked",
     ),
     "a flag in words": (
         edit("solutions/01_sample.py", '"locked": true', '"locked": "yes"'),
-        "solutions/01_sample.py:11: locked must be true or false",
+        "solutions/01_sample.py:15: locked must be true or false",
     ),
     "an older schema": (
         edit("solutions/01_sample.py", '"schema_version": 3', '"schema_version": 2'),
-        "solutions/01_sample.py:4: schema_version is 2, not 3",
+        "solutions/01_sample.py:8: schema_version is 2, not 3",
     ),
     "a grader cell that can be edited": (
         edit("solutions/01_sample.py", '"locked": true', '"locked": false'),
-        "solutions/01_sample.py:11: 'square-grade': a cell that grades must be locked",
+        "solutions/01_sample.py:15: 'square-grade': a cell that grades must be locked",
     ),
     "points on an answer": (
         edit("solutions/01_sample.py", '"locked": false', '"locked": false, "points": 2'),
-        "solutions/01_sample.py:4: 'square': points belong to graded cells",
+        "solutions/01_sample.py:8: 'square': points belong to graded cells",
     ),
     "an answer that is locked": (
         edit("solutions/01_sample.py", '"locked": false', '"locked": true'),
-        "solutions/01_sample.py:4: 'square': an answer cell must not be locked",
+        "solutions/01_sample.py:8: 'square': an answer cell must not be locked",
     ),
     "an id with a space": (
         edit("solutions/01_sample.py", '"grade_id": "square",', '"grade_id": "a b",'),
-        "solutions/01_sample.py:4: grade_id 'a b' must consist of letters",
+        "solutions/01_sample.py:8: grade_id 'a b' must consist of letters",
     ),
     "another cell type": (
         edit("solutions/01_sample.py", '"grade": true', '"cell_type": "markdown", "grade": true'),
-        "solutions/01_sample.py:11: cell_type 'markdown' on a code cell",
+        "solutions/01_sample.py:15: cell_type 'markdown' on a code cell",
     ),
 }
 

@@ -25,6 +25,8 @@ def clipped_relu(x: Tensor, ceiling: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="ClippedReLU",
     points=2,
+    difficulty="easy",
+    minutes=7,
     section="From the formula to the proof",
     bounds="the gradient at exactly 0 and at exactly the ceiling is 1",
     reference=clipped_relu,

@@ -21,6 +21,8 @@ def absolute(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Absolute",
     points=1,
+    difficulty="easy",
+    minutes=4,
     section="From the formula to the proof",
     reference=absolute,
     samplers={

@@ -22,6 +22,8 @@ def cube(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Cube",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="What backward is asked for",
     section_is_on_backward=True,
     reference=cube,

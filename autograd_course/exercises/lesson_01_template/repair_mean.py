@@ -22,6 +22,8 @@ def mean(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Mean",
     points=1,
+    difficulty="easy",
+    minutes=4,
     section="What backward is asked for",
     section_is_on_backward=True,
     reference=mean,

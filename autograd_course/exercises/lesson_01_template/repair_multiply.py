@@ -22,6 +22,8 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Multiply",
     points=1,
+    difficulty="easy",
+    minutes=4,
     section="Several inputs, several outputs",
     reference=multiply,
     samplers={

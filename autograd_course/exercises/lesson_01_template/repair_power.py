@@ -21,6 +21,8 @@ def power(x: Tensor, exponent: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Power",
     points=1,
+    difficulty="easy",
+    minutes=4,
     section="What backward returns",
     section_is_on_backward=True,
     reference=power,

@@ -24,6 +24,8 @@ def scaled_sigmoid(x: Tensor, gain: float, slope: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="ScaledSigmoid",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Save the output instead of the input",
     bounds="nothing but the output is kept for backward",
     reference=scaled_sigmoid,

@@ -23,6 +23,8 @@ def square(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Square",
     points=1,
+    difficulty="easy",
+    minutes=7,
     section="What backward is asked for",
     section_is_on_backward=True,
     reference=square,

@@ -32,6 +32,8 @@ def off_axis(rng: torch.Generator, *shape: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="ToPolar",
     points=3,
+    difficulty="medium",
+    minutes=15,
     section="Several inputs, several outputs",
     reference=to_polar,
     samplers=shaped(off_axis, count=2),

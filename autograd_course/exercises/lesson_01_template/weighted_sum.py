@@ -23,6 +23,8 @@ def weighted_sum(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="WeightedSum",
     points=2,
+    difficulty="easy",
+    minutes=7,
     section="Several inputs, several outputs",
     reference=weighted_sum,
     samplers=shaped(normal, count=3),

@@ -11,6 +11,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="medium",
+    minutes=8,
     section="Writing in place: mark_dirty",
     rule="wrong-mark-dirty",
     but={

@@ -12,6 +12,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="What backward must not touch",
     section_is_on_backward=True,
     rule="mutates-grad-output",

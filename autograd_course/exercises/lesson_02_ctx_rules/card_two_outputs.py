@@ -12,6 +12,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="Zeros or None: set_materialize_grads",
     rule="none-grad-output",
     but={

@@ -48,6 +48,8 @@ def gives_only_the_prediction_a_gradient(
 EXERCISE = FunctionExercise(
     answer="FrozenTargetLoss",
     points=2,
+    difficulty="easy",
+    minutes=10,
     section="A frozen target and its 1/N",
     bounds="target and weight get no gradient, whether or not they ask for one",
     reference=frozen_target,

@@ -49,6 +49,8 @@ def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 EXERCISE = FunctionExercise(
     answer="LeakyReLUInPlace",
     points=2,
+    difficulty="easy",
+    minutes=10,
     section="Writing in place: mark_dirty",
     bounds="x itself is overwritten and returned",
     reference=leaky_relu,

@@ -48,6 +48,8 @@ def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Findin
 EXERCISE = FunctionExercise(
     answer="SortWithIndices",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Outputs without a gradient",
     bounds="nothing but the indices is kept",
     reference=sort_with_indices,

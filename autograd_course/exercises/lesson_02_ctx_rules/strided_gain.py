@@ -43,6 +43,8 @@ def in_evaluation(check: Check) -> Check:
 EXERCISE = FunctionExercise(
     answer="StridedGain",
     points=3,
+    difficulty="medium",
+    minutes=20,
     section="The whole thing, working",
     bounds="a gradient is computed only where one is wanted, the output is no view, and "
     "nothing is kept when training is False",

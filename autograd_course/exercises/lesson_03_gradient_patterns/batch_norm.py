@@ -25,6 +25,8 @@ def batch_norm(x: Tensor, eps: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="BatchNorm",
     points=3,
+    difficulty="hard",
+    minutes=20,
     section="Normalization is a projection",
     bounds="no built-in normalization does the work",
     reference=batch_norm,

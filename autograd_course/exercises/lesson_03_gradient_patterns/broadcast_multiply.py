@@ -24,6 +24,8 @@ def broadcast_multiply(x: Tensor, y: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="BroadcastMultiply",
     points=3,
+    difficulty="medium",
+    minutes=15,
     section="Broadcasting is a copy",
     bounds="backward itself returns the shapes of the inputs",
     reference=broadcast_multiply,

@@ -29,6 +29,8 @@ def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="ComplexMultiply",
     points=2,
+    difficulty="medium",
+    minutes=15,
     section="Complex numbers and the conjugate",
     bounds="a real input gets a real gradient",
     reference=complex_multiply,

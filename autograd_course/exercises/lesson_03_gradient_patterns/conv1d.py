@@ -30,6 +30,8 @@ def conv1d(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) ->
 EXERCISE = FunctionExercise(
     answer="Conv1d",
     points=4,
+    difficulty="hard",
+    minutes=30,
     section="Convolution",
     bounds="no built-in convolution does the work, forward or backward",
     reference=conv1d,

@@ -32,6 +32,8 @@ def repeating(rng: torch.Generator, rows: int, *shape: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="GatherRows",
     points=2,
+    difficulty="easy",
+    minutes=9,
     section="Indices that repeat",
     reference=gather_rows,
     samplers={

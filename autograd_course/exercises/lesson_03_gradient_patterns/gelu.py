@@ -26,6 +26,8 @@ def gelu(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="GELU",
     points=1,
+    difficulty="easy",
+    minutes=9,
     section="Element by element",
     bounds="no built-in gelu does the work",
     reference=gelu,

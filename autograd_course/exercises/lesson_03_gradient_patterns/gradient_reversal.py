@@ -49,6 +49,8 @@ def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 EXERCISE = FunctionExercise(
     answer="GradientReversal",
     points=2,
+    difficulty="easy",
+    minutes=6,
     section="A gradient of your own",
     bounds="forward returns a tensor of its own, neither x nor a view of it",
     reference=unchanged,

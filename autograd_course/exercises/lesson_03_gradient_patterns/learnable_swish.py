@@ -24,6 +24,8 @@ def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="LearnableSwish",
     points=2,
+    difficulty="medium",
+    minutes=15,
     section="Broadcasting is a copy",
     bounds="the gradient of β has the shape of β",
     reference=learnable_swish,

@@ -42,6 +42,8 @@ def masked(rng: torch.Generator, *shape: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="LogSumExp",
     points=3,
+    difficulty="hard",
+    minutes=25,
     section="Log-sum-exp and the empty row",
     bounds="no built-in does the log-sum-exp",
     reference=log_sum_exp,

@@ -33,6 +33,8 @@ def tied(rng: torch.Generator, *shape: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="MaxWithTies",
     points=2,
+    difficulty="medium",
+    minutes=15,
     section="Max, and what ties do",
     bounds="equal maxima share the gradient equally",
     reference=amax,

@@ -25,6 +25,8 @@ def soft_rank(x: Tensor, tau: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="SoftRank",
     points=3,
+    difficulty="medium",
+    minutes=15,
     section="Copies forward, sums backward",
     section_is_on_backward=True,
     bounds="no matrix of all pairs is kept for backward",

@@ -23,6 +23,8 @@ def swish(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Swish",
     points=2,
+    difficulty="easy",
+    minutes=8,
     section="What must be saved?",
     bounds="no more than one tensor of the size of x is kept for backward",
     reference=swish,

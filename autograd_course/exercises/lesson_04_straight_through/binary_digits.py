@@ -25,6 +25,8 @@ def train_binary_net(images: Tensor, labels: Tensor) -> None:
 EXERCISE = RoutineExercise(
     answer="train_binary_net",
     points=4,
+    difficulty="medium",
+    minutes=20,
     section="A net that cannot move",
     bounds=f"the net multiplies with -1 and +1 only and gets at least {ASKED:.0%} of {HELD_OUT} "
     "held-out digits right",

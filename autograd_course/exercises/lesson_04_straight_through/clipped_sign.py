@@ -25,6 +25,8 @@ def clipped(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="ClippedSignSTE",
     points=2,
+    difficulty="easy",
+    minutes=7,
     section="Where the gradient stops",
     bounds="the gradient still passes at exactly -1 and +1",
     reference=sign,

@@ -50,6 +50,8 @@ def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 EXERCISE = FunctionExercise(
     answer="HardGumbelSoftmax",
     points=2,
+    difficulty="easy",
+    minutes=10,
     section="Hard",
     bounds="the output is one-hot, also at a tie, and its gradient that of the soft sample",
     reference=hard_gumbel_softmax,

@@ -20,6 +20,8 @@ from autograd_course.grader.exercise import FunctionExercise
 EXERCISE = FunctionExercise(
     answer="GumbelSoftmax",
     points=3,
+    difficulty="medium",
+    minutes=15,
     section="Soft",
     reference=gumbel_softmax,
     samplers=GUMBEL_INPUTS,

@@ -28,6 +28,8 @@ def unrounded(x: Tensor, step: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="RoundSTE",
     points=2,
+    difficulty="easy",
+    minutes=5,
     section="Quantize with a learned step",
     bounds="a number in the middle between two goes to the even one, as in torch.round",
     reference=round_to,

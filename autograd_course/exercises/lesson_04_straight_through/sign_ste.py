@@ -24,6 +24,8 @@ def identity(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="SignSTE",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="The whole thing, working",
     bounds="the output at exactly 0 is +1, whatever the sign of that zero",
     reference=sign,

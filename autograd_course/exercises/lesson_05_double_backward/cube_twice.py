@@ -23,6 +23,8 @@ def cube(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Cube",
     points=1,
+    difficulty="easy",
+    minutes=7,
     section="What carries a graph",
     reference=cube,
     samplers={**shaped(normal), "zeros among the numbers": with_zeros},

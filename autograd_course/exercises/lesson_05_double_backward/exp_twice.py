@@ -23,6 +23,8 @@ def exponential(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Exp",
     points=1,
+    difficulty="easy",
+    minutes=8,
     section="Compute it again",
     bounds="nothing but the output is kept for backward",
     reference=exponential,

@@ -130,6 +130,8 @@ def stays_finite_where_flat(routine: Callable[..., Any]) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="gradient_penalty",
     points=3,
+    difficulty="medium",
+    minutes=9,
     section="A gradient penalty",
     bounds="its gradient reaches the critic's parameters, finite also where the critic is "
     "flat, and the samples stay as they are",

@@ -141,6 +141,8 @@ def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="hvp",
     points=3,
+    difficulty="medium",
+    minutes=10,
     section="Never build it: Hessian-vector products",
     bounds="its cost is that of two backward passes, whatever the size, f is evaluated at the "
     "inputs alone, and the inputs stay as they are",

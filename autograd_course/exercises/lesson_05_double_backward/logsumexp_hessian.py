@@ -25,6 +25,8 @@ def logsumexp(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="LogSumExp",
     points=3,
+    difficulty="medium",
+    minutes=10,
     section="The Hessian",
     reference=logsumexp,
     samplers={

@@ -32,6 +32,8 @@ def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tens
 EXERCISE = FunctionExercise(
     answer="CrossEntropy",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Three repairs",
     reference=cross_entropy,
     samplers={

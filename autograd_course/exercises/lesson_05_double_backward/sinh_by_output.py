@@ -23,6 +23,8 @@ def sinh(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Sinh",
     points=2,
+    difficulty="easy",
+    minutes=8,
     section="Compute it again",
     bounds="nothing but the output is kept for backward",
     reference=sinh,

@@ -218,6 +218,8 @@ def works_in_part(routine: Routine) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="checkpointed",
     points=4,
+    difficulty="hard",
+    minutes=25,
     section="Compute it again",
     bounds="nothing but the input is kept, dropout draws the same mask twice, and frozen parts are "
     "no obstacle",

@@ -51,6 +51,8 @@ def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -
 EXERCISE = FunctionExercise(
     answer="RowLosses",
     points=4,
+    difficulty="hard",
+    minutes=30,
     section="Never build it, and the price of being early",
     bounds="the logits of no more than a few chunks exist at any moment",
     reference=row_losses,

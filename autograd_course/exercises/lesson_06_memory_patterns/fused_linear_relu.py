@@ -50,6 +50,8 @@ def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding 
 EXERCISE = FunctionExercise(
     answer="LinearReLU",
     points=2,
+    difficulty="easy",
+    minutes=9,
     section="Fuse what stands together",
     bounds="nothing but inputs and the output is kept",
     reference=linear_relu,

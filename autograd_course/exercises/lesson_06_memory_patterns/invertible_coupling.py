@@ -53,6 +53,8 @@ def forgets_the_halves(function: type[Function], inputs: tuple[Any, ...]) -> Fin
 EXERCISE = FunctionExercise(
     answer="Coupling",
     points=3,
+    difficulty="hard",
+    minutes=25,
     section="Invert instead of keeping",
     bounds="of the activations only the outputs are kept",
     reference=coupling,

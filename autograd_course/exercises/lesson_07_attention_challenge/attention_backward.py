@@ -20,6 +20,8 @@ from autograd_course.grader.exercise import FunctionExercise
 EXERCISE = FunctionExercise(
     answer="Attention",
     points=3,
+    difficulty="medium",
+    minutes=20,
     section="Backward, one product at a time",
     bounds="backward is a formula of your own",
     reference=attend,

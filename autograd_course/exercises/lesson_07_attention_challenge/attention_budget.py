@@ -25,6 +25,8 @@ from autograd_course.grader.exercise import FunctionExercise
 EXERCISE = FunctionExercise(
     answer="LeanAttention",
     points=3,
+    difficulty="medium",
+    minutes=25,
     section="Keep a number, not a row",
     bounds="q, k, v, the output and one number for each query are all that is kept",
     reference=attend,

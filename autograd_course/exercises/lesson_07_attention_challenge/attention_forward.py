@@ -83,6 +83,8 @@ def stays_in_range(routine: Callable[..., Any]) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="attend",
     points=2,
+    difficulty="medium",
+    minutes=15,
     section="Rows that see nothing",
     bounds="nothing overflows, a query without keys gets zeros, no built-in does the work",
     reference=attend,

@@ -310,6 +310,8 @@ fine_tiles_only = on(
 EXERCISE = FunctionExercise(
     answer="TiledAttention",
     points=5,
+    difficulty="hard",
+    minutes=55,
     section="A softmax in pieces",
     bounds="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
     "once, forward and backward",

@@ -11,6 +11,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="medium",
+    minutes=8,
     section="Step 5: gradcheck",
     rule="uniform-grad-output",
     but={

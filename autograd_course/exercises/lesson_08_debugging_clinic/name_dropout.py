@@ -10,6 +10,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="Freeze the noise",
     rule="rng-not-restored",
     but={

@@ -11,6 +11,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="medium",
+    minutes=9,
     section="What gradcheck does not ask",
     rule="grad-output-layout",
     but={

@@ -12,6 +12,8 @@ from autograd_course.grader.exercise import NamingExercise
 EXERCISE = NamingExercise(
     answer="name",
     points=1,
+    difficulty="medium",
+    minutes=9,
     section="What gradcheck does not ask",
     rule="not-reentrant",
     but={

@@ -45,6 +45,8 @@ def overwriting(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="LookUp",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Step 4: one element by hand",
     bounds="the gradient of the table has its dtype, and every pixel contributes",
     reference=look_up,

@@ -22,6 +22,8 @@ def distance(x: Tensor, target: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Distance",
     points=1,
+    difficulty="easy",
+    minutes=4,
     section="Step 5: gradcheck",
     reference=distance,
     samplers={

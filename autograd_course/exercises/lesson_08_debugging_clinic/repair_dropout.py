@@ -60,6 +60,8 @@ def leaves_the_generator(function: type[Function], inputs: tuple[Any, ...]) -> F
 EXERCISE = FunctionExercise(
     answer="Dropout",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Freeze the noise",
     bounds="one mask for both passes, that of the seed",
     reference=dropout,

@@ -23,6 +23,8 @@ def film(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="FiLM",
     points=1,
+    difficulty="easy",
+    minutes=9,
     section="What gradcheck does not ask",
     bounds="also while any of the three tensors is frozen",
     reference=film,

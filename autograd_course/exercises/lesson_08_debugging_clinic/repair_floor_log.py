@@ -42,6 +42,8 @@ def leaky_floor_log(x: Tensor, floor: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="FloorLog",
     points=2,
+    difficulty="medium",
+    minutes=9,
     section="What gradcheck does not ask",
     bounds="x keeps its values, and what lies below the floor has the gradient 0, as x = 0 has",
     reference=floor_log,

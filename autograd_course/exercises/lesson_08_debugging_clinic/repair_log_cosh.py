@@ -30,6 +30,8 @@ def signed(rng: torch.Generator, magnitude: float, *shape: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="LogCosh",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="Where a nan comes from",
     bounds="finite and right for numbers of any size, of both signs",
     reference=log_cosh,

@@ -23,6 +23,8 @@ def rms_norm(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="RMSNorm",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Before it ships",
     reference=rms_norm,
     samplers={

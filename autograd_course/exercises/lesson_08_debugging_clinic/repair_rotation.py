@@ -29,6 +29,8 @@ def rotate(x: Tensor, angle: float) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Rotate",
     points=1,
+    difficulty="easy",
+    minutes=3,
     section="What gradcheck does not ask",
     reference=rotate,
     samplers={

@@ -22,6 +22,8 @@ def share(x: Tensor, dim: int) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Share",
     points=1,
+    difficulty="easy",
+    minutes=5,
     section="Reading a Jacobian",
     reference=share,
     samplers={

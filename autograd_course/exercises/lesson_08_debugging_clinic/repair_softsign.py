@@ -48,6 +48,8 @@ def needs_no_output(function: type[Function], inputs: tuple[Any, ...]) -> Findin
 EXERCISE = FunctionExercise(
     answer="Softsign",
     points=1,
+    difficulty="easy",
+    minutes=10,
     section="A patient from PyTorch itself",
     bounds="the memory goes when the output does, without the garbage collector",
     reference=softsign,

@@ -25,6 +25,8 @@ def solve(x: Tensor, steps: tuple[float, ...]) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Solve",
     points=1,
+    difficulty="medium",
+    minutes=10,
     section="What gradcheck does not ask",
     bounds="backward may run as often as somebody asks",
     reference=solve,

@@ -24,6 +24,8 @@ def tempered(x: Tensor, temperature: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="Tempered",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Step 2: the contract",
     bounds="the temperature is an argument, and its gradient has its shape",
     reference=tempered,

@@ -54,6 +54,8 @@ def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Find
 EXERCISE = FunctionExercise(
     answer="SmoothMaximum",
     points=3,
+    difficulty="medium",
+    minutes=10,
     section="Forward mode",
     bounds="its Hessian is right, forward over reverse",
     reference=smooth_maximum,

@@ -171,6 +171,8 @@ SECONDS = 120.0  # the first opcheck of a session imports for half a minute on a
 EXERCISE = RoutineExercise(
     answer="window_sums",
     points=4,
+    difficulty="hard",
+    minutes=15,
     section="A custom operator",
     bounds="it keeps its promises to opcheck, can be differentiated twice, and compiles into "
     "one graph",

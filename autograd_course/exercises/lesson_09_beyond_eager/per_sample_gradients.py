@@ -110,6 +110,8 @@ def runs_once(routine: Callable[..., Any]) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="per_sample_gradients",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="vmap, generated",
     bounds="the model is called once for the whole batch",
     reference=per_sample_gradients,

@@ -120,6 +120,8 @@ def _imprecise(how: str, name: str, came: Tensor, right: Tensor) -> Finding:
 EXERCISE = FunctionExercise(
     answer="Contrast",
     points=2,
+    difficulty="medium",
+    minutes=15,
     section="Autocast",
     bounds="autocast costs it no digits",
     reference=contrast,

@@ -63,6 +63,8 @@ def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 EXERCISE = FunctionExercise(
     answer="Huber",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="Graph breaks",
     bounds="torch.compile makes one graph of it",
     reference=huber,

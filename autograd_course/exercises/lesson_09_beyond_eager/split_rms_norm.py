@@ -38,6 +38,8 @@ def differentiable_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tens
 EXERCISE = FunctionExercise(
     answer="RMSNorm",
     points=2,
+    difficulty="medium",
+    minutes=20,
     section="Two forms of one Function",
     bounds="torch.func takes it",
     reference=rms_norm,

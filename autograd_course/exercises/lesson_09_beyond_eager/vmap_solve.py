@@ -74,6 +74,8 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
 EXERCISE = FunctionExercise(
     answer="Solve",
     points=3,
+    difficulty="medium",
+    minutes=10,
     section="vmap, by hand",
     bounds="one call of the kernel solves the whole batch",
     reference=solve,

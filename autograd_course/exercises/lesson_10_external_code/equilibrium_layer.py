@@ -114,6 +114,8 @@ def _rounds(function: type[Function], inputs: tuple[Any, ...]) -> int:
 EXERCISE = FunctionExercise(
     answer="Equilibrium",
     points=4,
+    difficulty="hard",
+    minutes=20,
     section="A fixed-point layer",
     bounds="no round of the solver is kept",
     reference=equilibrium,

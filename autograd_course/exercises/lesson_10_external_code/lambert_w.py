@@ -48,6 +48,8 @@ def complex_w(x: Tensor) -> Tensor:
 EXERCISE = FunctionExercise(
     answer="LambertW",
     points=3,
+    difficulty="medium",
+    minutes=10,
     section="The whole thing, working",
     bounds="the output has the dtype of x",
     reference=lambert_w,

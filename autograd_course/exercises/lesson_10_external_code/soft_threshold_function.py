@@ -23,6 +23,8 @@ from autograd_course.grader.sampling import around
 EXERCISE = FunctionExercise(
     answer="SoftThreshold",
     points=2,
+    difficulty="medium",
+    minutes=10,
     section="A C++ operator, built on the spot",
     bounds="nothing but the output is kept",
     reference=soft_threshold,

@@ -123,6 +123,8 @@ def _dtype(tensor: Tensor) -> str:
 EXERCISE = RoutineExercise(
     answer="soft_threshold",
     points=3,
+    difficulty="hard",
+    minutes=30,
     section="A C++ operator, built on the spot",
     bounds="any layout, float32 and float64 are taken, and other dtypes refused",
     reference=soft_threshold,

@@ -69,6 +69,8 @@ exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
 EXERCISE = FunctionExercise(
     answer="TriangularSolve",
     points=3,
+    difficulty="hard",
+    minutes=20,
     section="A linear system",
     bounds="the output has the dtype of B",
     reference=triangular_solve,

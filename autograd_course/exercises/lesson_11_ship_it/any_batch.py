@@ -77,6 +77,8 @@ def _left_alone(net: nn.Module) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="ship",
     points=2,
+    difficulty="medium",
+    minutes=9,
     section="What export refuses",
     bounds="saved and loaded it takes batches of any size, predicts as the model does in eval "
     "mode, and the model is left in the mode that it had",

@@ -92,6 +92,8 @@ def leaves_the_weight(routine: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Ver
 EXERCISE = RoutineExercise(
     answer="eight_bits",
     points=2,
+    difficulty="easy",
+    minutes=6,
     section="Fewer bits",
     bounds="the weight stays as it is",
     reference=eight_bits,

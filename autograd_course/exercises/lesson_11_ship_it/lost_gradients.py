@@ -180,6 +180,8 @@ def _changed(lost: Callable[..., Any]) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="lost_gradients",
     points=3,
+    difficulty="medium",
+    minutes=15,
     section="What the graph holds",
     bounds="it finds what is lost, blames nothing else, and fills nobody's .grad",
     reference=lost_gradients,

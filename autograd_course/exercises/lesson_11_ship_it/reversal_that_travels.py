@@ -71,6 +71,8 @@ def _passed(net: nn.Module) -> float:
 EXERCISE = RoutineExercise(
     answer="reverse",
     points=2,
+    difficulty="medium",
+    minutes=8,
     section="Three ways to carry a gradient",
     bounds="the gradient is turned around in eager and behind torch.export alike",
     reference=reverse,

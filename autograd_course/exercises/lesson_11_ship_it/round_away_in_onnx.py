@@ -149,6 +149,8 @@ def _in_a_file(translation: Callable[..., Any]) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="round_away_in_onnx",
     points=3,
+    difficulty="medium",
+    minutes=9,
     section="An operator of your own in ONNX",
     bounds="onnx.checker accepts the file, and ONNX Runtime computes with it what the operator "
     "computes, halves of both signs included",

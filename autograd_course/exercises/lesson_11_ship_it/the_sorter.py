@@ -117,6 +117,8 @@ def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
 EXERCISE = RoutineExercise(
     answer="deliver",
     points=4,
+    difficulty="hard",
+    minutes=25,
     section="The whole thing, working",
     bounds=f"the loaded program gets at least {ASKED:.0%} of {HELD_OUT} held-out digits right on "
     f"{LEVELS} levels, takes any batch, and a gradient arrives at each of its weights",

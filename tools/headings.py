@@ -1,0 +1,174 @@
+"""What the text of an exercise notebook says of the exercises: points, difficulty and minutes.
+
+The build writes all of it from what the exercises declare: the end of each heading, as in
+``## 1 · Square (1 point · easy · 5 minutes)``, and the sums, as in ``18 points, about 75 minutes``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tools.errors import AuthoringError
+from tools.exercises import SOLUTION_ONLY
+from tools.index import Declared
+from tools.minutes import Effort, effort, is_unread, split
+from tools.nbgrader import GRADER_SUFFIX, is_grader
+from tools.percent import Cell, Source
+from tools.regions import find_regions
+
+_EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only multiples of 5
+# How far a declared number may be from the model: a third, and always 2 minutes. Learners differ by
+# more than that. It is just enough that a number which the build has named stays true when the
+# solution gets one line more or less.
+_SHARE, _LEAST = 1 / 3, 2
+
+_FACTS = re.compile(r"\s+\([^()]*\bpoints?\b[^()]*\)$")
+_TOTAL = re.compile(r"^\d+ points?, about \d+ minutes", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Task:
+    """An exercise in a solved notebook: the cell that has its heading, and the effort it takes."""
+
+    exercise: Declared
+    heading: int
+    effort: Effort
+
+
+def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
+    """Yield the exercises of a solved notebook, in order.
+
+    The cells of an exercise begin with the last heading, or behind the grader cell before it if
+    they share a heading. Raises AuthoringError if there is no heading.
+    """
+    heading, begin = None, 0
+    for number, cell in enumerate(source.cells):
+        if not cell.is_code and any(level > 1 for level, _, _ in split(cell.source)):
+            heading = begin = number
+        if is_grader(cell):
+            name = str((cell.nbgrader or {})["grade_id"]).removesuffix(GRADER_SUFFIX)
+            if heading is None:
+                problem = f"there is no heading above the exercise {name!r}"
+                repair = "begin its statement with '## 1 · Title'"
+                raise AuthoringError(source.path, cell.line, problem, repair)
+            _, seen, _ = _read(source, source.cells[heading:begin])
+            statement, given, solution = _read(source, source.cells[begin:number])
+            yield Task(
+                exercises[name], heading, effort("\n".join(statement), given, solution, seen)
+            )
+            begin = number + 1
+
+
+def _read(source: Source, cells: Sequence[Cell]) -> tuple[list[str], list[str], list[str]]:
+    """Return the statement of an exercise, and the lines of its given code and of its solution."""
+    statement: list[str] = []
+    given: list[str] = []
+    solution: list[str] = []
+    for cell in cells:
+        lines = cell.source.splitlines()
+        if not cell.is_code:
+            *_, (_, heading, text) = split(cell.source)
+            statement += [] if SOLUTION_ONLY in cell.tags else [_FACTS.sub("", heading), text]
+        elif SOLUTION_ONLY in cell.tags:
+            solution += lines
+        elif not is_unread(cell.node):
+            for region in reversed(find_regions(cell.source, source.path, cell.line)):
+                solution += lines[region.begin + 1 : region.end]
+                del lines[region.begin : region.end + 1]
+            given += lines
+    return statement, given, solution
+
+
+def check_minutes(task: Task) -> None:
+    """Raise AuthoringError if an exercise declares other minutes than the model finds."""
+    exercise = task.exercise
+    model, says = task.effort.minutes(exercise.difficulty), exercise.minutes
+    if not agree(says, model):
+        raise AuthoringError(
+            exercise.path,
+            exercise.line,
+            f"EXERCISE states {says} minutes, and by the model it takes {model:.1f}",
+            f"let it say minutes={rounded(model)}",
+        )
+
+
+def agree(says: int, model: float) -> bool:
+    """Whether an exercise that takes some minutes by the model may declare another number."""
+    on_scale = says <= _EXACT or says % _STEP == 0
+    return on_scale and abs(says - model) <= max(_LEAST, _SHARE * model)
+
+
+def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> str:
+    """Return a line for each exercise of a solved notebook, with what its minutes are made of."""
+    return "\n".join(
+        f"{task.exercise.difficulty:8} {task.effort.minutes(task.exercise.difficulty):5.1f}  "
+        f"{task.exercise.id}, declared as {task.exercise.minutes}: words {task.effort.words}, "
+        f"given lines {task.effort.read}, lines to write {task.effort.written}"
+        for task in tasks(source, exercises)
+    )
+
+
+def rounded(minutes: float) -> int:
+    """Return whole minutes, above 10 a multiple of 5."""
+    step = 1 if minutes <= _EXACT else _STEP
+    return math.floor(minutes / step + 0.5) * step
+
+
+def total_minutes(exercises: Iterable[Declared]) -> int:
+    """Return what several exercises take together, as a multiple of 5."""
+    return math.ceil(sum(exercise.minutes for exercise in exercises) / _STEP) * _STEP
+
+
+def summaries(exercises: Collection[Declared]) -> dict[str, str]:
+    """Return by lesson what README says of its exercises: how many, where, how many minutes."""
+    lessons = dict.fromkeys(exercise.lesson for exercise in exercises)
+    of = {lesson: [e for e in exercises if e.lesson == lesson] for lesson in lessons}
+    return {
+        lesson: f"[{_counted([len(asked)], 'exercise')}](exercises/{lesson}.ipynb), "
+        f"{total_minutes(asked)} minutes"
+        for lesson, asked in of.items()
+    }
+
+
+def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
+    """Return a solved notebook whose headings and sums are those of its exercises.
+
+    Raises AuthoringError if an exercise has no heading, or minutes that are not the model's.
+    """
+    cells, asked = list(source.cells), list(tasks(source, exercises))
+    for task in asked:
+        check_minutes(task)
+        together = [other.exercise for other in asked if other.heading == task.heading]
+        cells[task.heading] = _with_heading(cells[task.heading], _facts(together))
+    declared = [task.exercise for task in asked]
+    points = _counted([sum(exercise.points for exercise in declared)], "point")
+    sums = f"{points}, about {total_minutes(declared)} minutes"
+    for number, cell in enumerate(cells):
+        if not cell.is_code:
+            cells[number] = cell.with_source(_TOTAL.sub(sums, cell.source))
+    return Source(source.path, tuple(cells))
+
+
+def _facts(exercises: Sequence[Declared]) -> str:
+    """Return what stands behind a heading: "1 point · easy · 5 minutes", or "1 + 2 points · …"."""
+    return " · ".join(
+        [
+            _counted([exercise.points for exercise in exercises], "point"),
+            " + ".join(dict.fromkeys(exercise.difficulty for exercise in exercises)),
+            _counted([exercise.minutes for exercise in exercises], "minute"),
+        ]
+    )
+
+
+def _counted(numbers: Sequence[int], unit: str) -> str:
+    return f"{' + '.join(map(str, numbers))} {unit}{'' if sum(numbers) == 1 else 's'}"
+
+
+def _with_heading(cell: Cell, facts: str) -> Cell:
+    """Return a cell with facts behind its last heading."""
+    *_, (_, heading, _) = split(cell.source)
+    before, _, after = cell.source.rpartition(f" {heading}")
+    return cell.with_source(f"{before} {_FACTS.sub('', heading)} ({facts}){after}")
