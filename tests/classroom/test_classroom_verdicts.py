@@ -133,9 +133,9 @@ def test_what_is_no_name_is_told(box: Sandbox, said: str, source: str) -> None:
 
 def test_what_the_sandbox_lacks_is_no_fault_of_the_answer(box: Sandbox) -> None:
     source = (
-        "from autograd_course.external import compilers\n"
+        "from autograd_course.external import building\n"
         "def f(x, threshold):\n"
-        "    raise RuntimeError(compilers.compiler_missing() or 'a compiler is there')\n"
+        "    raise RuntimeError(building.compiler_missing() or 'a compiler is there')\n"
     )
 
     found = verdict(box, of("soft-threshold-operator", source, "f"))

@@ -44,7 +44,7 @@ def test_a_missing_package_is_not_the_learners_fault(monkeypatch: pytest.MonkeyP
     def absent(*names: str) -> None:
         raise round_away_in_onnx.MissingExtraError(f"{names[0]} is not installed: run pip.")
 
-    monkeypatch.setattr(round_away_in_onnx, "require", absent)
+    monkeypatch.setattr(round_away_in_onnx, "require_packages", absent)
     result = grade("round-away-in-onnx", RIGHT["round-away-in-onnx"])
 
     assert result.status == "grader failed"

@@ -814,10 +814,17 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if not _tensors_of(node):
             continue
         for number in (2, 3, 0.5):
-            yield place, ast.BinOp(parse(repr(number)), ast.Mult(), node)
+            yield place, _multiplied(parse(repr(number)), node)
         for name in scope.names:
             yield place, ast.BinOp(node, ast.Mult(), parse(name))
             yield place, ast.BinOp(node, ast.Div(), parse(name))
+
+
+def _multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
+    """Return a product with a factor in front, where an author would write it: ``2 * x * g``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return ast.BinOp(_multiplied(factor, node.left), node.op, node.right)
+    return ast.BinOp(factor, ast.Mult(), node)
 
 
 def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:

@@ -129,7 +129,7 @@ def raised(failure: Failure) -> dict[str, str]:
 
 def what_was_raised(failure: Failure) -> str:
     if failure.kind == "SystemExit":
-        return "calls exit()"
+        return "calls `exit()`"
     said = f": {failure.text}" if failure.text else " without a message"
     return f"raises {failure.kind}{said}"
 

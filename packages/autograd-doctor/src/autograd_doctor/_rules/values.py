@@ -606,9 +606,9 @@ def _error_by_selection(m: Mismatch) -> str:
             if off.numel() >= 6 and length > 2 and None not in parts:
                 here, elsewhere = (number(part or 0.0) for part in parts)
                 return (
-                    f"The error is {here} · grad_output at each element that "
-                    f"`{m.evidence.name(position)}` selects along dim {dim}, and {elsewhere} · "
-                    "grad_output at each other element. Look at the numbers that `backward` uses "
+                    f"The error is `{here} · grad_output` at each element that "
+                    f"`{m.evidence.name(position)}` selects along dim {dim}, and `{elsewhere} · "
+                    "grad_output` at each other element. Look at the numbers that `backward` uses "
                     "for the selected element and for the others"
                 )
     return ""
