@@ -1,7 +1,7 @@
 # make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
 # make test     set up, run unit tests, every notebook, the browser
 # make thorough   what `make test` leaves out: long tables to their ends, Colab, nbgrader, fuzzing
-# make quick    a minute: some rows of each table of tests, no processes, no browser
+# make quick    some minutes: some rows of each table of tests, no processes, no browser
 # make colab    every lesson and solution on Colab's versions, as a notebook is opened there
 # make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13  TESTS=…)
 # make fuzz     the random tests, longer and with new examples     (TIMES=20)

@@ -19,8 +19,7 @@ from torch.autograd import gradcheck
 
 from benchmarks._common import command_line, passes, some
 
-from test_third_party import installed, told, verdict  # isort: skip
-from third_party import ROWS  # isort: skip
+from third_party import ROWS, installed, told, verdict  # isort: skip
 
 
 def main() -> None:

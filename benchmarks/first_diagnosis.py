@@ -38,7 +38,7 @@ def main() -> None:
         print(seconds_here(asked.row, asked.gradcheck))
         return
     from autograd_doctor import RULES
-    from test_third_party import installed
+    from third_party import installed
 
     rows = some([row for row, shipped in enumerate(ROWS) if installed(shipped)], asked.quick)
     with Console().status("") as status:

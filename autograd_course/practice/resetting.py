@@ -21,8 +21,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbformat import NotebookNode
-
 from autograd_course.errors import CourseError
 from autograd_course.lab.folder import GET
 from autograd_course.practice.targets import FOLDER

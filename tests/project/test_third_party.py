@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from importlib.util import find_spec
-
 import pytest
 import third_party
-from third_party import BY_HAND, GROUP, TORCH, Shipped
-
-from autograd_course import Diagnosis, diagnose
+from third_party import BY_HAND, GROUP, TORCH, Shipped, installed, told, verdict
 
 MISSING = "{} (or what it needs) is not installed: pip install -e '.[third-party]'"
 
@@ -18,28 +13,6 @@ pytestmark = pytest.mark.thorough
 
 def row(shipped: Shipped) -> str:
     return f"{shipped.package}: {shipped.name}"
-
-
-def installed(shipped: Shipped) -> bool:
-    needed = [shipped.path.partition(":")[0].partition(".")[0]]
-    if shipped.path.startswith("torch.testing."):
-        needed.append("expecttest")
-    return all(map(find_spec, needed))
-
-
-def verdict(shipped: Shipped) -> Diagnosis:
-    with warnings.catch_warnings():  # what a package warns of is its own affair
-        warnings.simplefilter("ignore")
-        return diagnose(shipped.subject(), shipped.inputs(), **shipped.options)
-
-
-def told(diagnosis: Diagnosis, expected: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rules found: errors, warnings, and those notes that an expert mentions too."""
-    return tuple(
-        finding.rule
-        for finding in diagnosis.findings
-        if finding.severity != "info" or finding.rule in expected
-    )
 
 
 @pytest.mark.parametrize("shipped", [*GROUP, *TORCH, *filter(installed, BY_HAND)], ids=row)

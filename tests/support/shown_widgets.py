@@ -40,10 +40,15 @@ qkv = torch.randn(3, 8, 4)
 
 @dataclass(frozen=True)
 class Shown:
-    """A widget, the control to move, the key that moves it, and what is heard of it."""
+    """A widget in the tables of tests that try all widgets.
+
+    ``root`` is the selector of its view, ``opens`` what is read in it when it opens, and
+    ``control`` the selector of what ``key`` moves. ``says`` is what a screen reader then hears.
+    """
 
     call: str
     root: str
+    opens: str
     control: str
     key: str
     says: str
@@ -52,39 +57,41 @@ class Shown:
 SHOWN = {
     "gradient-flow": Shown(
         "gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))",
-        ".agf", 'input[aria-label="step"]', "End", "Backward ",
+        ".agf", "x has gradient ∂ 4.", 'input[aria-label="step"]', "End", "Backward ",
     ),
     "folded-flow": Shown(
         'gradient_flow(net, torch.randn(2, 4), names=["x"], depth=1)',
-        ".agf", 'input[aria-label="step"]', "End", "Backward ",
+        ".agf", "x has gradient", 'input[aria-label="step"]', "End", "Backward ",
     ),
     "compared-flows": Shown(
         'compare_flows({"once": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))',
-        ".agf", 'input[aria-label="step"]', "End", "once Backward ",
+        ".agf", "input has gradient ∂ 0.5403", 'input[aria-label="step"]', "End", "once Backward ",
     ),
     "function-lab": Shown(
         'function_lab({"Square": Square, "CalmSquare": CalmSquare}, x=1.5)',
-        ".ac-lab", 'input[aria-label="step"]', "Home", "Forward · def forward",
+        ".ac-lab", "Backward · return gradient",
+        'input[aria-label="step"]', "Home", "Forward · def forward",
     ),
     "ste-lab": Shown(
         'ste_lab("sign", "clipped")',
-        ".ac-ste", 'input[aria-label="x"]', "End", "Forward: x = 3 becomes 1",
+        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward: x = 3 becomes 1",
     ),
     "jacobian-view": Shown(
         "jacobian_view(HalfSoftmax, qkv[0, :3])",
-        ".ac-jac", "[role=application]", "ArrowRight", "] finite differences ",
+        ".ac-jac", "differences", "[role=application]", "ArrowRight", "] finite differences ",
     ),
     "memory-timeline": Shown(
         "memory_timeline(attend, torch.randn(64, 32), budget=8192)",
-        ".ac-memory", 'input[aria-label="step"]', "End", "0 bytes kept",
+        ".ac-memory", "16 KiB kept", 'input[aria-label="step"]', "End", "0 bytes kept",
     ),
     "attention-tiles": Shown(
         "attention_tiles(*qkv, block=(2, 2))",
-        ".ac-tiles", 'input[aria-label="step"]', "End", "End ",
+        ".ac-tiles", "m rises from", 'input[aria-label="step"]', "End", "End ",
     ),
     "knowledge-check": Shown(
         'knowledge_check("01")',
-        ".ac-quiz", 'button[aria-label="Next question"]', "Enter", "Question 2 of 13, not answered",
+        ".ac-quiz", "Question 1 Choose one.",
+        'button[aria-label="Next question"]', "Enter", "Question 2 of 13, not answered",
     ),
 }  # fmt: skip
 

@@ -11,14 +11,18 @@ CI, and those of ``BY_HAND`` pull in much that is not needed here (``pip install
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from autograd_course import Diagnosis, diagnose
 
 Inputs = Callable[[], tuple[Any, ...]]
 Call = Callable[..., Any]
@@ -431,3 +435,28 @@ TORCH = [
 # fmt: on
 
 ROWS = GROUP + BY_HAND + TORCH
+
+
+# What a row comes to
+
+
+def installed(shipped: Shipped) -> bool:
+    needed = [shipped.path.partition(":")[0].partition(".")[0]]
+    if shipped.path.startswith("torch.testing."):
+        needed.append("expecttest")
+    return all(map(find_spec, needed))
+
+
+def verdict(shipped: Shipped) -> Diagnosis:
+    with warnings.catch_warnings():  # what a package warns of is its own affair
+        warnings.simplefilter("ignore")
+        return diagnose(shipped.subject(), shipped.inputs(), **shipped.options)
+
+
+def told(diagnosis: Diagnosis, expected: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rules found: errors, warnings, and those notes that an expert mentions too."""
+    return tuple(
+        finding.rule
+        for finding in diagnosis.findings
+        if finding.severity != "info" or finding.rule in expected
+    )

@@ -9,17 +9,6 @@ from shown_widgets import SHOWN, built
 
 pytestmark = [pytest.mark.thorough, pytest.mark.browser, pytest.mark.uncompiled]
 
-OPENS = {  # what is read there
-    "gradient-flow": "x has gradient ∂ 4.",
-    "folded-flow": "x has gradient",
-    "compared-flows": "input has gradient ∂ 0.5403",
-    "function-lab": "Backward · return gradient",
-    "ste-lab": "step 150 of 150",
-    "jacobian-view": "differences",
-    "memory-timeline": "16 KiB kept",
-    "attention-tiles": "m rises from",
-    "knowledge-check": "Question 1 Choose one.",
-}
 AT_THE_END = ("gradient-flow", "folded-flow", "compared-flows", "function-lab")
 
 
@@ -27,7 +16,7 @@ AT_THE_END = ("gradient-flow", "folded-flow", "compared-flows", "function-lab")
 def test_it_opens_where_there_is_something_to_see(browser: Browser, name: str) -> None:
     built()[name].left()  # as displaying it does
     with showing(browser, built()[name]) as page:
-        expect(page.locator(SHOWN[name].root)).to_contain_text(OPENS[name])
+        expect(page.locator(SHOWN[name].root)).to_contain_text(SHOWN[name].opens)
 
 
 def step(page: Page) -> int:
