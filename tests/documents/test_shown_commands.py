@@ -47,14 +47,19 @@ def is_made(words: list[str]) -> None:
 
 
 def is_a_module(words: list[str]) -> None:
-    """Find a module; the tests' options are the Makefile's."""
+    """Find a module; the tests' options are the Makefile's, or name tests that are there."""
     flag, name, *options = words
     assert flag == "-m"
     assert find_spec(name)
     if name == "venv":
         assert "-m venv $(VENV)" in MAKEFILE
         assert f"VENV := {options[0]}\n" in MAKEFILE
-    if name == "pytest":
+    if name == "pytest" and "-k" in options:
+        paths = [ROOT / path for path in options[: options.index("-k")]]
+        (word,) = options[options.index("-k") + 1 :]
+        assert [path for path in paths if not path.exists()] == []
+        assert any(word in file.read_text("utf-8") for path in paths for file in path.rglob("*.py"))
+    elif name == "pytest":
         made = MAKEFILE.replace("$(TESTS_OF)", "tests packages/autograd-doctor/tests")
         made = made.replace("$(NOTEBOOKS)", "notebooks solutions exercises")
         assert set(options) <= set(made.split())
