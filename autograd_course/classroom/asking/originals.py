@@ -18,6 +18,7 @@ _OURS = "autograd_course"
 _FAR = ("torch.", "autograd_doctor.", f"{_OURS}.")
 _NEAR = (
     f"{_OURS}.classroom.",
+    f"{_OURS}.engine.",
     f"{_OURS}.grader.kinds.",
     f"{_OURS}.grader.comparison.",
     f"{_OURS}.grader.execution.",
