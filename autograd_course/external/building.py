@@ -38,7 +38,7 @@ def compiler_missing() -> str | None:
             "or name yours in the environment variable CXX."
         )
     if not shutil.which("ninja", path=path):
-        return "There is no ninja here, which calls the compiler: pip install ninja."
+        return "ninja, which calls the compiler, is not installed: pip install ninja."
     return None
 
 
@@ -166,8 +166,8 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
         An object whose attribute ``f`` is the operator ``f``.
 
     Raises:
-        BuildError: There is no compiler, or the source does not compile. ``line`` is the line of
-            the source.
+        BuildError: The machine has no compiler, or the source does not compile. ``line`` is the
+            line of the source.
 
     Example:
         >>> kernel = build(SOURCES / "decayed_sum.cpp")  # doctest: +SKIP

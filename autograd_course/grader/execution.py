@@ -25,7 +25,7 @@ from autograd_course.external import BuildError
 from autograd_course.grader.calls import as_tuple, differentiated, is_float
 
 Inputs = tuple[Any, ...]
-WHOLE = "<answer>"  # stands for the name of a method where the answer itself is one function
+WHOLE = "<answer>"  # the name of the method if the answer is a plain function
 MOST_PRINTED = 2000  # characters of one pass that are kept
 
 

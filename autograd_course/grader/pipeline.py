@@ -22,7 +22,7 @@ machine lacks. So an answer passes through these steps:
 6. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
 7. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
-   the second wrong answer is told more than the first one.
+   a learner reads more after a second wrong answer than after the first one.
 
 From step 2 to step 5 a verdict is data: its :class:`.verdict.Reason` is a type with the facts, and
 :func:`.verdict.describe` makes the sentence when somebody reads it. No step reads a sentence.
@@ -68,7 +68,7 @@ from autograd_course.index import UnknownExerciseError
 
 
 class _Nothing:
-    """What stands for an argument that was left out."""
+    """The default of an argument, which shows that the caller left it out."""
 
 
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:

@@ -95,7 +95,7 @@ def _tried(
     work = sandbox, secret, replaced
     verdict = _verdict(exercise, answer, *work, budget)
     failed = "grader failed"
-    if verdict.status == failed:  # what was nobody's doing does not happen again
+    if verdict.status == failed:  # a failure by chance does not happen twice
         verdict = _verdict(exercise, answer, *work)
     if verdict.status == failed and _verdict(exercise, _right(exercise), *work).status != failed:
         return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))

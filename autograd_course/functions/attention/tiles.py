@@ -198,10 +198,10 @@ class Grid:
         return None if x is None else TiledMask(x, self._shape, self.lead[1])
 
     def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:
-        """Return room for tiles: the scores, the weights, and what is computed beside them.
+        """Return buffers for the scores, the weights and ``beside_weights`` more tiles.
 
-        It is the memory of a call beside its inputs and outputs. Where nobody observes the scores,
-        the weights take their place.
+        A call needs no other memory but that of its inputs and outputs. Without an observer, nobody
+        reads the scores after the weights exist, so both share one buffer.
         """
         count = 1 + (observer is not None) + beside_weights
         first, *others = self._like.new_empty(count, self._room)

@@ -260,7 +260,7 @@ class LocalFunction:
 
 
 def declared(exercise: FunctionExercise) -> dict[str, Any]:
-    """Return what ``diagnose`` is told of an answer to an exercise."""
+    """Return the options with which ``diagnose`` examines an answer to an exercise."""
     return {
         "reference": exercise.reference,
         "surrogate": exercise.surrogate,

@@ -200,7 +200,7 @@ def _in_another(returned: Any, container: type | None) -> Raised | None:
 
 
 def routine_problem(exercise: RoutineExercise, answer: Any) -> Verdict | None:
-    """Return the verdict on an answer that is no function, ``None`` where it is one."""
+    """Return the verdict on an answer that is not a function, or ``None`` for a function."""
     if answer is None or answer is ...:
         return Verdict(NothingHandedIn(exercise.id, "function"))
     if isinstance(answer, type) and issubclass(answer, Function):
