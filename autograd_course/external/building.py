@@ -38,7 +38,7 @@ def compiler_missing() -> str | None:
             "or name yours in the environment variable CXX."
         )
     if not shutil.which("ninja", path=path):
-        return "ninja, which calls the compiler, is not installed: pip install ninja."
+        return "There is no ninja here. It calls the compiler: pip install ninja."
     return None
 
 
