@@ -259,6 +259,24 @@ def test_the_running_sum_is_what_one_pass_over_all_keys_gives() -> None:
     TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (2, 2), compare)
 
 
+def test_a_tile_shows_that_a_row_has_seen_no_key() -> None:
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    mask[0], mask[1, :2] = False, False
+    shown: dict[str, list[Tensor]] = {"max": [], "rescale": [], "lse": []}
+
+    def note(tile: Tile) -> None:
+        for name in shown.keys() & tile.live.keys():
+            shown[name].append(tile.live[name][0, :, 0].detach().clone())
+
+    out, _ = TiledAttention.apply(*qkv(3, 4, lead=()), mask, False, None, 0.0, 0, (3, 2), note)
+    out.sum().backward()
+
+    assert (shown["max"][0] == -math.inf).tolist() == [True, True, False]
+    assert (shown["max"][1] == -math.inf).tolist() == [True, False, False]
+    assert shown["rescale"][1][:2].tolist() == [0, 0]
+    assert (shown["lse"][0] == -math.inf).tolist() == [True, False, False]
+
+
 def test_a_tile_shows_what_it_says_it_holds() -> None:
     q, k, v = qkv(lead=(1,))
     seen: list[dict[str, Tensor]] = []

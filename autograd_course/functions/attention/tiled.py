@@ -98,22 +98,22 @@ def forward_tiles(
 ) -> None:
     """Write ``O`` and ``L`` of every row of tiles; show each tile to the observer.
 
-    ``out`` comes as zeros and ``lse`` as ``-∞``, which they stay where there are no keys. The
-    maximum begins at the lowest finite number: from ``-∞``, ``-∞ - (-∞)`` would be nan.
+    ``out`` comes as zeros and ``lse`` as ``-∞``, which they stay where there are no keys.
     """
     buffers = grid.buffers(observer, beside_weights=0)
     for row in grid.places.by_rows():
         here = row[0].of_query
         (q_i,) = grid.cut(here, q)
-        high = q_i.new_full((*q_i.shape[:-1], 1), torch.finfo(q_i.dtype).min)
+        high = q_i.new_full((*q_i.shape[:-1], 1), -math.inf)
         total, mixed = torch.zeros_like(high), q_i.new_zeros(*q_i.shape[:-1], v.shape[-1])
         for at in row:
             k_j, v_j = grid.cut(at.of_key, k, v)
             scores, weights = grid.shaped(buffers, at)
             grid.scores(q_i, k_j, at, out=scores)
             before, high = high, torch.maximum(high, scores.amax(-1, keepdim=True))
-            rescale = torch.exp(before - high)
-            torch.sub(scores, high, out=weights).exp_()
+            shift = finite(high)
+            rescale = torch.exp(before - shift)
+            torch.sub(scores, shift, out=weights).exp_()
             total.mul_(rescale).add_(weights.sum(-1, keepdim=True))
             mixed.mul_(rescale).baddbmm_(without(weights, grid.gone(at)), v_j)
             if observer is not None:
@@ -121,7 +121,7 @@ def forward_tiles(
                 live |= {"rescale": rescale, "max": high, "sum": total, "out": mixed}
                 observer(Tile(at.row, at.column, live))
         out[here] = normalized(mixed, total).mul_(grid.how.kept)
-        lse[here] = high + total.log()
+        lse[here] = finite(high) + total.log()
 
 
 class TiledAttentionBackward(torch.autograd.Function):
@@ -209,7 +209,7 @@ def backward_tiles(
             q_i, grad_i, lse_i, delta_i = grid.cut(at.of_query, *queries)
             scores, weights, grad_scores = grid.shaped(buffers, at)
             grid.scores(q_i, k_j, at, out=scores)
-            torch.sub(scores, lse_i, out=weights).exp_()
+            torch.sub(scores, finite(lse_i), out=weights).exp_()
             gone = grid.gone(at)
             without(torch.bmm(grad_i, v_j.mT, out=grad_scores), gone)
             grad_scores.sub_(delta_i).mul_(weights)
@@ -235,14 +235,11 @@ def backward_tiles(
 def given_by_query(
     grid: Grid, q: Tensor, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what a row of tiles needs in backward: ``Q``, ``dO / (1 - p)``, ``L`` and ``D``.
-
-    ``L`` of a row without keys is 0 here: its weights are ``exp(-∞ - 0)``, which is 0.
-    """
+    """Return what a row of tiles needs in backward: ``Q``, ``dO / (1 - p)``, ``L`` and ``D``."""
     grad = grad_out.to(lse.dtype)
     delta = (grad * out).sum(-1) - grad_lse
     scaled = grad * grid.how.kept if grid.how.dropout_p else grad
-    return grid.rows(q), grid.rows(scaled), grid.numbers(finite(lse)), grid.numbers(delta)
+    return grid.rows(q), grid.rows(scaled), grid.numbers(lse), grid.numbers(delta)
 
 
 def zeros(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -330,7 +327,7 @@ def _squares(
     (q, grad, lse, delta, for_q), (k, v, for_k, for_v) = queries, keys
     scores, p, d_s, w, y = buffers
     grid.scores(q, k, at, out=scores)
-    torch.sub(scores, lse, out=p).exp_()
+    torch.sub(scores, finite(lse), out=p).exp_()
     gone = grid.gone(at)
     without(torch.bmm(grad, v.mT, out=d_s), gone).sub_(delta)
     torch.baddbmm(w, for_q, k.mT, beta=0, alpha=grid.how.scale, out=w)

@@ -29,6 +29,11 @@ PATCHING = {
              "LocalFunction.checked = LocalFunction.backward = lambda *a: None"),
         _MISMATCH, "LocalFunction.checked",
     ),
+    "what runs backward": Hostile(
+        half("from autograd_course import engine\n"
+             "engine.run_backward.__code__ = (lambda *a, **k: ()).__code__"),
+        _MISMATCH, "the code of run_backward",
+    ),
     "what looks at the answer": Hostile(
         half("import autograd_course.classroom.asking.functions as f\n"
              "f.collect_evidence = lambda *a, **k: ()"),
@@ -57,7 +62,7 @@ PATCHING = {
         _MISMATCH, "imports sys",
     ),
     "the file of the package": Hostile(
-        "open('/course/autograd_course/grader/grade.py', 'a')",
+        "open('/course/autograd_course/grader/pipeline.py', 'a')",
         "Permission denied|Read-only file system", "calls open",
     ),
 }  # fmt: skip
