@@ -11,26 +11,30 @@ from torch.autograd import Variable
 def run_backward(
     outputs: Sequence[Tensor],
     grad_outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor] = (),
+    inputs: Sequence[Tensor] | None = None,
     *,
     allow_unused: bool = True,
     retain_graph: bool = False,
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
 
-    This is ``torch.autograd.grad``, or without inputs ``torch.autograd.backward``, less the check
-    of the shapes of ``grad_outputs``. That check imports sympy, which takes longer than to draw a
-    picture or to grade an answer.
+    It does what ``torch.autograd.grad`` does, or what ``torch.autograd.backward`` does if
+    ``inputs`` is ``None``. It does not check the shapes of ``grad_outputs``: PyTorch's check
+    imports sympy, which takes longer than to draw a picture or to grade an answer.
 
     Args:
         outputs: Tensors that have a graph.
         grad_outputs: One for each output, in its shape.
-        inputs: The tensors whose gradients are returned.
+        inputs: The tensors whose gradients are returned. With ``None``, nothing is returned, and
+            every leaf gets its gradient in ``.grad``.
         allow_unused: Whether an input may have no gradient, which is ``None`` then.
         retain_graph: Whether the graph stays, for another backward pass.
 
     Returns:
         One gradient for each input.
+
+    Raises:
+        RuntimeError: ``inputs`` is empty, or what PyTorch raises in backward.
 
     Example:
         >>> import torch
@@ -38,12 +42,14 @@ def run_backward(
         >>> run_backward([x * x], [torch.tensor(1.0)], [x])
         (tensor(6.),)
     """
+    if inputs is not None and not inputs:
+        raise RuntimeError("there is no input whose gradient could be returned")
     return Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grad_outputs),
         retain_graph,
         False,  # the graph of the gradients is not recorded
-        tuple(inputs),
+        tuple(inputs or ()),
         allow_unused,
-        not inputs,  # then the gradients are added to the leaves' own
+        inputs is None,
     )
