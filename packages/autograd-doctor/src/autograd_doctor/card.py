@@ -53,22 +53,6 @@ Rows = Iterable[tuple[str, str]]
 Spans = tuple[tuple[int, int], ...]
 
 
-class Heading(str):
-    """A label that begins its row's text instead of standing to the left of it, such as a rule.
-
-    HTML shows it as a link to ``address``, if there is one.
-    """
-
-    __slots__ = ("address",)
-    address: str
-
-    def __new__(cls, text: str, address: str = "") -> Self:
-        """Return the text with its address."""
-        heading = super().__new__(cls, text)
-        heading.address = address
-        return heading
-
-
 class Link(str):
     """A text that HTML shows as a link to ``address``, if there is one."""
 
@@ -80,6 +64,12 @@ class Link(str):
         link = super().__new__(cls, text)
         link.address = address
         return link
+
+
+class Heading(Link):
+    """A label that begins its row's text instead of standing to the left of it, such as a rule."""
+
+    __slots__ = ()
 
 
 class Comparison(str):
