@@ -212,9 +212,8 @@ def _summed_term(m: Mismatch) -> str | None:
     unit = Upstream(None, (), torch.ones_like(lacking))
     for k, product, _ in _multiples(lacking, products, [unit]):
         if _natural(m, k, product, unit) and product.factors:
-            size = "" if abs(abs(k) - 1) < CLOSE else f"{digits(abs(k))} · "
             summed = " · ".join(("grad_output", *product.factors))
-            return f"{'-' if k < 0 else ''}{size}sum({summed})"
+            return _times(k, f"sum({summed})")
     return None
 
 
@@ -255,9 +254,7 @@ def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
             continue
         k = float((product * lacking).sum() / product.square().sum())
         if bool((lacking - k * product).abs().max() <= CLOSE * lacking.abs().max()):
-            names = " @ ".join(name for name, _ in factors)
-            size = "" if abs(abs(k) - 1) < CLOSE else f"{digits(abs(k))} · "
-            return f"{'-' if k < 0 else ''}{size}{names}"
+            return _times(k, " @ ".join(name for name, _ in factors))
     return None
 
 
@@ -388,14 +385,17 @@ def _length(product: Product, upstream: Upstream) -> int:
 
 
 def _written(k: float, product: Product, upstream: Upstream) -> str:
-    sign, size = "-" if k < 0 else "", abs(k)
-    parts = [] if abs(size - 1) < CLOSE else [digits(size)]
-    if upstream.axis is None:
-        parts.append("grad_output")
-    else:
+    arrives = "grad_output"
+    if upstream.axis is not None:
         weighted = " · ".join(("grad_output", *upstream.weight))
-        parts.append(f"sum({weighted} over dim {upstream.axis})")
-    return sign + " · ".join([*parts, *product.factors])
+        arrives = f"sum({weighted} over dim {upstream.axis})"
+    return _times(k, arrives, *product.factors)
+
+
+def _times(k: float, *factors: str) -> str:
+    """Return a product with a number in front, which 1 and -1 leave out."""
+    size = [] if abs(abs(k) - 1) < CLOSE else [digits(abs(k))]
+    return ("-" if k < 0 else "") + " · ".join([*size, *factors])
 
 
 # --------------------------------------------------------------------------------------------------
