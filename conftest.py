@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     scratch = tempfile.TemporaryDirectory(prefix="autograd-course-tests-")
     config.stash[_SCRATCH] = scratch
     config.stash[_KERNELS] = WarmKernels()
+    gc.set_threshold(20_000, 20, 50)  # tracing makes much garbage, and the tests are many objects
     os.environ |= notebook_environment(Path(scratch.name))
 
 

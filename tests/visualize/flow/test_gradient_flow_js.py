@@ -1,7 +1,7 @@
 """The widget in a real browser, in a bare page: what a learner sees, hears and presses."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 import torch
@@ -13,8 +13,30 @@ from torch import nn
 
 from autograd_course.visualize import GradientFlow, gradient_flow
 from autograd_course.visualize.flow.compare import compare_flows
+from autograd_course.visualize.flow.view import Frame, View
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sweeps_are_computed_once() -> Iterator[None]:
+    """Keep what was swept for the next widget of the same function: most tests show the same."""
+    known: dict[object, list[Frame]] = {}
+    compute = View.frames
+
+    def frames(
+        view: View, name: str, values: Sequence[float], at: Mapping[str, float]
+    ) -> Iterator[Frame]:
+        source = view.source
+        swept = (name, *values, *sorted(at.items()))
+        key = (source.fn, repr(source.inputs), view.opened, swept)
+        if key not in known:
+            known[key] = list(compute(view, name, values, at))
+        return iter(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(View, "frames", frames)
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -81,7 +82,7 @@ class Subject:
         kinds = (bool, int, float, str, tuple)
         return {k: v for k, v in held.items() if isinstance(v, kinds) and not k.startswith("__")}
 
-    @property
+    @cached_property
     def stated_design(self) -> str:
         """What its source says that its gradient is by design, ``""`` if nothing."""
         return stated_design(self.function) if self.function else ""
