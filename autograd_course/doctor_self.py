@@ -27,7 +27,7 @@ def examine(here: Path | None = None) -> Checkup:
         "grader": grader,
         "compiler": _compiler,
         "sandbox": _sandbox,
-        "lesson 11": _ship,
+        "lesson 15": _ship,
         "course": lambda: _course(here or Path.cwd()),
     }
     looked = [_surely(what, look) for what, look in looks.items()]
@@ -109,7 +109,7 @@ def _compiler() -> Check:
 
     missing = compiler_missing()
     found = "none" if missing else f"{compiler()}, with ninja"
-    return Check("compiler", found, f"for lesson 10: {missing}" if missing else "", optional=True)
+    return Check("compiler", found, f"for lesson 13: {missing}" if missing else "", optional=True)
 
 
 def _sandbox() -> Check:
@@ -126,7 +126,7 @@ def _ship() -> Check:
 
     absent = missing()
     found = f"missing: {', '.join(absent)}" if absent else ", ".join(PACKAGES)
-    return Check("lesson 11", found, INSTALL if absent else "", optional=True)
+    return Check("lesson 15", found, INSTALL if absent else "", optional=True)
 
 
 def _course(here: Path) -> Check:

@@ -15,21 +15,21 @@ Draw
 Measure memory
     ``kept_bytes`` and ``kept_tensors`` measure what a call keeps for backward, ``peak_bytes`` the
     most memory in use at once, and ``stored_bytes`` the tensors of a module.
-Check a gradient by hand (lesson 08)
+Check a gradient by hand (lesson 04)
     ``five_steps`` takes all steps: ``compare_forward``, ``run_backward``, ``compare_magnitudes``,
     ``check_element`` and ``run_gradcheck``.
-Data and noise (lessons 04 and 11)
+Data and noise (lessons 05 and 15)
     ``load_digits`` and ``split_digits`` return handwritten digits. ``gumbel_noise`` samples the
     noise of a Gumbel-softmax.
-Attention (lesson 07)
+Attention (lesson 08)
     ``dropped`` computes a dropout mask from a seed. ``TritonAttention`` is attention in one GPU
     kernel. ``leaderboard`` measures your attention against PyTorch's own.
-Several processes (lesson 09)
+Several processes (lesson 11)
     ``replicas`` trains a layer with DistributedDataParallel.
-External code (lesson 10)
+External code (lesson 13)
     ``build`` compiles the C++ and CUDA files in ``SOURCES`` and raises a ``BuildError`` if that
     fails. ``triton_decayed_sum`` is a GPU kernel. ``benchmark_results`` shows stored timings.
-Ship (lesson 11)
+Ship (lesson 15)
     ``require_packages`` says which packages are missing. ``quiet`` suppresses warnings of the
     exporters, ``first_sentence`` shortens a message, and ``check_onnx`` and ``run_onnx`` check and
     run an ONNX file.

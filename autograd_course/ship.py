@@ -1,4 +1,4 @@
-"""What lesson 11 needs of packages that the rest of the course does without.
+"""What lesson 15 needs of packages that the rest of the course does without.
 
 A missing package is named, ONNX files are checked and run, and exporters are kept quiet.
 """
@@ -35,7 +35,7 @@ def require_packages(*names: str) -> None:
     """Raise an error that says what to install if one of the packages is missing.
 
     Args:
-        names: Names of packages. Without names: all packages that only lesson 11 needs.
+        names: Names of packages. Without names: all packages that only lesson 15 needs.
 
     Returns:
         Nothing.
@@ -175,4 +175,4 @@ def first_sentence(said: Warning | Exception | str) -> str:
     return sentence + stop.strip()
 
 
-checked, require = check_onnx, require_packages  # the names that lesson 11 imported
+checked, require = check_onnx, require_packages  # the names that lesson 15 imported

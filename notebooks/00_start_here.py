@@ -173,14 +173,14 @@ knowledge_check("00")
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
 # | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
 # | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax |
-# | 04 | [The straight-through estimator](04_straight_through.ipynb) | steps without slope |
-# | 05 | [Gradients of gradients](05_double_backward.ipynb) | derivatives lost in silence |
-# | 06 | [The same gradient in less memory](06_memory_patterns.ipynb) | keep less, rebuild |
-# | 07 | [The attention challenge](07_attention_challenge.ipynb) | formula to tiles |
-# | 08 | [The debugging clinic](08_debugging_clinic.ipynb) | code that you did not write |
-# | 09 | [Beyond eager](09_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
-# | 10 | [External code](10_external_code.ipynb) | SciPy, solvers, C++, kernels |
-# | 11 | [Ship it](11_ship_it.ipynb) | export, ONNX, fewer bits |
+# | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | code that you did not write |
+# | 05 | [The straight-through estimator](05_straight_through.ipynb) | steps without slope |
+# | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
+# | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
+# | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
+# | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
+# | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
+# | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
 #
 # Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), two pages for the wall
 # ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),

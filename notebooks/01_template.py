@@ -382,7 +382,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # ### Is it leaner?
 #
 # *In depth: a count of operations and bytes, for three Functions that one meets in tutorials. It
-# can wait until lesson 06, which is about memory.*
+# can wait until lesson 07, which is about memory.*
 #
 # **Common belief: "a hand-written backward is leaner than autograd's."** We can count. A dispatch
 # mode sees every operation that autograd sends on for execution; saved-tensor hooks see every
@@ -1054,7 +1054,7 @@ print("offset.grad     ", offset.grad.tolist())
 # (`ctx` is the node, so `y.grad_fn` lets us call `backward` by hand and see what it returns
 # before the engine does.) Here the engine's silent summing, seen above, happens to give the right
 # number. Right by luck: whoever calls this backward without the engine in between gets the wrong
-# shape. Lesson 08 tours the other blind spots. They are the reason for the next section.
+# shape. Lesson 04 tours the other blind spots. They are the reason for the next section.
 
 # %% [markdown]
 # ## Let the doctor look

@@ -403,7 +403,7 @@ predict(..., x.grad)
 # ### Run 2: the hooks
 #
 # *In depth: what checkpointing and offloading see of a Function. Skip it on a first reading;
-# lesson 06 works with these hooks.*
+# lesson 07 works with these hooks.*
 #
 # Activation checkpointing (drop what forward computed, compute it again for backward),
 # offloading to the host's memory and compression all work by *saved-tensor hooks*: functions
@@ -502,7 +502,7 @@ collected = gc.collect()
 # around ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)). Today it takes any
 # tensor, and says so. An intermediate on `ctx` is missed by hooks and stays unfreed like an input;
 # only the version check is no loss there, since nobody else can write to it. (What a *saved*
-# intermediate does to second derivatives is a matter for lesson 05.)
+# intermediate does to second derivatives is a matter for lesson 06.)
 #
 # ### Run 5: what is no tensor
 #
@@ -677,7 +677,7 @@ except RuntimeError as error:
 # ## Around the alarm: .data and .detach()
 #
 # *In depth: a second way to switch the version check off, and one to lose a second derivative.
-# Skip it on a first reading; lesson 05 comes back to the latter.*
+# Skip it on a first reading; lesson 06 comes back to the latter.*
 #
 # Both give a tensor on the same memory without its history, and both have honest uses. They differ
 # in one thing: a write through `.detach()` counts, one through `.data` does not. So `.data` is the
@@ -720,7 +720,7 @@ print("gradcheck:    ", gradcheck(TidyCube.apply, angles))
 print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=False))
 
 # %% [markdown]
-# Saved tensors come back with the history that they need; leave it on them. Lesson 05 is about
+# Saved tensors come back with the history that they need; leave it on them. Lesson 06 is about
 # second derivatives.
 
 # %% [markdown]
@@ -1063,7 +1063,7 @@ predict(..., b)
 # %% [markdown]
 # ## forward without ctx: setup_context
 #
-# *In depth: the second form of a Function. Skip it until lesson 09, which uses it.*
+# *In depth: the second form of a Function. Skip it until lesson 11, which uses it.*
 #
 # Everything above can be written in a second way. `forward` takes the inputs only, and is plain
 # code; a third static method, `setup_context`, gets `ctx`, the tuple of all inputs, and the output,
@@ -1101,7 +1101,7 @@ for function in (GravitySplit, Gravity):
 # The functional transforms `torch.func.grad`, `vmap` and `jvp` need to run `forward` by itself, and
 # accept this form only. The price: `setup_context` sees inputs and output, so an intermediate
 # result must be recomputed or returned as an output. For a new Function the split form is the
-# better habit; the joint one is what you will meet in existing code. Lesson 09 uses the split.
+# better habit; the joint one is what you will meet in existing code. Lesson 11 uses the split.
 
 # %% [markdown]
 # ## Eight messages, and what they want

@@ -298,7 +298,7 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 #
 # ### At a kink
 #
-# *In depth: which slope to return where there is none. Skip it on a first reading; lesson 04 has
+# *In depth: which slope to return where there is none. Skip it on a first reading; lesson 05 has
 # weights that lie on a kink.*
 #
 # **Common belief: "for a ReLU's mask, `x > 0` or `x >= 0` makes no difference."** At $x = 0$ no
@@ -384,7 +384,7 @@ with figure(width=6.6, height=3.2) as (axes,):
 # The same $y$, and slopes of opposite sign: no formula in $y$ alone can give both. Save $x$ and
 # compute $\sigma(x)$ again. ($\sigma(x)$ would do as well, with $f' = \sigma + y\,(1 - \sigma)$;
 # but a tensor that is neither input nor output has no graph, and the *second* derivative then
-# comes out wrong without a word. Lesson 05 is about that.)
+# comes out wrong without a word. Lesson 06 is about that.)
 #
 # So before you save, ask what the derivative still depends on. It may be very little: for the soft
 # threshold of the next section it is a sign.
@@ -683,7 +683,7 @@ print(f"windows in which all four are 0: {(pooled == 0).float().mean():.0%}")
 
 # %% [markdown]
 # One in sixteen. (Behind this ReLU it happens not to matter who wins, since the ReLU's own gradient
-# is 0 there. Behind a rounding that passes gradients on, as in lesson 04, it does.) For a maximum
+# is 0 there. Behind a rounding that passes gradients on, as in lesson 05, it does.) For a maximum
 # whose winners share equally, divide the mask of the winners by their number. The mask alone would
 # give the *whole* gradient to each of them.
 
@@ -797,7 +797,7 @@ predict(..., x.grad[0])
 # %% [markdown]
 # ## Log-sum-exp and the empty row
 #
-# *In depth: a gradient that is `nan` though the loss is finite. Exercise 5 needs it; lesson 07
+# *In depth: a gradient that is `nan` though the loss is finite. Exercise 5 needs it; lesson 08
 # meets the empty row again.*
 #
 # $\operatorname{lse}(x) = \log\sum_j e^{x_j}$ adds numbers that are given by their logarithms;
@@ -899,7 +899,7 @@ for function in (LogSumExp, SavedSoftmax):
 
 # %% [markdown]
 # An intermediate is a constant to whoever differentiates the gradient once more. Keep the rule,
-# *save inputs and outputs, recompute the rest*; lesson 05 has the reasons and the ways around.
+# *save inputs and outputs, recompute the rest*; lesson 06 has the reasons and the ways around.
 # (Masks, signs and indices, which we saved above, are an exception: their derivative is zero
 # anyway.)
 
@@ -1372,5 +1372,5 @@ knowledge_check("03")
 # backwards, from GELU to gradient reversal, each graded on the spot. The course's own versions
 # stand in `autograd_course/functions`, one a module; look at them after you have written yours.
 #
-# [Lesson 04](04_straight_through.ipynb) goes on from the gradients that are wrong on purpose: what
-# to do where the true derivative is zero everywhere.
+# [Lesson 04](04_debugging_clinic.ipynb) shows how to find the mistake in a `backward` that somebody
+# else wrote.

@@ -513,4 +513,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Twelve patterns cover most of what a layer does. Lesson 04 is about the functions whose true gradient is zero nearly everywhere, and about training through them all the same.
+# Twelve patterns cover most of what a layer does. Lesson 04 shows how to find the mistake in a `backward` that somebody else wrote.

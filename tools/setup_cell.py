@@ -48,7 +48,7 @@ def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple
 
 
 def _extra(source: Source) -> str:
-    """Return the extra of pyproject.toml that the notebook needs: lesson 11 exports."""
+    """Return the extra of pyproject.toml that the notebook needs: lesson 15 exports."""
     uses = any("require_packages()" in cell.source for cell in source.cells if cell.is_code)
     return "[ship]" if uses else ""
 

@@ -93,7 +93,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     [
         (["01"], {"01_template"}),
         (["3,01"], {"01_template", "03_gradient_patterns"}),
-        (["05_double_backward"], {"05_double_backward"}),
+        (["06_double_backward"], {"06_double_backward"}),
         ([], {exercise.lesson for exercise in CATALOGUE.values()}),
     ],
 )

@@ -320,9 +320,9 @@ def test_of_equal_notebooks_the_later_is_graded(tmp_path: Path) -> None:
 
 
 def test_a_notebook_is_known_by_what_it_holds_not_by_its_name(tmp_path: Path) -> None:
-    root = laid_out(tmp_path, {"ann/02_ctx_rules.ipynb": solution("05_double_backward")})
+    root = laid_out(tmp_path, {"ann/02_ctx_rules.ipynb": solution("06_double_backward")})
 
-    assert [lesson for _, lesson, _ in graded(root)] == ["05_double_backward"]
+    assert [lesson for _, lesson, _ in graded(root)] == ["06_double_backward"]
 
 
 def test_a_whole_course_handed_in_is_told_apart_by_lesson(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_run_again_it_does_nothing_and_says_nothing(machine: Machine) -> None:
 def test_the_extra_is_asked_for_by_the_lesson_that_needs_it_alone() -> None:
     asking = {path.stem for path in ROOT.glob("*/*.ipynb") if "[ship]" in setup_cell(path)}
 
-    assert asking == {"11_ship_it"}
+    assert asking == {"15_ship_it"}
 
 
 def test_the_course_comes_from_the_wheel(machine: Machine) -> None:

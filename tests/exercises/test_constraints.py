@@ -106,7 +106,7 @@ ALSO = {
     "tensors on an object": ("ctx-cycle",),
     "tensors in a closure": ("ctx-cycle",),
 }
-# Lessons that say where tensors are to be kept; in lesson 09 one exercise does.
+# Lessons that say where tensors are to be kept; in lesson 11 one exercise does.
 SAYS_WHERE = ("01", "02", "03", "04", "05", "06", "07", "08", "10")
 # Their solutions save no tensor.
 SAVES_NOTHING = (

@@ -100,7 +100,7 @@ print(*sorted(name for name in modules if name.count(".") == 3))
     ("exercise", "modules"),
     [
         ("square", ["lesson_01_template.square"]),
-        ("sign-ste", ["lesson_04_straight_through._sign", "lesson_04_straight_through.sign_ste"]),
+        ("sign-ste", ["lesson_05_straight_through._sign", "lesson_05_straight_through.sign_ste"]),
     ],
 )
 def test_only_the_module_of_the_exercise_is_imported(exercise: str, modules: list[str]) -> None:

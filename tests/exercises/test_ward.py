@@ -1,4 +1,4 @@
-"""What lesson 08's ward says of its patients: what each has, and which of them gradcheck passes."""
+"""What lesson 04's ward says of its patients: what each has, and which of them gradcheck passes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers.lesson_08 import RIGHT, SOLVED
+from answers.lesson_04 import RIGHT, SOLVED
 from answers.making import double
 from torch import Tensor
 from torch.autograd import gradcheck

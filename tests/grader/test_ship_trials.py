@@ -1,4 +1,4 @@
-"""What the grader of lesson 11 relies on: its references against the tools, what it says."""
+"""What the grader of lesson 15 relies on: its references against the tools, what it says."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from answers import RIGHT
 from torch import Tensor, nn
 
-from autograd_course.exercises.lesson_11_ship_it import round_away_in_onnx
-from autograd_course.exercises.lesson_11_ship_it.eight_bits import eight_bits
+from autograd_course.exercises.lesson_15_ship_it import round_away_in_onnx
+from autograd_course.exercises.lesson_15_ship_it.eight_bits import eight_bits
 from autograd_course.grader import grade
 from autograd_course.grader.trials.exporting import delivered, described, exported
 from autograd_course.grader.trials.products import data_used

@@ -3,394 +3,215 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from made import leaf, make
+from made import CLAMP_AT_BOUNDS, leaf
 from torch import Tensor
-from torch.autograd import Function, grad, gradcheck, gradgradcheck
-from torch.autograd.function import once_differentiable
-from torch.autograd.functional import hessian
-from torch.nn.functional import softplus
+from torch.autograd import gradcheck
+from torch.nn.functional import gumbel_softmax, hardtanh, one_hot
+
+from autograd_course import diagnose
+from autograd_course.functions import (
+    ClippedSTE,
+    FakeQuantize,
+    GumbelSoftmax,
+    ReinMax,
+    RoundSTE,
+    SignSTE,
+)
+from autograd_course.functions.gumbel_softmax import gumbel_noise
 
 pytestmark = pytest.mark.slow
 
-
-def saving(backward: Callable[..., Any], forward: Callable[[Tensor], Tensor] = torch.exp) -> Any:
-    """A Function that saves its input, with ``backward(x, g)``."""
-
-    def method(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return forward(x)
-
-    return make(method, lambda ctx, g: backward(ctx.saved_tensors[0], g))
+# Staircases
 
 
-def keeping_its_slope(
-    forward: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]
-) -> type[Function]:
-    """A Function that computes its derivative in forward and saves it."""
-
-    def method(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(slope(x))
-        return forward(x)
-
-    return make(method, lambda ctx, g: g.unsqueeze(-1) * ctx.saved_tensors[0])
-
-
-LogSumExp = keeping_its_slope(lambda x: torch.logsumexp(x, -1), lambda x: torch.softmax(x, -1))
-
-
-# When backward is recorded
-
-
-@pytest.mark.parametrize("create_graph", [False, True])
-def test_grad_mode_is_on_in_backward_if_and_only_if_create_graph(create_graph: bool) -> None:
-    modes: list[bool] = []
-
-    def backward(x: Tensor, g: Tensor) -> Tensor:
-        modes.append(torch.is_grad_enabled())
-        return g * x.exp()
-
-    x = leaf(1.0)
-    (first,) = grad(saving(backward).apply(x).sum(), x, create_graph=create_graph)
-
-    assert modes == [create_graph]
-    assert first.requires_grad is create_graph
-
-
-@pytest.mark.parametrize("retain_graph", [False, True])
-def test_grad_mode_is_off_in_backward_without_create_graph_retained_or_not(
-    retain_graph: bool,
-) -> None:
-    modes: list[bool] = []
-    f = saving(lambda x, g: (modes.append(torch.is_grad_enabled()), g * x.exp())[1])
-    f.apply(leaf(1.0)).sum().backward(retain_graph=retain_graph)
-
-    assert modes == [False]
-
-
-def test_grad_mode_is_always_on_in_backward_under_torch_func_grad() -> None:
-    modes: list[bool] = []
-
-    class Cube(Function):
-        @staticmethod
-        def forward(x: Tensor) -> Tensor:
-            return x**3
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.save_for_backward(*inputs)
-
-        @staticmethod
-        def backward(ctx: Any, g: Tensor) -> Tensor:
-            modes.append(torch.is_grad_enabled())
-            (x,) = ctx.saved_tensors
-            return 3 * x**2 * g
-
-    assert torch.func.grad(Cube.apply)(torch.tensor(2.0)) == 12
-    assert modes == [True]
-
-
-# What carries a graph
-
-
-def test_saved_inputs_and_outputs_have_a_graph_and_intermediates_have_none() -> None:
-    seen: list[str | None] = []
-
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = softplus(x)
-        ctx.save_for_backward(x, torch.sigmoid(x), y, y.clone(), y.unsqueeze(-1))
-        return y
-
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        seen.extend(t.grad_fn.name() if t.grad_fn else None for t in ctx.saved_tensors)
-        return g
-
-    x = leaf(1.0)
-    grad(make(forward, backward).apply(2 * x).sum(), x, create_graph=True)
-
-    assert seen == ["MulBackward0", None, "MadeBackward", None, None]
-
-
-def test_a_saved_intermediate_makes_the_second_derivative_incomplete() -> None:
-    f = keeping_its_slope(lambda x: x.sum(-1) ** 3, lambda x: 3 * x**2)
-    x = leaf(1.0)
-    (first,) = grad(f.apply(x) ** 2 / 2, x, create_graph=True)
-    (second,) = grad(first.sum(), x)
-
-    assert (first.item(), second.item()) == (3, 9)  # 15 is right
-
-
-def test_the_hessian_of_a_logsumexp_with_a_saved_softmax_is_all_zeros() -> None:
-    x = leaf(0.0, 1.0, 2.0)
-
-    assert gradcheck(LogSumExp.apply, x)
-    assert not gradgradcheck(LogSumExp.apply, x, raise_exception=False)
-    assert not hessian(LogSumExp.apply, x.detach()).any()
-
-
-def test_strict_hessian_raises_at_no_graph_and_accepts_an_incomplete_one() -> None:
-    x = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="is independent of the input"):
-        hessian(LogSumExp.apply, x, strict=True)
-
-    found = hessian(lambda x: LogSumExp.apply(x) ** 2, x, strict=True)
-    right = hessian(lambda x: torch.logsumexp(x, -1) ** 2, x)
-    assert not torch.allclose(found, right)
+@pytest.mark.parametrize("f", [torch.round, torch.floor, torch.ceil, torch.trunc, torch.sign])
+def test_a_staircase_has_a_zero_gradient_and_raises_nothing(f: Callable[[Tensor], Tensor]) -> None:
+    x = leaf(-1.5, 0.0, 0.7)
+    assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
-    "cut",
+    "f",
     [
-        pytest.param(lambda x: x.detach(), id="detach"),
-        pytest.param(lambda x: x.data, id="data"),
-        pytest.param(lambda x: torch.from_numpy(x.detach().numpy()), id="numpy"),
+        pytest.param(lambda x: x > 0, id="comparison"),
+        pytest.param(torch.argmax, id="argmax"),
+        pytest.param(lambda x: x.int(), id="int"),
+        pytest.param(lambda x: torch.where(x > 0, 1.0, -1.0), id="where of constants"),
     ],
 )
-def test_gradcheck_passes_a_backward_that_cuts_its_graph_and_gradgradcheck_does_not(
-    cut: Callable[[Tensor], Tensor],
-) -> None:
-    f = saving(lambda x, g: g * cut(x).exp()).apply
-    x = leaf(0.3, 1.0)
-
-    assert gradcheck(f, x)
-    assert not gradgradcheck(f, x, raise_exception=False)
-
-
-# Repairs
-
-
-def two_outputs(*, uses_both: bool) -> Callable[[Tensor], Tensor]:
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        s = torch.sigmoid(x)
-        ctx.save_for_backward(s)
-        return softplus(x), s
-
-    def backward(ctx: Any, g: Tensor, g_s: Tensor) -> Tensor:
-        (s,) = ctx.saved_tensors
-        return s * g + (s * (1 - s) * g_s if uses_both else 0)
-
-    made = make(forward, backward)
-    return lambda x: made.apply(x)[0]
-
-
-def by_a_second_function() -> Callable[[Tensor], Tensor]:
-    def inner_forward(ctx: Any, g: Tensor, x: Tensor, s: Tensor) -> Tensor:
-        ctx.save_for_backward(g, x)
-        return g * s
-
-    def inner_backward(ctx: Any, h: Tensor) -> tuple[Tensor, Tensor, None]:
-        g, x = ctx.saved_tensors
-        s = torch.sigmoid(x)
-        return h * s, h * g * s * (1 - s), None
-
-    inner = make(inner_forward, inner_backward)
-
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x, torch.sigmoid(x))
-        return softplus(x)
-
-    applied: Any = make(forward, lambda ctx, g: inner.apply(g, *ctx.saved_tensors)).apply
-    return applied  # type: ignore[no-any-return]
+def test_booleans_and_integers_leave_no_node(f: Callable[[Tensor], Tensor]) -> None:
+    assert f(leaf(-1.5, 0.7)).grad_fn is None
 
 
 @pytest.mark.parametrize(
-    "repaired",
+    ("f", "name"),
     [
-        pytest.param(saving(lambda x, g: g * x.sigmoid(), softplus).apply, id="compute again"),
-        pytest.param(two_outputs(uses_both=True), id="one more output"),
-        pytest.param(by_a_second_function(), id="a second Function"),
+        pytest.param(lambda x: x // 1, "floor_divide", id="//"),
+        pytest.param(lambda x: torch.heaviside(x, torch.ones_like(x)), "heaviside", id="heaviside"),
     ],
 )
-def test_a_repaired_function_has_four_right_derivatives(
-    repaired: Callable[[Tensor], Tensor],
-) -> None:
-    def derivatives(f: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        x = leaf(0.7)
-        value, found = f(x), []
-        for _ in range(4):
-            (value,) = grad(value.sum(), x, create_graph=True)
-            found.append(value.detach())
-        return found
-
-    torch.testing.assert_close(derivatives(repaired), derivatives(softplus))
-    assert gradgradcheck(repaired, leaf(-1.0, 2.0))
+def test_few_staircases_raise(f: Callable[[Tensor], Tensor], name: str) -> None:
+    with pytest.raises(RuntimeError, match=f"derivative for aten::{name} is not implemented"):
+        f(leaf(-1.5, 0.7)).sum().backward()
 
 
-def test_the_gradient_of_an_extra_output_may_not_be_left_out() -> None:
-    assert not gradgradcheck(two_outputs(uses_both=False), leaf(1.0), raise_exception=False)
+def test_sign_has_a_third_level_and_the_estimators_have_two() -> None:
+    x = torch.tensor([-0.0, 0.0])
+    assert torch.sign(x).tolist() == [0, 0]
+    assert SignSTE.apply(x).tolist() == [1, 1]
+    assert ClippedSTE.apply(x).tolist() == [1, 1]
 
 
-# once_differentiable
-
-OnceCube = make(
-    saving(None, lambda x: x**3).forward,  # type: ignore[arg-type]
-    once_differentiable(lambda ctx, g: 3 * ctx.saved_tensors[0] ** 2 * g),
-)
+def test_round_takes_halves_to_the_even_one() -> None:
+    assert torch.tensor([-1.5, -0.5, 0.5, 1.5, 2.5]).round().tolist() == [-2, 0, 0, 2, 2]
 
 
-def test_once_differentiable_turns_grad_mode_off_in_backward() -> None:
-    modes: list[bool] = []
-
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        modes.append(torch.is_grad_enabled())
-        return g
-
-    x = leaf(1.0)
-    grad(make(lambda ctx, x: x * 1, once_differentiable(backward)).apply(x), x, create_graph=True)
-    assert modes == [False]
+# Testing
 
 
-def test_once_differentiable_raises_in_backward_where_g_requires_grad() -> None:
-    x = leaf(1.0)
-    (first,) = grad((OnceCube.apply(x) ** 2).sum(), x, create_graph=True)
-
-    assert first.requires_grad
-    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
-        first.sum().backward()
-
-
-def test_behind_a_sum_once_differentiable_leaves_no_graph_and_a_penalty_is_dropped() -> None:
-    x = leaf(1.0)
-    (first,) = grad(OnceCube.apply(x).sum(), x, create_graph=True)
-
-    assert not first.requires_grad
-    (x + first**2).sum().backward()
-    assert x.grad.item() == 1  # 37 is right
-
-
-def test_autograd_grad_drops_what_once_differentiable_would_raise_at() -> None:
-    x = leaf(1.0)
-    (first,) = grad((OnceCube.apply(x) ** 2 / 2).sum(), x, create_graph=True)
-
-    assert first.requires_grad
-    assert grad((x + first**2).sum(), x)[0].item() == 1  # 91 is right
-
-
-def test_backward_by_inputs_drops_it_too() -> None:
-    x = leaf(1.0)
-    (first,) = grad((OnceCube.apply(x) ** 2 / 2).sum(), x, create_graph=True)
-    (x + first**2).sum().backward(inputs=[x])
-
-    assert x.grad.item() == 1
-
-
-def test_gradgradcheck_does_not_pass_once_differentiable() -> None:
-    assert not gradgradcheck(OnceCube.apply, leaf(1.0, 2.0), raise_exception=False)
-
-
-# The fast path
-
-
-def test_in_place_arithmetic_in_backward_raises_when_differentiated_again() -> None:
-    in_place = saving(lambda x, g: torch.sigmoid(x).mul_(g), softplus)
-    x = leaf(1.0)
-    (first,) = grad((in_place.apply(x) ** 2).sum(), x, create_graph=True)
-
-    assert gradcheck(in_place.apply, x)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        grad(first.sum(), x)
-
-
-def test_a_fast_path_where_grad_mode_is_off_keeps_both_orders_right() -> None:
-    def backward(x: Tensor, g: Tensor) -> Tensor:
-        return x.sigmoid() * g if torch.is_grad_enabled() else x.sigmoid().mul_(g)
-
-    f = saving(backward, softplus).apply
-    assert gradcheck(f, leaf(1.0, -2.0))
-    assert gradgradcheck(f, leaf(1.0, -2.0))
-
-
-# Forward mode
-
-
-# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
-def test_a_right_jvp_does_not_serve_double_backward() -> None:
-    class Softplus(Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            s = torch.sigmoid(x)
-            ctx.save_for_backward(s)
-            ctx.save_for_forward(s)
-            return softplus(x)
-
-        @staticmethod
-        def backward(ctx: Any, g: Tensor) -> Tensor:
-            return g * ctx.saved_tensors[0]
-
-        @staticmethod
-        def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-            return tangent * ctx.saved_tensors[0]
-
-    x = leaf(0.3, -1.0)
-    assert gradcheck(Softplus.apply, x, check_forward_ad=True)
-    assert not gradgradcheck(Softplus.apply, x, raise_exception=False)
-
-
-class Composite(Function):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return softplus(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g * ctx.saved_tensors[0].sigmoid()
-
-
-class CompositeWithJvp(Composite):
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return tangent * ctx.saved_tensors[0].sigmoid()
-
-
-def forward_over_reverse(function: type[Function], x: Tensor, v: Tensor) -> Tensor:
-    gradient = torch.func.grad(lambda x: function.apply(x).square().sum())
-    product: Tensor = torch.func.jvp(gradient, (x,), (v,))[1]
-    return product
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
-def test_forward_over_reverse_needs_a_jvp_and_agrees_with_reverse_over_reverse() -> None:
-    x, v = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 2.0])
-    with pytest.raises(NotImplementedError, match="must implement the jvp function"):
-        forward_over_reverse(Composite, x, v)
-
-    right = hessian(lambda x: softplus(x).square().sum(), x) @ v
-    torch.testing.assert_close(forward_over_reverse(CompositeWithJvp, x, v), right)
-
-
-# Penalties
-
-
-def penalty(**options: bool) -> tuple[Tensor, Tensor]:
-    weight = leaf(2.0)
-    x = leaf(3.0)
-    energy = (weight * x**2).sum()
-    (slope,) = grad(energy, x, **options)
-    (0 * energy + slope.square().sum()).backward()
-    return slope, weight.grad
-
-
-def test_without_create_graph_one_graph_raises_and_suggests_retain_graph() -> None:
-    with pytest.raises(RuntimeError, match="Specify retain_graph=True"):
-        penalty()
+def test_an_estimator_fails_gradcheck_and_is_tested_against_its_surrogate() -> None:
+    x = leaf(-1.7, -0.4, 0.3, 2.2)
+    assert not gradcheck(ClippedSTE.apply, x, raise_exception=False)
+    assert diagnose(ClippedSTE, x).findings[0].rule == "undeclared-surrogate"
+    assert diagnose(ClippedSTE, x, surrogate=lambda x: x.clamp(-1, 1)).ok
+    assert not diagnose(ClippedSTE, x, surrogate=lambda x: 1 * x).ok
 
 
 @pytest.mark.parametrize(
-    ("options", "arrives"), [({"retain_graph": True}, 0), ({"create_graph": True}, 144)]
+    ("f", "at_bounds"),
+    [
+        pytest.param(lambda x: x.clamp(-1, 1), 2 * [CLAMP_AT_BOUNDS], id="clamp"),
+        pytest.param(hardtanh, [0.0, 0.0], id="hardtanh stops"),
+        pytest.param(
+            lambda x: torch.minimum(torch.maximum(x, -torch.ones(())), torch.ones(())),
+            [0.5, 0.5],
+            id="minimum and maximum halve",
+        ),
+        pytest.param(ClippedSTE.apply, [1.0, 1.0], id="ClippedSTE passes"),
+    ],
 )
-def test_a_penalty_arrives_by_create_graph_and_not_by_retain_graph(
-    options: dict[str, bool], arrives: float
+def test_conventions_at_the_bounds_of_a_clip(
+    f: Callable[[Tensor], Tensor], at_bounds: list[float]
 ) -> None:
-    slope, by_weight = penalty(**options)
+    x = leaf(-1.0, 1.0)
+    assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == at_bounds
 
-    assert slope.requires_grad is ("create_graph" in options)
-    assert by_weight.item() == arrives  # ∂(2wx)²/∂w = 8wx²
+
+# The detach trick
+
+
+def test_the_detach_trick_is_the_function() -> None:
+    x, g = leaf(-3.0, -0.4, 0.0, 0.9, 1.5), torch.tensor([1.0, -2.0, 0.5, 3.0, 1.0]).double()
+    h = x.clamp(-1, 1)
+    trick = h + (SignSTE.apply(x) - h).detach()
+    assert torch.equal(trick, ClippedSTE.apply(x))
+    assert torch.equal(*(torch.autograd.grad(y, x, g)[0] for y in (trick, ClippedSTE.apply(x))))
+
+
+@pytest.mark.parametrize(("dtype", "missed"), [(torch.float16, 3328), (torch.bfloat16, 320)])
+def test_between_0_and_1_the_detach_trick_is_exact_if_it_subtracts_first(
+    dtype: torch.dtype, missed: int
+) -> None:
+    p = torch.arange(2**15, dtype=torch.int16).view(dtype)
+    p = p[(p >= 0) & (p <= 1)]
+    one = torch.ones_like(p)
+    for hard in (one, 0 * one):
+        assert torch.equal(hard - p + p, hard)
+        assert torch.equal(p + (hard - p), hard)
+    assert int(((one + p) - p != 1).sum()) == missed
+
+
+def test_a_hard_gumbel_softmax_of_torch_is_exactly_one_hot_in_float32() -> None:
+    torch.manual_seed(0)
+    assert gumbel_softmax(torch.randn(10_000, 10), hard=True).unique().tolist() == [0, 1]
+
+
+def test_the_detach_trick_loses_the_sign_of_large_values() -> None:
+    x = torch.tensor([0.3, 300.0, float("inf")], dtype=torch.bfloat16)
+    lost = x + (torch.sign(x) - x)
+    assert lost[:2].tolist() == [1, 0]
+    assert lost[2].isnan()
+    assert SignSTE.apply(x).tolist() == [1, 1, 1]
+
+
+# Bias
+
+
+def test_with_dither_the_estimator_is_exact_for_a_linear_loss_only() -> None:
+    u = (torch.arange(1000).double() + 0.5) / 1000 - 0.5
+    x = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    y = RoundSTE.apply(x + u)
+    assert y.mean().item() == pytest.approx(0.3)
+    linear, square = (torch.autograd.grad(loss.mean(), x)[0].item() for loss in (5 * y, y**2))
+    assert linear == pytest.approx(5)
+    assert square == pytest.approx(2 * 0.3)  # the expected loss climbs from 0² to 1²: slope 1
+
+
+@pytest.mark.parametrize(("degree", "exact"), [(1, True), (2, True), (3, False)])
+def test_reinmax_is_exact_to_second_order(degree: int, exact: bool) -> None:
+    logits, levels = leaf(0.5, -0.3, 0.1), torch.tensor([0.0, 1.0, 3.0]).double()
+    p, choices = logits.softmax(-1), torch.eye(3).double()
+
+    def loss(y: Tensor) -> Tensor:
+        return (y @ levels - 0.49) ** degree
+
+    (true,) = torch.autograd.grad(sum(p[k] * loss(choices[k]) for k in range(3)), logits)
+    drawn = [loss(ReinMax.apply(logits, 1e3 * choice)) for choice in choices]
+    (mean,) = torch.autograd.grad(sum(p[k].item() * drawn[k] for k in range(3)), logits)
+    assert torch.allclose(mean, true) == exact
+
+
+# Quantization
+
+
+def test_fake_quantize_clips_by_the_rounded_level() -> None:
+    v = torch.tensor([-2.6, -2.4, -2.0, 1.0, 1.4, 1.6])
+    x = (v * 0.5).requires_grad_()
+    y = torch.fake_quantize_per_tensor_affine(x, 0.5, 0, -2, 1)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 1, 1, 1, 1, 0]
+    y = FakeQuantize.apply(x, torch.tensor(0.5), -2, 1)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 0, 1, 1, 0, 0]
+
+
+def test_fake_quantize_has_no_gradient_for_its_scale() -> None:
+    x, scale = torch.ones(3), torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'scale'"):
+        torch.fake_quantize_per_tensor_affine(x, scale, torch.tensor(0), -2, 1)
+
+
+def test_torchs_private_learned_scale_has_the_gradient_of_lsq() -> None:
+    x = torch.tensor([-1.3, -0.2, 0.3, 0.9])  # v: -2.6, -0.4, 0.6, 1.8
+    scale, zero = torch.tensor([0.5], requires_grad=True), torch.zeros(1, requires_grad=True)
+    theirs = torch._fake_quantize_learnable_per_tensor_affine(x, scale, zero, -2, 1)
+    ours = FakeQuantize.apply(x, scale, -2, 1)
+    assert torch.equal(theirs, ours)
+    gradients = [torch.autograd.grad(y.sum(), scale)[0] for y in (theirs, ours)]
+    assert torch.allclose(*gradients)
+    assert gradients[1].item() == pytest.approx(-2 + 0.4 + 0.4 + 1)
+
+
+# Sampling
+
+
+def test_the_largest_of_noisy_logits_is_a_draw_from_the_softmax() -> None:
+    logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
+    noise = gumbel_noise(logits.expand(100_000, 3), torch.Generator().manual_seed(0))
+    counts = one_hot((logits + noise).argmax(-1), 3).double().mean(0)
+    assert torch.allclose(counts, logits.softmax(-1), atol=0.01)
+
+
+def test_a_soft_sample_has_a_true_gradient_and_it_is_not_grad_output() -> None:
+    logits, noise = leaf(0.5, -0.3, 0.1), torch.tensor([0.2, 1.0, -0.4]).double()
+    assert gradcheck(GumbelSoftmax.apply, (logits, noise, 0.5))
+    g = torch.tensor([1.0, -2.0, 0.5]).double()
+    (vjp,) = torch.autograd.grad(GumbelSoftmax.apply(logits, noise, 0.5), logits, g)
+    assert not torch.allclose(vjp, g)
+    assert vjp.sum().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_one_hot_in_the_softmax_jacobian_lets_nothing_back() -> None:
+    y, g = torch.eye(3).double(), torch.tensor([1.0, -2.0, 0.5]).double()
+    assert not (y * (g - (g * y).sum(-1, keepdim=True))).any()

@@ -2,307 +2,395 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from autograd_doctor.memory import kept_bytes, peak_bytes
 from made import leaf, make
-from torch import Tensor, nn
-from torch.autograd import Function, grad, gradcheck
-from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.functional import cross_entropy
-from torch.utils import checkpoint as torch_checkpoint
-from torch.utils.flop_counter import FlopCounterMode
-
-from autograd_course.functions import checkpoint
+from torch import Tensor
+from torch.autograd import Function, grad, gradcheck, gradgradcheck
+from torch.autograd.function import once_differentiable
+from torch.autograd.functional import hessian
+from torch.nn.functional import softplus
 
 pytestmark = pytest.mark.slow
 
-KiB = 1024
-X = torch.randn(256, 64, generator=torch.Generator().manual_seed(0))
-FULL = X.nbytes  # 64 KiB
+
+def saving(backward: Callable[..., Any], forward: Callable[[Tensor], Tensor] = torch.exp) -> Any:
+    """A Function that saves its input, with ``backward(x, g)``."""
+
+    def method(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return forward(x)
+
+    return make(method, lambda ctx, g: backward(ctx.saved_tensors[0], g))
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
+def keeping_its_slope(
+    forward: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]
+) -> type[Function]:
+    """A Function that computes its derivative in forward and saves it."""
+
+    def method(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(slope(x))
+        return forward(x)
+
+    return make(method, lambda ctx, g: g.unsqueeze(-1) * ctx.saved_tensors[0])
 
 
-# What is kept
+LogSumExp = keeping_its_slope(lambda x: torch.logsumexp(x, -1), lambda x: torch.softmax(x, -1))
 
 
-def test_a_boolean_takes_a_byte() -> None:
-    assert (X > 0).nbytes == X.numel()
+# When backward is recorded
 
 
-@pytest.mark.parametrize(("copy", "kept"), [(False, FULL), (True, FULL // 64)])
-def test_a_view_that_is_kept_keeps_its_whole_storage(copy: bool, kept: int) -> None:
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_grad_mode_is_on_in_backward_if_and_only_if_create_graph(create_graph: bool) -> None:
+    modes: list[bool] = []
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        modes.append(torch.is_grad_enabled())
+        return g * x.exp()
+
+    x = leaf(1.0)
+    (first,) = grad(saving(backward).apply(x).sum(), x, create_graph=create_graph)
+
+    assert modes == [create_graph]
+    assert first.requires_grad is create_graph
+
+
+@pytest.mark.parametrize("retain_graph", [False, True])
+def test_grad_mode_is_off_in_backward_without_create_graph_retained_or_not(
+    retain_graph: bool,
+) -> None:
+    modes: list[bool] = []
+    f = saving(lambda x, g: (modes.append(torch.is_grad_enabled()), g * x.exp())[1])
+    f.apply(leaf(1.0)).sum().backward(retain_graph=retain_graph)
+
+    assert modes == [False]
+
+
+def test_grad_mode_is_always_on_in_backward_under_torch_func_grad() -> None:
+    modes: list[bool] = []
+
+    class Cube(Function):
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            modes.append(torch.is_grad_enabled())
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * g
+
+    assert torch.func.grad(Cube.apply)(torch.tensor(2.0)) == 12
+    assert modes == [True]
+
+
+# What carries a graph
+
+
+def test_saved_inputs_and_outputs_have_a_graph_and_intermediates_have_none() -> None:
+    seen: list[str | None] = []
+
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        column = torch.exp(x)[:, 0]
-        ctx.save_for_backward(column.clone() if copy else column)
-        return column.clone()
-
-    assert kept_bytes(make(forward, lambda ctx, g: g), X) == kept
-
-
-def test_swish_composed_keeps_its_input_and_the_sigmoid_each_once() -> None:
-    saved: list[Tensor] = []
-
-    def pack(tensor: Tensor) -> Tensor:
-        saved.append(tensor)
-        return tensor
-
-    h = (2 * X).requires_grad_()
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        h * torch.sigmoid(h)
-
-    assert len(saved) == 3
-    assert len({tensor.data_ptr() for tensor in saved}) == 2
-
-
-def test_deleting_a_name_does_not_free_what_the_graph_keeps() -> None:
-    def tidy(x: Tensor) -> Tensor:
-        h = 2 * x
-        y = h * torch.sigmoid(h)
-        del h
+        y = softplus(x)
+        ctx.save_for_backward(x, torch.sigmoid(x), y, y.clone(), y.unsqueeze(-1))
         return y
 
-    assert kept_bytes(tidy, X) == 2 * FULL
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        seen.extend(t.grad_fn.name() if t.grad_fn else None for t in ctx.saved_tensors)
+        return g
+
+    x = leaf(1.0)
+    grad(make(forward, backward).apply(2 * x).sum(), x, create_graph=True)
+
+    assert seen == ["MulBackward0", None, "MadeBackward", None, None]
 
 
-def test_a_relu_between_two_layers_keeps_nothing_of_its_own() -> None:
-    up, down = nn.Linear(64, 64), nn.Linear(64, 64)
+def test_a_saved_intermediate_makes_the_second_derivative_incomplete() -> None:
+    f = keeping_its_slope(lambda x: x.sum(-1) ** 3, lambda x: 3 * x**2)
+    x = leaf(1.0)
+    (first,) = grad(f.apply(x) ** 2 / 2, x, create_graph=True)
+    (second,) = grad(first.sum(), x)
 
-    assert kept_bytes(lambda x: down(torch.relu(up(x))), X) == FULL
-    assert kept_bytes(lambda x: down(up(x)), X) == FULL
-
-
-def test_saved_tensors_live_until_backward_has_passed_their_node() -> None:
-    y = (2 * X).requires_grad_().sigmoid()
-    y.sum().backward(retain_graph=True)
-    assert y.grad_fn is not None
-    assert y.grad_fn._saved_result is not None
-    y.sum().backward()
-    with pytest.raises(RuntimeError, match="already been freed"):
-        _ = y.grad_fn._saved_result
+    assert (first.item(), second.item()) == (3, 9)  # 15 is right
 
 
-# Computing it again
+def test_the_hessian_of_a_logsumexp_with_a_saved_softmax_is_all_zeros() -> None:
+    x = leaf(0.0, 1.0, 2.0)
+
+    assert gradcheck(LogSumExp.apply, x)
+    assert not gradgradcheck(LogSumExp.apply, x, raise_exception=False)
+    assert not hessian(LogSumExp.apply, x.detach()).any()
 
 
-class Again(Function):
-    """A checkpoint with all the faults of a first attempt."""
+def test_strict_hessian_raises_at_no_graph_and_accepts_an_incomplete_one() -> None:
+    x = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="is independent of the input"):
+        hessian(LogSumExp.apply, x, strict=True)
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.block = block
-        ctx.save_for_backward(x)
-        return block(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        (x,) = ctx.saved_tensors
-        x = x.detach().requires_grad_()
-        with torch.enable_grad():
-            y = ctx.block(x)
-        return grad(y, x, g)[0], None
-
-
-def naive(block: nn.Module, x: Tensor) -> Tensor:
-    result: Tensor = Again.apply(x, block)  # type: ignore[no-untyped-call]
-    return result
-
-
-def of_torch(block: nn.Module, x: Tensor) -> Tensor:
-    result: Tensor = torch_checkpoint.checkpoint(block, x, use_reentrant=False)
-    return result
-
-
-def of_the_course(block: nn.Module, x: Tensor) -> Tensor:
-    result: Tensor = checkpoint(block, x)
-    return result
-
-
-def test_gradcheck_passes_a_checkpoint_that_forgets_the_parameters() -> None:
-    layer, x = nn.Linear(3, 2).double(), leaf(0.5, -1.0, 2.0)
-
-    assert gradcheck(Again.apply, (x, layer))
-    Again.apply(x, layer).sum().backward()  # type: ignore[no-untyped-call]
-    assert layer.weight.grad is None
-
-
-@pytest.mark.parametrize(("run", "same"), [(naive, False), (of_torch, True), (of_the_course, True)])
-def test_a_second_run_draws_a_new_mask_unless_the_random_state_is_restored(
-    run: Callable[[nn.Module, Tensor], Tensor], same: bool
-) -> None:
-    ones = torch.ones(64, requires_grad=True)
-    y = run(nn.Dropout(0.5), ones)
-
-    assert torch.equal(grad(y.sum(), ones)[0], y) is same
-
-
-@pytest.mark.parametrize(("run", "times"), [(naive, 2), (of_torch, 2), (of_the_course, 1)])
-def test_a_batch_norm_counts_a_batch_twice_in_torch_s_checkpoint_too(
-    run: Callable[[nn.Module, Tensor], Tensor], times: int
-) -> None:
-    norm = nn.BatchNorm1d(64)
-    run(norm, X.clone().requires_grad_()).sum().backward()
-
-    assert int(norm.num_batches_tracked or 0) == times
+    found = hessian(lambda x: LogSumExp.apply(x) ** 2, x, strict=True)
+    right = hessian(lambda x: torch.logsumexp(x, -1) ** 2, x)
+    assert not torch.allclose(found, right)
 
 
 @pytest.mark.parametrize(
-    ("run", "second"),
+    "cut",
     [
-        (naive, torch.float32),
-        (of_torch, torch.bfloat16),
-        (of_the_course, torch.bfloat16),
+        pytest.param(lambda x: x.detach(), id="detach"),
+        pytest.param(lambda x: x.data, id="data"),
+        pytest.param(lambda x: torch.from_numpy(x.detach().numpy()), id="numpy"),
     ],
 )
-def test_a_second_run_is_under_autocast_only_if_it_is_put_back(
-    run: Callable[[nn.Module, Tensor], Tensor], second: torch.dtype
+def test_gradcheck_passes_a_backward_that_cuts_its_graph_and_gradgradcheck_does_not(
+    cut: Callable[[Tensor], Tensor],
 ) -> None:
-    layer, seen = nn.Linear(64, 4), []
-    layer.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
-    with torch.autocast("cpu", torch.bfloat16):
-        # PyTorch's second run stops as soon as it has all that was saved: here at the sigmoid.
-        y = run(nn.Sequential(layer, nn.Sigmoid()), X.clone().requires_grad_())
-    y.sum().backward()
+    f = saving(lambda x, g: g * cut(x).exp()).apply
+    x = leaf(0.3, 1.0)
 
-    assert seen == [torch.bfloat16, second]
+    assert gradcheck(f, x)
+    assert not gradgradcheck(f, x, raise_exception=False)
 
 
-def test_without_enable_grad_the_second_run_records_nothing() -> None:
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        x = ctx.saved_tensors[0].detach().requires_grad_()
-        return grad(x * x, x, g)[0]
+# Repairs
+
+
+def two_outputs(*, uses_both: bool) -> Callable[[Tensor], Tensor]:
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(s)
+        return softplus(x), s
+
+    def backward(ctx: Any, g: Tensor, g_s: Tensor) -> Tensor:
+        (s,) = ctx.saved_tensors
+        return s * g + (s * (1 - s) * g_s if uses_both else 0)
+
+    made = make(forward, backward)
+    return lambda x: made.apply(x)[0]
+
+
+def by_a_second_function() -> Callable[[Tensor], Tensor]:
+    def inner_forward(ctx: Any, g: Tensor, x: Tensor, s: Tensor) -> Tensor:
+        ctx.save_for_backward(g, x)
+        return g * s
+
+    def inner_backward(ctx: Any, h: Tensor) -> tuple[Tensor, Tensor, None]:
+        g, x = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return h * s, h * g * s * (1 - s), None
+
+    inner = make(inner_forward, inner_backward)
 
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x * x
+        ctx.save_for_backward(x, torch.sigmoid(x))
+        return softplus(x)
 
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        make(forward, backward).apply(leaf(1.0)).sum().backward()
+    applied: Any = make(forward, lambda ctx, g: inner.apply(g, *ctx.saved_tensors)).apply
+    return applied  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_under_a_checkpoint_saved_tensors_can_be_unpacked_once(times: int) -> None:
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x * x
+@pytest.mark.parametrize(
+    "repaired",
+    [
+        pytest.param(saving(lambda x, g: g * x.sigmoid(), softplus).apply, id="compute again"),
+        pytest.param(two_outputs(uses_both=True), id="one more output"),
+        pytest.param(by_a_second_function(), id="a second Function"),
+    ],
+)
+def test_a_repaired_function_has_four_right_derivatives(
+    repaired: Callable[[Tensor], Tensor],
+) -> None:
+    def derivatives(f: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        x = leaf(0.7)
+        value, found = f(x), []
+        for _ in range(4):
+            (value,) = grad(value.sum(), x, create_graph=True)
+            found.append(value.detach())
+        return found
+
+    torch.testing.assert_close(derivatives(repaired), derivatives(softplus))
+    assert gradgradcheck(repaired, leaf(-1.0, 2.0))
+
+
+def test_the_gradient_of_an_extra_output_may_not_be_left_out() -> None:
+    assert not gradgradcheck(two_outputs(uses_both=False), leaf(1.0), raise_exception=False)
+
+
+# once_differentiable
+
+OnceCube = make(
+    saving(None, lambda x: x**3).forward,  # type: ignore[arg-type]
+    once_differentiable(lambda ctx, g: 3 * ctx.saved_tensors[0] ** 2 * g),
+)
+
+
+def test_once_differentiable_turns_grad_mode_off_in_backward() -> None:
+    modes: list[bool] = []
 
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g * sum(2 * ctx.saved_tensors[0] / times for _ in range(times))
+        modes.append(torch.is_grad_enabled())
+        return g
 
-    square, x = make(forward, backward).apply, leaf(1.0)
-    assert grad(square(x).sum(), x)[0].tolist() == [2.0]
-    y = torch_checkpoint.checkpoint(square, x, use_reentrant=False)
-    if times == 1:
-        assert grad(y.sum(), x)[0].tolist() == [2.0]
-    else:
-        with pytest.raises(torch_checkpoint.CheckpointError, match="already unpacked once"):
-            grad(y.sum(), x)
+    x = leaf(1.0)
+    grad(make(lambda ctx, x: x * 1, once_differentiable(backward)).apply(x), x, create_graph=True)
+    assert modes == [False]
 
 
-# Segments
+def test_once_differentiable_raises_in_backward_where_g_requires_grad() -> None:
+    x = leaf(1.0)
+    (first,) = grad((OnceCube.apply(x) ** 2).sum(), x, create_graph=True)
+
+    assert first.requires_grad
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        first.sum().backward()
 
 
-def test_one_segment_peaks_like_no_checkpoint_and_the_root_is_best() -> None:
-    deep = [nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(16)]
-    x = torch.randn(1024, 16)
+def test_behind_a_sum_once_differentiable_leaves_no_graph_and_a_penalty_is_dropped() -> None:
+    x = leaf(1.0)
+    (first,) = grad(OnceCube.apply(x).sum(), x, create_graph=True)
 
-    def peak(segments: int) -> int:
-        size = len(deep) // segments
-
-        def run(x: Tensor) -> Tensor:
-            for begin in range(0, len(deep), size):
-                x = checkpoint(nn.Sequential(*deep[begin : begin + size]), x)
-            return x
-
-        return peak_bytes(run, x)
-
-    peaks = {segments: peak(segments) for segments in (1, 2, 4, 8, 16)}
-    assert peaks[1] >= peak_bytes(nn.Sequential(*deep), x)
-    assert min(peaks, key=lambda segments: peaks[segments]) == 4
+    assert not first.requires_grad
+    (x + first**2).sum().backward()
+    assert x.grad.item() == 1  # 37 is right
 
 
-@pytest.mark.parametrize(("run", "forwards"), [(nn.Module.__call__, 3), (of_torch, 4)])
-def test_backward_costs_two_forwards_and_a_checkpoint_a_third(
-    run: Callable[..., Tensor], forwards: int
+def test_autograd_grad_drops_what_once_differentiable_would_raise_at() -> None:
+    x = leaf(1.0)
+    (first,) = grad((OnceCube.apply(x) ** 2 / 2).sum(), x, create_graph=True)
+
+    assert first.requires_grad
+    assert grad((x + first**2).sum(), x)[0].item() == 1  # 91 is right
+
+
+def test_backward_by_inputs_drops_it_too() -> None:
+    x = leaf(1.0)
+    (first,) = grad((OnceCube.apply(x) ** 2 / 2).sum(), x, create_graph=True)
+    (x + first**2).sum().backward(inputs=[x])
+
+    assert x.grad.item() == 1
+
+
+def test_gradgradcheck_does_not_pass_once_differentiable() -> None:
+    assert not gradgradcheck(OnceCube.apply, leaf(1.0, 2.0), raise_exception=False)
+
+
+# The fast path
+
+
+def test_in_place_arithmetic_in_backward_raises_when_differentiated_again() -> None:
+    in_place = saving(lambda x, g: torch.sigmoid(x).mul_(g), softplus)
+    x = leaf(1.0)
+    (first,) = grad((in_place.apply(x) ** 2).sum(), x, create_graph=True)
+
+    assert gradcheck(in_place.apply, x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        grad(first.sum(), x)
+
+
+def test_a_fast_path_where_grad_mode_is_off_keeps_both_orders_right() -> None:
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        return x.sigmoid() * g if torch.is_grad_enabled() else x.sigmoid().mul_(g)
+
+    f = saving(backward, softplus).apply
+    assert gradcheck(f, leaf(1.0, -2.0))
+    assert gradgradcheck(f, leaf(1.0, -2.0))
+
+
+# Forward mode
+
+
+# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_a_right_jvp_does_not_serve_double_backward() -> None:
+    class Softplus(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            s = torch.sigmoid(x)
+            ctx.save_for_backward(s)
+            ctx.save_for_forward(s)
+            return softplus(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+        @staticmethod
+        def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+            return tangent * ctx.saved_tensors[0]
+
+    x = leaf(0.3, -1.0)
+    assert gradcheck(Softplus.apply, x, check_forward_ad=True)
+    assert not gradgradcheck(Softplus.apply, x, raise_exception=False)
+
+
+class Composite(Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return softplus(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * ctx.saved_tensors[0].sigmoid()
+
+
+class CompositeWithJvp(Composite):
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        return tangent * ctx.saved_tensors[0].sigmoid()
+
+
+def forward_over_reverse(function: type[Function], x: Tensor, v: Tensor) -> Tensor:
+    gradient = torch.func.grad(lambda x: function.apply(x).square().sum())
+    product: Tensor = torch.func.jvp(gradient, (x,), (v,))[1]
+    return product
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_forward_over_reverse_needs_a_jvp_and_agrees_with_reverse_over_reverse() -> None:
+    x, v = torch.tensor([0.3, -1.0]), torch.tensor([1.0, 2.0])
+    with pytest.raises(NotImplementedError, match="must implement the jvp function"):
+        forward_over_reverse(Composite, x, v)
+
+    right = hessian(lambda x: softplus(x).square().sum(), x) @ v
+    torch.testing.assert_close(forward_over_reverse(CompositeWithJvp, x, v), right)
+
+
+# Penalties
+
+
+def penalty(**options: bool) -> tuple[Tensor, Tensor]:
+    weight = leaf(2.0)
+    x = leaf(3.0)
+    energy = (weight * x**2).sum()
+    (slope,) = grad(energy, x, **options)
+    (0 * energy + slope.square().sum()).backward()
+    return slope, weight.grad
+
+
+def test_without_create_graph_one_graph_raises_and_suggests_retain_graph() -> None:
+    with pytest.raises(RuntimeError, match="Specify retain_graph=True"):
+        penalty()
+
+
+@pytest.mark.parametrize(
+    ("options", "arrives"), [({"retain_graph": True}, 0), ({"create_graph": True}, 144)]
+)
+def test_a_penalty_arrives_by_create_graph_and_not_by_retain_graph(
+    options: dict[str, bool], arrives: float
 ) -> None:
-    block = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())
-    with FlopCounterMode(display=False) as counter:
-        y = run(block, X.clone().requires_grad_())
-        forward = counter.get_total_flops()
-        y.sum().backward()
+    slope, by_weight = penalty(**options)
 
-    assert counter.get_total_flops() == forwards * forward
-
-
-@pytest.mark.filterwarnings("ignore:A saved_tensors_hooks context:FutureWarning")  # PyTorch 2.15
-def test_a_selective_checkpoint_keeps_what_its_policy_says() -> None:
-    keep, again = (
-        torch_checkpoint.CheckpointPolicy.MUST_SAVE,
-        torch_checkpoint.CheckpointPolicy.PREFER_RECOMPUTE,
-    )
-
-    def policy(ctx: Any, operation: Any, *args: Any, **kwargs: Any) -> Any:
-        return keep if operation is torch.ops.aten.addmm.default else again
-
-    def contexts() -> Any:
-        return torch_checkpoint.create_selective_checkpoint_contexts(policy)
-
-    block = nn.Sequential(nn.Linear(64, 64), nn.Sigmoid(), nn.Sigmoid())
-    assert kept_bytes(block, X) == 2 * FULL
-    assert kept_bytes(lambda x: of_torch(block, x), X) == 0
-    selective = kept_bytes(
-        lambda x: torch_checkpoint.checkpoint(block, x, use_reentrant=False, context_fn=contexts),
-        X,
-    )
-    assert selective == FULL
-
-
-# Chunks
-
-
-def early(reduction: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A cross entropy whose gradients are those of the plain sum, computed in forward."""
-
-    def forward(ctx: Any, x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
-        slope = torch.softmax(x @ weight.T, 1)
-        slope[torch.arange(len(x)), target] -= 1
-        ctx.save_for_backward(slope @ weight, slope.T @ x)
-        return cross_entropy(x @ weight.T, target, reduction=reduction)
-
-    def backward(ctx: Any, g: Tensor) -> Any:
-        grad_x, grad_weight = ctx.saved_tensors
-        return (g[:, None] if g.dim() else g) * grad_x, g.mean() * grad_weight, None
-
-    return make(forward, backward).apply
-
-
-@pytest.mark.parametrize(("reduction", "right"), [("sum", True), ("none", False)])
-def test_gradients_computed_in_forward_need_a_scalar_g(reduction: str, right: bool) -> None:
-    x, weight = torch.randn(2, 4, 3, dtype=torch.float64).requires_grad_().unbind()
-    target = torch.tensor([0, 3, 1, 2])
-    row_weights = torch.arange(4.0, dtype=torch.float64) if reduction == "none" else 3.0
-
-    def weight_gradient(f: Callable[..., Tensor]) -> Tensor:
-        return grad((row_weights * f(x, weight, target)).sum(), weight)[0]
-
-    expected = weight_gradient(
-        lambda x, weight, target: cross_entropy(x @ weight.T, target, reduction=reduction)
-    )
-    assert torch.allclose(weight_gradient(early(reduction)), expected) is right
-
-
-def test_a_plain_head_has_three_matrices_of_logits_at_once() -> None:
-    x, weight, target = X, torch.randn(1024, 64), torch.randint(1024, (256,))
-    logits = 256 * 1024 * 4
-
-    peak = peak_bytes(lambda x, w: cross_entropy(x @ w.T, target), x, weight)
-    assert 3 * logits <= peak < 3.2 * logits
+    assert slope.requires_grad is ("create_graph" in options)
+    assert by_weight.item() == arrives  # ∂(2wx)²/∂w = 8wx²

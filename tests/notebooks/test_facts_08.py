@@ -2,192 +2,155 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
+import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from made import leaf, make, squaring
 from torch import Tensor
-from torch.autograd import detect_anomaly, grad, gradcheck, gradgradcheck
-from torch.nn.functional import local_response_norm
+from torch.autograd import grad
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
-from autograd_course.functions import LocalResponseNorm
+from autograd_course.functions.attention import dropped
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = (3, 2.0, 0.5, 1.0)
-REPAIRS = {
-    "if c > pre_pad:": "if c >= pre_pad:",
-    "inversePrePad = int(ctx.size - (ctx.size - 1) / 2)": (
-        "inversePrePad = int(ctx.size - (ctx.size - 1) / 2) - 1"
-    ),
-}
-CHANNELS = torch.linspace(-1.5, 2, 6, dtype=torch.float64).reshape(1, 6, 1, 1)
+
+def drawn(count: int = 3, *shape: int) -> list[Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(shape or (1, 1, 3, 4), generator=rng, requires_grad=True) for _ in range(count)
+    ]
 
 
-# CrossMapLRN2d: where one of these fails, PyTorch has mended or removed it, and lesson 08's opening
-# and its operation need another patient (or a copy of this one).
+SEEN = torch.tensor([[True, True, False], [False, False, False], [True, True, True]])
+ADDED = torch.where(SEEN, 0.0, -math.inf)
 
 
-def shipped() -> Any:
-    from torch.nn.modules import _functions
-
-    return _functions
+# Rows that see nothing
 
 
-def operated(*wrong: str) -> Any:
-    source = inspect.getsource(shipped().CrossMapLRN2d)
-    for text in wrong:
-        assert source.count(text) == 1, f"CrossMapLRN2d has changed: {text!r} is not in it once"
-        source = source.replace(text, REPAIRS[text])
-    names = dict(vars(shipped()))
-    exec(source, names)
-    return names["CrossMapLRN2d"]
+def test_softmax_of_a_row_of_minus_infinity_is_nan() -> None:
+    assert torch.softmax(torch.full((3,), -math.inf), -1).isnan().all()
 
 
-def test_pytorch_still_ships_a_cross_map_lrn_that_differs_from_local_response_norm() -> None:
-    came = shipped().CrossMapLRN2d.apply(CHANNELS, *SETTINGS)
-    right = local_response_norm(CHANNELS, *SETTINGS)
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+@pytest.mark.parametrize("mask", [SEEN, ADDED], ids=["boolean", "additive"])
+def test_the_built_in_gives_zeros_for_a_row_that_sees_nothing(
+    mask: Tensor, backend: SDPBackend
+) -> None:
+    inputs = drawn()
+    with sdpa_kernel(backend):
+        out = scaled_dot_product_attention(*inputs, attn_mask=mask)
+        grads = grad(out.sum(), inputs)
 
-    off = (came - right).abs().flatten() > 1e-3
-    assert off.tolist() == [False, False, True, True, True, True]
-
-
-def test_its_backward_is_still_wrong_for_its_own_forward() -> None:
-    assert not gradchecked(shipped().CrossMapLRN2d)
-
-
-def test_one_comparison_mends_its_forward_and_one_offset_its_backward() -> None:
-    forward, offset = REPAIRS
-    half, whole = operated(forward), operated(forward, offset)
-
-    for mended in (half, whole):
-        torch.testing.assert_close(
-            mended.apply(CHANNELS, *SETTINGS), local_response_norm(CHANNELS, *SETTINGS)
-        )
-    assert not gradchecked(half)
-    assert gradchecked(whole)
+    assert not out[0, 0, 1].any()
+    assert not grads[0][0, 0, 1].any()
+    assert all(g.isfinite().all() for g in grads)
 
 
-@pytest.mark.parametrize("size", range(1, 7))
-@pytest.mark.parametrize("shape", [(2, 5, 3), (1, 4, 2, 2)])
-def test_the_courses_own_equals_local_response_norm(size: int, shape: tuple[int, ...]) -> None:
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-    torch.testing.assert_close(
-        LocalResponseNorm.apply(x, size, 1.0, 0.75, 2.0),
-        local_response_norm(x, size, 1.0, 0.75, 2.0),
-    )
+REPAIRS = [
+    pytest.param(lambda p: p.nan_to_num(0), id="nan_to_num"),
+    pytest.param(lambda p: torch.where(p.isnan(), 0, p), id="where"),
+    pytest.param(lambda p: p.masked_fill(p.isnan(), 0), id="masked_fill"),
+]
 
 
-def test_the_courses_own_is_right_twice() -> None:
-    x = CHANNELS.clone().requires_grad_()
-    assert gradcheck(LocalResponseNorm.apply, (x, *SETTINGS))
-    assert gradgradcheck(LocalResponseNorm.apply, (x, *SETTINGS))
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_a_nan_repaired_behind_a_softmax_is_nan_again_in_backward(
+    repair: Callable[[Tensor], Tensor],
+) -> None:
+    q, k, v = drawn(3, 3, 4)
+    out = repair(torch.softmax(q @ k.mT + ADDED, -1)) @ v
+
+    assert out.isfinite().all()
+    assert grad(out.sum(), q)[0].isnan().any()
 
 
-@pytest.mark.parametrize(("shape", "size"), [((4,), 3), ((2, 4), 0)])
-def test_the_courses_own_says_what_does_not_fit(shape: tuple[int, ...], size: int) -> None:
-    with pytest.raises(ValueError, match="wants x of shape"):
-        LocalResponseNorm.apply(torch.ones(shape), size)
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_a_mask_that_is_filled_in_cuts_that_nan_off(repair: Callable[[Tensor], Tensor]) -> None:
+    q, k, v = drawn(3, 3, 4)
+    out = repair(torch.softmax((q @ k.mT).masked_fill(~SEEN, -math.inf), -1)) @ v
+
+    assert all(g.isfinite().all() for g in grad(out.sum(), (q, k, v)))
 
 
-def gradchecked(function: Any) -> bool:
-    x = CHANNELS.clone().requires_grad_()
-    return gradcheck(function.apply, (x, *SETTINGS), raise_exception=False)
+def test_a_row_hidden_by_a_large_number_sees_everything_alike() -> None:
+    p = torch.softmax(torch.randn(5) - 1e9, -1)
+
+    torch.testing.assert_close(p, torch.full((5,), 0.2))
 
 
-# Anomaly mode
+def test_exp_overflows_in_float32_from_89_on() -> None:
+    assert torch.tensor(88.0).exp().isfinite()
+    assert torch.tensor(89.0).exp().isinf()
 
 
-def root() -> Any:
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = x.sqrt()
-        ctx.save_for_backward(y)
-        return y
-
-    return make(forward, lambda ctx, g: g / (2 * ctx.saved_tensors[0])).apply
+# Causal, grouped, twice
 
 
-def under_anomaly_mode(f: Callable[[Tensor], Tensor]) -> str | list[float]:
-    x = torch.tensor([0.0, 4.0], requires_grad=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with detect_anomaly():
-            try:
-                return grad(f(x).sum(), x)[0].tolist()  # type: ignore[no-any-return]
-            except RuntimeError as error:
-                return str(error)
+def test_causal_counts_from_the_first_query_and_the_first_key() -> None:
+    k, v = torch.zeros(1, 1, 3, 4), torch.arange(3.0).view(1, 1, 3, 1)
+    out = scaled_dot_product_attention(torch.zeros(1, 1, 1, 4), k, v, is_causal=True)
+
+    assert out.item() == 0  # the mean of all, 1, if it were aligned at the end
 
 
-def test_anomaly_mode_names_the_node_that_returned_a_nan() -> None:
-    said = under_anomaly_mode(lambda x: torch.where(x > 0, root()(x), 0.0))
-    assert said == "Function 'MadeBackward' returned nan values in its 0th output."
+def test_grouped_queries_must_be_asked_for_and_neighbors_share() -> None:
+    q, k, v = (torch.randn(1, heads, 3, 4) for heads in (4, 2, 2))
+    with pytest.raises(RuntimeError, match="must match the size"):
+        scaled_dot_product_attention(q, k, v)
+
+    grouped = scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    repeated = [x.repeat_interleave(2, 1) for x in (k, v)]
+    torch.testing.assert_close(grouped, scaled_dot_product_attention(q, *repeated))
 
 
-def test_anomaly_mode_blames_the_multiplication_that_was_handed_an_infinity() -> None:
-    said = under_anomaly_mode(lambda x: root()(x * (x > 0)))
-    assert said == "Function 'MulBackward0' returned nan values in its 0th output."
+def test_a_fused_kernel_refuses_a_second_derivative_and_plain_operations_have_one() -> None:
+    def second(backend: SDPBackend) -> Tensor:
+        q, k, v = drawn()
+        with sdpa_kernel(backend):
+            out = scaled_dot_product_attention(q, k, v)
+            (first,) = grad(out.square().sum(), q, create_graph=True)
+            return grad(first.sum(), q)[0]
+
+    with pytest.raises(RuntimeError, match=r"derivative for aten::.* is not implemented"):
+        second(SDPBackend.FLASH_ATTENTION)
+    assert second(SDPBackend.MATH).any()
 
 
-def test_anomaly_mode_lets_an_infinity_pass() -> None:
-    assert under_anomaly_mode(root()) == [float("inf"), 0.25]
+# Dropout
 
 
-# What gradcheck does not ask
+def test_a_seed_restores_a_sequence_and_not_the_places_of_tiles() -> None:
+    def pattern(order: list[tuple[int, int]]) -> Tensor:
+        rng, found = torch.Generator().manual_seed(3), torch.zeros(4, 4)
+        for i, j in order:
+            found[i : i + 2, j : j + 2] = torch.rand(2, 2, generator=rng)
+        return found
 
-LAST: dict[str, Tensor] = {}
-
-
-def remembering(ctx: Any, x: Tensor) -> Tensor:
-    LAST["x"] = x
-    return x**2
-
-
-TOUR = {
-    "clips g": (squaring(lambda x, g: 2 * x * g.clamp(-1, 1)), "passes"),
-    "writes into g": (squaring(lambda x, g: g.mul_(2 * x)), "raises"),
-    "state outside ctx": (make(remembering, lambda ctx, g: 2 * LAST["x"] * g), "passes"),
-    "assumes g's memory": (squaring(lambda x, g: 2 * x * g.view(-1).view(x.shape)), "passes"),
-    "hard-coded float32": (squaring(lambda x, g: (2 * x * g).float()), "fails"),
-    "a constant inside": (squaring(lambda x, g: 2 * x.detach() * g), "fails"),
-}
+    by_rows = [(0, 0), (0, 2), (2, 0), (2, 2)]
+    by_columns = [(0, 0), (2, 0), (0, 2), (2, 2)]
+    assert torch.equal(pattern(by_rows), pattern(by_rows))
+    assert not torch.equal(pattern(by_rows), pattern(by_columns))
 
 
-@pytest.mark.parametrize("wrong", TOUR)
-def test_gradcheck_passes_what_the_tour_shows_and_gradgradcheck_sees_some(wrong: str) -> None:
-    function, twice = TOUR[wrong]
-    x = leaf(1.0, -2.0, 0.5).reshape(1, 3).detach().requires_grad_()
+def test_a_hash_of_the_place_gives_any_tile_alone() -> None:
+    rows, columns = torch.arange(8), torch.arange(6)
+    whole = dropped(rows, columns, 0.5, 3)
 
-    assert gradcheck(function.apply, x)
-    try:
-        seen = "passes" if gradgradcheck(function.apply, x, raise_exception=False) else "fails"
-    except RuntimeError:
-        seen = "raises"
-    assert seen == twice
+    assert torch.equal(whole[4:, 2:5], dropped(rows[4:], columns[2:5], 0.5, 3))
 
 
-def test_gradcheck_passes_a_wrong_forward_whose_backward_fits_it() -> None:
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x.square().sum()  # a length, without its root
-
-    assert gradcheck(make(forward, lambda ctx, g: 2 * g * ctx.saved_tensors[0]).apply, leaf(1.0, 2))
+# The identity behind it all
 
 
-# Adam
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_delta_from_the_output_is_that_from_the_weights_with_dropout_too(p: float) -> None:
+    scores, v, g = (x.detach().double() for x in drawn(3, 4, 4))
+    weights = torch.softmax(scores, -1)
+    pattern = (~dropped(torch.arange(4), torch.arange(4), p, 1)).double() / (1 - p)
+    out, grad_weights = (weights * pattern) @ v, pattern * (g @ v.mT)
 
-
-@pytest.mark.parametrize(("factor", "end"), [(1.0, 1.5), (4.0, 2.4)])
-def test_a_factor_on_one_of_two_terms_moves_adams_minimum(factor: float, end: float) -> None:
-    x = torch.tensor(0.0, requires_grad=True)
-    optimizer = torch.optim.Adam([x], lr=0.05)
-    for _ in range(400):
-        optimizer.zero_grad()
-        (factor * (x - 3) ** 2 + x**2).backward()
-        optimizer.step()
-
-    assert x.item() == pytest.approx(end, abs=5e-3)
+    torch.testing.assert_close((g * out).sum(-1), (weights * grad_weights).sum(-1))

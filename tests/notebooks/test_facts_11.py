@@ -2,313 +2,390 @@
 
 from __future__ import annotations
 
-import io
-import shutil
-import warnings
-from collections.abc import Callable
-from contextlib import redirect_stderr
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from autograd_doctor.memory import stored_bytes
-from packaging.version import Version
-from torch import Tensor, nn
-from torch.autograd import Function, grad
+from made import leaf, make
+from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd import Function, gradcheck
+from torch.func import grad, hessian, jacfwd, jvp, vmap
+from torch.library import custom_op, opcheck
+from torch.utils.checkpoint import checkpoint
 
-from autograd_course.functions import FakeQuantize, RoundSTE
-from autograd_course.ship import missing, quiet
+from autograd_course import replicas
 
-pytestmark = pytest.mark.slow
-
-needs_ship = pytest.mark.skipif(bool(missing()), reason="the extra ship is not installed")
-
-
-class Wrapped(nn.Module):
-    """Any callable, as a module."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.fn(*inputs)
+CPU = {"device_type": "cpu"}
+# The tracer makes an instance of each Function that it meets, and asks tensors for their .grad.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.* should not be instantiated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+]
 
 
-def exported(fn: Callable[..., Any], *inputs: Tensor, **options: Any) -> Any:
-    with quiet(), redirect_stderr(io.StringIO()):  # on failure export prints how far it got
-        return torch.export.export(Wrapped(fn), inputs, **options)
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
 
 
-def loaded(program: Any, path: Path) -> Any:
-    with quiet():
-        torch.export.save(program, path)
-        return torch.export.load(path).module()
+class Sine(Function):
+    """y = sin(ax), in the split form."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, a: Any) -> Tensor:
+        return torch.sin(a * x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, a = ctx.saved_tensors
+        return g * a * torch.cos(a * x), (g * x * torch.cos(a * x)).sum()
 
 
-def names(program: Any) -> list[str]:
-    return [str(n.target).split(".")[1] for n in program.graph.nodes if n.op == "call_function"]
+class SineWithJvp(Sine):
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, x_tangent: Tensor, a_tangent: Tensor) -> Tensor:
+        x, a = ctx.saved_tensors
+        return torch.cos(a * x) * (a * x_tangent + x * a_tangent)
 
 
-# What export keeps of a Function
+def like_sine(**methods: Callable[..., Any]) -> type[Function]:
+    statics = {name: staticmethod(method) for name, method in methods.items()}
+    return type("Like", (Sine,), statics)
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_export_drops_the_backward_of_a_function_in_silence(strict: bool) -> None:
-    x = torch.tensor([0.7], requires_grad=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        module = exported(lambda x: RoundSTE.apply(x) * 3, x.detach(), strict=strict).module()
-
-    assert module(x) == 3
-    assert grad(module(x), x)[0] == 0  # 3 in eager
+A = torch.tensor(2.0, dtype=torch.float64)
+X = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3)
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_export_drops_a_hook_on_a_tensor_in_silence(strict: bool) -> None:
-    x = torch.tensor([0.7], requires_grad=True)
+# torch.func and vmap
 
-    def hooked(x: Tensor) -> Tensor:
-        y = 3 * x
-        y.register_hook(torch.neg)
-        return y
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        program = exported(hooked, x, strict=strict)
+def test_torch_func_refuses_the_joint_form_and_names_setup_context() -> None:
+    joint = make(lambda ctx, x: x.sin(), lambda ctx, g: g)
+    for transform in (grad, lambda f: vmap(f)):
+        with pytest.raises(RuntimeError, match="must override the setup_context"):
+            transform(lambda x: joint.apply(x).sum())(X)
 
-    assert grad(hooked(x), x)[0] == -3
-    if strict and torch.__version__.startswith("2.11."):  # the hook's place is under no_grad
-        with pytest.raises(RuntimeError, match="does not have a grad_fn"):
-            grad(program.module()(x), x)
+
+def test_a_generated_rule_calls_forward_and_backward_once_with_the_shape_of_a_sample() -> None:
+    seen: list[Any] = []
+
+    def forward(x: Tensor, a: Tensor) -> Tensor:
+        seen.append(tuple(x.shape))
+        return Sine.forward(x, a)
+
+    def backward(ctx: Any, g: Tensor) -> Any:
+        seen.append(tuple(g.shape))
+        return Sine.backward(ctx, g)
+
+    f = like_sine(forward=forward, backward=backward)
+    of_shared = vmap(grad(lambda a, x: f.apply(x, a).sum()), in_dims=(None, 0))(A, X)
+
+    assert seen == [(3,), (3,)]
+    torch.testing.assert_close(of_shared, (X * torch.cos(A * X)).sum(1))
+
+
+def into_new_zeros(x: Tensor, a: Tensor) -> Tensor:
+    y = torch.zeros(3, dtype=x.dtype)
+    y += x
+    return y
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda x, a: x if x.max() > 0 else -x, "data-dependent control flow"),
+        (lambda x, a: torch.from_numpy(np.sin(x.numpy())), "data pointer"),
+        (into_new_zeros, "doesn't match the broadcast shape"),
+        (lambda x, a: x * torch.rand_like(x), "randomness"),
+    ],
+    ids=["branch", "numpy", "in place", "random"],
+)
+def test_what_a_generated_rule_cannot_do_raises(forward: Any, message: str) -> None:
+    f = like_sine(forward=forward)
+    with pytest.raises(RuntimeError, match=message):
+        vmap(lambda x: f.apply(x, A))(X)
+
+
+def test_a_rule_by_hand_gets_the_whole_tensors_and_excludes_a_generated_one() -> None:
+    seen: list[Any] = []
+
+    def rule(info: Any, in_dims: Any, x: Tensor, a: Tensor) -> Any:
+        seen.append((info.batch_size, in_dims, tuple(x.shape)))
+        return by_hand.apply(x, a), in_dims[0]
+
+    by_hand = like_sine(vmap=rule)
+    with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and"):
+        vmap(lambda x: by_hand.apply(x, A))(X)
+    by_hand.generate_vmap_rule = False
+    vmap(lambda x: by_hand.apply(x, A), in_dims=1)(X)
+
+    assert seen == [(3, (1, None), (4, 3))]
+
+
+# Forward mode
+
+
+# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_jvp_serves_forward_mode_and_the_hessian_and_reads_what_is_saved_for_it() -> None:
+    x = X[0]
+    tangent = jvp(lambda x: SineWithJvp.apply(x, A), (x,), (x,))[1]
+    torch.testing.assert_close(tangent, A * x * torch.cos(A * x))
+    found = hessian(lambda x: SineWithJvp.apply(x, A).sum())(x)
+    torch.testing.assert_close(found.diag(), -A * A * torch.sin(A * x))
+    with pytest.raises(NotImplementedError, match="must implement the jvp"):
+        jvp(lambda x: Sine.apply(x, A), (x,), (x,))
+    unsaved = like_sine(jvp=SineWithJvp.jvp)  # for backward only
+    with pytest.raises(ValueError, match="not enough values to unpack"):
+        jvp(lambda x: unsaved.apply(x, A), (x,), (x,))
+    inputs = (leaf(0.3, -1.0), A.clone().requires_grad_())
+    assert gradcheck(SineWithJvp.apply, inputs, check_forward_ad=True)
+
+
+def test_a_generated_rule_wants_the_same_tensors_saved_for_both_modes() -> None:
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs, output)
+
+    apart = like_sine(setup_context=save)
+    x = X.clone().requires_grad_()
+    vmap(lambda x: Sine.apply(x, A))(x).sum().backward()
+    with pytest.raises(AssertionError, match="flat_bdims must not be None"):
+        vmap(lambda x: apart.apply(x, A))(x).sum().backward()
+
+
+# torch.compile
+
+
+def traced(f: Callable[..., Tensor], *calls: Any, **options: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def backend(graph: Any, example_inputs: Any) -> Any:
+        found.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=backend, **options)
+    for call in calls:
+        compiled(*call)
+    return found
+
+
+def branching(x: Tensor, a: Tensor) -> Tensor:
+    return x if x.max() > 100 else Sine.forward(x, a)
+
+
+def test_compile_traces_both_methods_and_breaks_silently_unless_fullgraph() -> None:
+    x = X.clone().requires_grad_()
+    (graph,) = traced(lambda x: Sine.apply(x, A) + 1, (x,))
+    inner = " ".join(module.code for module in graph.children())
+    assert ".sin()" in inner or "sin(" in inner
+    assert "cos(" in inner
+
+    f = like_sine(forward=branching)
+    assert len(traced(lambda x: f.apply(2 * x, A) + 1, (x,))) > 1
+    with pytest.raises(Exception, match="Data-dependent branching"):
+        traced(lambda x: f.apply(x, A), (x,), fullgraph=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "compilations"),
+    [
+        ([1.0, 1.5, 2.0, 2.5, 3.0], 2),
+        ([torch.tensor(float(v)) for v in range(5)], 1),
+        (["a", "b", "c", "d"], 4),
+    ],
+    ids=["floats", "tensors", "strings"],
+)
+def test_how_often_a_changing_argument_compiles(arguments: list[Any], compilations: int) -> None:
+    def f(x: Tensor, a: Any) -> Tensor:
+        return x + len(a) if isinstance(a, str) else x + a
+
+    assert len(traced(f, *((X, a) for a in arguments))) == compilations
+
+
+# Operators
+
+
+def negated(x: Tensor) -> Tensor:
+    return torch.from_numpy(-x.detach().numpy())
+
+
+def operator(name: str, function: Any = negated, fake: Any = torch.empty_like) -> Any:
+    made = custom_op(f"facts09::{name}", function, mutates_args=())
+    made.register_fake(fake)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_an_operator_is_one_node_and_opcheck_does_not_see_a_wrong_gradient() -> None:
+    f = operator("opaque")
+    f.register_autograd(lambda ctx, g: -2 * g)
+    x = leaf(0.5, 1.5)
+
+    assert set(opcheck(f, (x,)).values()) == {"SUCCESS"}
+    assert not gradcheck(f, x, raise_exception=False)
+    (graph,) = traced(lambda x: f(2 * x), (x.detach(),), fullgraph=True)
+    assert len([node for node in graph.graph.nodes if node.op == "call_function"]) == 2
+    with pytest.raises(RuntimeError, match="setup_context"):
+        grad(lambda x: f(x).sum())(x.detach())
+
+
+def test_forward_mode_through_an_operator_is_silently_zero() -> None:
+    f = operator("pushed")
+    f.register_autograd(lambda ctx, g: -g)
+    x = torch.ones(3)
+
+    value, tangent = jvp(f, (x,), (x,))
+    assert torch.equal(value, -x)
+    assert not tangent.any()
+    assert not jacfwd(f)(x).any()
+
+
+def changing(x: Tensor) -> Tensor:
+    x.neg_()
+    return x.clone()
+
+
+def viewing(x: Tensor) -> Tensor:
+    return x[:1]
+
+
+@pytest.mark.parametrize(
+    ("function", "fake", "test"),
+    [
+        (changing, torch.empty_like, "test_schema"),
+        (viewing, lambda x: x[:1].clone(), "test_schema"),
+        (negated, lambda x: x.new_empty(()), "test_faketensor"),
+    ],
+    ids=["mutates", "aliases", "wrong fake"],
+)
+def test_opcheck_holds_an_operator_to_its_promises(function: Any, fake: Any, test: str) -> None:
+    f = operator(function.__name__, function, fake)
+    with pytest.raises(Exception, match=f"{test} failed"):
+        opcheck(f, (torch.ones(3),))
+
+
+def test_custom_op_may_be_defined_again_and_loses_what_was_registered() -> None:
+    operator("again")
+    bare = custom_op("facts09::again", negated, mutates_args=())
+    with pytest.raises(Exception, match="no fake impl registered"):
+        traced(bare, (torch.ones(3),), fullgraph=True)
+    torch.library.define("facts09::once", "(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match="multiple times"):
+        torch.library.define("facts09::once", "(Tensor x) -> Tensor")
+
+
+# Autocast
+
+
+class Project(Function):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return x @ weight.T
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return g @ weight, g.T @ x
+
+
+class Decorated(Project):
+    backward = staticmethod(custom_bwd(Project.backward, **CPU))
+
+
+class OnForward(Decorated):
+    forward = staticmethod(custom_fwd(Project.forward, **CPU))
+
+
+class OnSetupContext(Decorated):
+    setup_context = staticmethod(custom_fwd(Project.setup_context, **CPU))
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (Project, "same dtype"),
+        (OnForward, "_fwd_used_autocast"),
+        (OnSetupContext, None),
+    ],
+)
+def test_under_autocast_custom_fwd_belongs_where_ctx_is(
+    function: type[Function], error: str | None
+) -> None:
+    weight = torch.randn(4, 3, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = function.apply(torch.ones(2, 3), weight)
+    assert y.dtype is torch.bfloat16
+    if error is None:
+        y.sum().backward()
+        assert weight.grad.dtype is torch.float32
     else:
-        assert names(program) == ["mul"]
-        assert grad(program.module()(x), x)[0] == 3
+        with pytest.raises((RuntimeError, AttributeError), match=error):
+            y.sum().backward()
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_a_hook_on_a_parameter_fires_until_the_program_is_saved(
-    strict: bool, tmp_path: Path
+# In company
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_under_checkpoint_forward_runs_inside_backward_and_saved_tensors_unpack_once(
+    times: int,
 ) -> None:
-    net, x = nn.Linear(1, 1), torch.ones(1, 1)
-    net.weight.register_hook(torch.neg)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with quiet():
-            program = torch.export.export(net, (x,), strict=strict)
-    module, shipped = program.module(), loaded(program, tmp_path / "p.pt2")
+    seen: list[str] = []
 
-    assert module.weight is net.weight
-    assert grad(module(x), module.weight)[0] == -1
-    assert grad(shipped(x), shipped.weight)[0] == 1
-
-
-def test_an_exported_learned_step_gets_the_level_for_its_gradient() -> None:
-    x, step = torch.tensor([0.7]), torch.tensor(0.5, requires_grad=True)
-
-    def quantize(x: Tensor, step: Tensor) -> Tensor:
-        return FakeQuantize.apply(x, step, -2, 2)  # type: ignore[no-any-return]
-
-    module = exported(quantize, x, step.detach()).module()
-    assert grad(module(x, step), step)[0] == 1  # n, where eager has n - x / step
-    torch.testing.assert_close(grad(quantize(x, step), step)[0], torch.tensor(1 - 1.4))
-
-
-class Norm(Function):
-    @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        r = x.square().sum(-1, keepdim=True).sqrt()
-        ctx.save_for_backward(x, r)
-        return r
+        seen.append("forward")
+        ctx.save_for_backward(x)
+        return x * x
 
-    @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        x, r = ctx.saved_tensors
-        return g * x / r.clamp(min=1e-12)
+        seen.append("backward")
+        for _ in range(times):
+            (x,) = ctx.saved_tensors
+        return 2 * x * g
+
+    f = make(forward, backward)
+    loss = checkpoint(lambda x: f.apply(x).sum(), leaf(1.0), use_reentrant=False)
+    if times == 1:
+        loss.backward()
+    else:
+        with pytest.raises(RuntimeError, match="already unpacked"):
+            loss.backward()
+    assert seen == ["forward", "backward", "forward"]
 
 
-def test_a_declared_gradient_at_a_kink_becomes_nan() -> None:
-    x = torch.zeros(1, 2, requires_grad=True)
-    module = exported(Norm.apply, x.detach()).module()
-
-    assert not grad(Norm.apply(x).sum(), x)[0].any()
-    assert grad(module(x).sum(), x)[0].isnan().all()
-
-
-def test_a_surrogate_by_detach_survives_saving_and_loading(tmp_path: Path) -> None:
-    x = torch.tensor([0.7], requires_grad=True)
-    program = exported(lambda x: (x.round() - x).detach() + x, x.detach())
-
-    assert names(program) == ["round", "sub", "detach", "add"]
-    assert grad(loaded(program, tmp_path / "p.pt2")(x), x)[0] == 1
-
-
-@torch.library.custom_op("course_facts::nearest", mutates_args=())
-def nearest(x: Tensor) -> Tensor:
-    return torch.from_numpy(x.detach().numpy().round())
-
-
-nearest.register_fake(torch.empty_like)
-nearest.register_autograd(lambda ctx, g: g)
-
-
-def test_a_custom_operator_is_one_node_and_keeps_its_gradient(tmp_path: Path) -> None:
-    x = torch.tensor([0.7], requires_grad=True)
-    program = exported(nearest, x.detach())
-
-    assert [str(n.target) for n in program.graph.nodes][1] == "course_facts.nearest.default"
-    module = loaded(program, tmp_path / "p.pt2")
-    assert (module(x).item(), grad(module(x), x)[0].item()) == (1, 1)
-
-
-# What export refuses
-
-
-def branching(x: Tensor) -> Tensor:
-    if x.max() > 1:
-        x = x / 255
-    return RoundSTE.apply(x)  # type: ignore[no-any-return]
-
-
-class ByNumPy(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return torch.from_numpy(x.detach().numpy().round())
-
-
-@pytest.mark.parametrize(
-    ("fn", "says"),
-    [(branching, "data-dependent expression"), (ByNumPy.apply, r"\.numpy\(\) is not supported")],
-)
-def test_export_refuses_to_look_at_a_number(fn: Callable[..., Any], says: str) -> None:
-    with pytest.raises(RuntimeError, match=says):
-        exported(fn, torch.rand(3))
-
-
-def test_an_example_promises_its_shape() -> None:
-    module = exported(torch.round, torch.rand(8, 2)).module()
-
-    with pytest.raises(AssertionError, match="Guard failed"):
-        module(torch.rand(9, 2))
-
-
-# TorchScript
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_a_trace_freezes_a_branch_and_a_script_keeps_it_and_neither_can_be_saved(
-    tmp_path: Path,
-) -> None:
-    class Module(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            if x.max() > 1:
-                x = x / 255
-            return RoundSTE.apply(x)  # type: ignore[no-any-return]
-
-    with pytest.warns(torch.jit.TracerWarning, match="Python boolean"):
-        traced = torch.jit.trace(Module(), torch.rand(3))
-    if Version(torch.__version__) >= Version("2.14"):  # apply is of C
-        refused = "is currently not supported in|cannot be used in a type expression"
-        with pytest.raises(RuntimeError, match=refused):
-            torch.jit.script(Module())
-        return
-    scripted = torch.jit.script(Module())
-    bright = torch.tensor([200.0])
-
-    assert (traced(bright).item(), scripted(bright).item()) == (200, 1)
-    for module in (traced, scripted):
-        with pytest.raises(RuntimeError, match="Could not export Python function call 'RoundSTE'"):
-            module.save(str(tmp_path / "m.pt"))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_torch_jit_says_that_it_is_deprecated() -> None:
-    kinds = (DeprecationWarning, FutureWarning)  # the latter from PyTorch 2.14 on
-    with pytest.warns(kinds, match="torch.jit.trace` is deprecated"):
-        torch.jit.trace(nn.Identity(), torch.rand(1))
-
-
-# ONNX
-
-
-@needs_ship
-def test_an_operator_without_a_translation_is_refused_by_name() -> None:
-    program = exported(nearest, torch.rand(2))
-
-    with quiet(), pytest.raises(Exception, match=r"No ONNX function found .*course_facts.nearest"):
-        torch.onnx.export(program, dynamo=True, verbose=False)
-
-
-# Quantization
-
-
-@needs_ship
-def test_four_bits_take_a_byte_and_double_is_refused() -> None:
-    with quiet():
-        from torchao.quantization import IntxWeightOnlyConfig, quantize_
-    config = IntxWeightOnlyConfig(weight_dtype=torch.int4)
-    layer = nn.Linear(64, 64, bias=False)
-    quantize_(layer, config)
-
-    assert stored_bytes(layer) >= 64 * 64
-    with pytest.raises(AssertionError, match=r"Unsupported input dtype: torch.float64"):
-        quantize_(nn.Linear(64, 64).double(), config)
-
-
-@needs_ship
-@pytest.mark.parametrize(
-    ("spelling", "learns"),
-    [(RoundSTE.apply, False), (lambda x: (x.round() - x).detach() + x, True)],
-    ids=["a Function", "detach"],
-)
-def test_pt2e_trains_below_a_surrogate_only_if_it_is_in_the_graph(
-    spelling: Callable[[Tensor], Tensor], learns: bool
-) -> None:
-    with quiet():
-        from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
-        from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(4, 4), Wrapped(spelling), nn.Linear(4, 2))
-    config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
-    with quiet():
-        program = torch.export.export(net, (torch.rand(3, 4),)).module()
-        net = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
-    net(9 * torch.rand(3, 4)).sum().backward()  # not all that is rounded becomes 0
-
-    assert net.get_parameter("2.weight").grad.any()
-    assert bool(net.get_parameter("0.weight").grad.any()) is learns
-
-
-@needs_ship
-def test_pt2e_quantizes_a_linear_layer_but_in_pytorch_2_11() -> None:
-    with quiet():
-        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-        from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-        config = x86.get_default_x86_inductor_quantization_config()
-        program = torch.export.export(nn.Linear(4, 2).eval(), (torch.rand(3, 4),)).module()
-        net = prepare_pt2e(program, x86.X86InductorQuantizer().set_global(config))
-        net(torch.rand(3, 4))
-        called = [str(node.target) for node in convert_pt2e(net).graph.nodes]
-
-    quantized = any("quantize_per_tensor" in name for name in called)
-    assert quantized is not torch.__version__.startswith("2.11.")
-
-
-# Without Python
-
-
-@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
 @pytest.mark.thorough
-def test_a_function_is_compiled_ahead_of_time_as_its_forward(tmp_path: Path) -> None:
-    x = torch.linspace(-2, 2, 9)
-    cheaply = {"aot_inductor.compile_wrapper_opt_level": "O0"}
-    with warnings.catch_warnings(), torch._inductor.config.patch(cheaply):
-        warnings.simplefilter("ignore")  # what the compiler warns of in its own code changes often
-        package = torch._inductor.aoti_compile_and_package(
-            exported(lambda x: RoundSTE.apply(x) * 2, x), package_path=str(tmp_path / "p.pt2")
-        )
-        compiled = torch._inductor.aoti_load_package(package)
+def test_a_gradient_that_is_written_is_not_averaged_over_processes() -> None:
+    x = torch.linspace(-1, 2, 24).reshape(8, 3)
+    layers: list[Any] = [replicas.Returned, replicas.Written]
+    returned, written = replicas.gradients(layers, [x[:4], x[4:]])
 
-    torch.testing.assert_close(compiled(x), 2 * x.round())
+    alone = [layer() for layer in layers]
+    for model in alone:
+        model(x).square().mean().backward()
+    torch.testing.assert_close(alone[1].weight.grad, alone[0].weight.grad)
+    for gradient in returned:
+        torch.testing.assert_close(gradient, alone[0].weight.grad)
+    assert not torch.allclose(*written)

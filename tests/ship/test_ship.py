@@ -1,4 +1,4 @@
-"""Lesson 11's helpers: what is missing is named, what is held back is listed, a model's bytes."""
+"""Lesson 15's helpers: what is missing is named, what is held back is listed, a model's bytes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from autograd_course.grader.trials.optimizing import Training, watched
 from autograd_course.grader.trials.products import weights_used
 from autograd_course.grader.verdict import Verdict, wrong
 
-digits = split_digits  # the name that lesson 11 imported
+digits = split_digits  # the name that lesson 15 imported
 Net = Callable[[Tensor], Any]
 
 

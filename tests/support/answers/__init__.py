@@ -14,23 +14,23 @@ from answers import (
     lesson_06,
     lesson_07,
     lesson_08,
-    lesson_09,
-    lesson_10,
     lesson_11,
+    lesson_13,
+    lesson_15,
 )
 
 LESSONS = (
     lesson_01,
     lesson_02,
     lesson_03,
-    lesson_04,
     lesson_05,
     lesson_06,
     lesson_07,
     lesson_08,
-    lesson_09,
-    lesson_10,
+    lesson_04,
     lesson_11,
+    lesson_13,
+    lesson_15,
 )
 
 RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}

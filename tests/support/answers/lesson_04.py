@@ -2,442 +2,202 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 from typing import Any
 
 import torch
 from torch.autograd import Function
-from torch.nn.functional import softmax
 
-from answers import lesson_04_digits as digits
-from answers.making import Spoiling, double, solved
-from autograd_course import functions
+from answers import lesson_04_half
+from answers.making import double, solved
 
-SOLVED = solved("04_straight_through")
+SOLVED = solved("04_debugging_clinic")
 RIGHT = {
-    "sign-ste": SOLVED["SignSTE"],
-    "clipped-sign": SOLVED["ClippedSignSTE"],
-    "round-ste": SOLVED["RoundSTE"],
-    "fake-quantize": SOLVED["FakeQuantize"],
-    "gumbel-soft": SOLVED["GumbelSoftmax"],
-    "gumbel-hard": SOLVED["HardGumbelSoftmax"],
-    "binary-digits": SOLVED["train_binary_net"],
+    "name-temperature": "captured-tensor",
+    "repair-temperature": SOLVED["Tempered"],
+    "repair-film": SOLVED["FiLM"],
+    "name-floor-log": "mutates-input",
+    "repair-floor-log": SOLVED["FloorLog"],
+    "name-distance": "uniform-grad-output",
+    "repair-distance": SOLVED["Distance"],
+    "name-rotation": "grad-output-layout",
+    "repair-rotation": SOLVED["Rotate"],
+    "repair-share": SOLVED["Share"],
+    "repair-color-table": SOLVED["LookUp"],
+    "repair-log-cosh": SOLVED["LogCosh"],
+    "repair-softsign": SOLVED["Softsign"],
+    "name-solver": "not-reentrant",
+    "repair-solver": SOLVED["Solve"],
+    "repair-rms-norm": SOLVED["RMSNorm"],
+    "name-dropout": "rng-not-restored",
+    "repair-dropout": SOLVED["Dropout"],
 }
 
 
-class SignByArithmetic(Function):
+class TemperedByOutput(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        return x.sign() + (x == 0)
+    def forward(ctx: Any, x: Any, temperature: Any) -> Any:
+        y = torch.tanh(x / temperature)
+        ctx.save_for_backward(y, x, temperature)
+        return y
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return 1 * g
+        y, x, temperature = ctx.saved_tensors
+        grad_x = g * (1 - y * y) / temperature
+        grad_t = -(grad_x * x / temperature).sum() if ctx.needs_input_grad[1] else None
+        return grad_x, grad_t
 
 
-class ClippedByEdges(Function):
+class FiLMOfEverything(SOLVED["SickFiLM"]):  # type: ignore[misc]
+    """Compute all gradients, whoever asked: wasteful, and right."""
+
     @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return 2 * (x >= 0).to(x.dtype) - 1
+    def backward(ctx: Any, g: Any) -> Any:
+        x, gamma = ctx.saved_tensors
+        return g * gamma, (g * x).sum(0), g.sum(0)
+
+
+class FloorLogByMask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, floor: float) -> Any:
+        high = x.clamp(min=floor)
+        ctx.save_for_backward(high, x > floor)
+        return high.log()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        high, above = ctx.saved_tensors
+        return g * above / high, None
+
+
+class RotateByComplex(SOLVED["SickRotate"]):  # type: ignore[misc]
+    """As rotary embeddings are written; PyTorch has no complex numbers of bfloat16."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        turned = torch.view_as_complex(g.contiguous()) * cmath.exp(-1j * ctx.angle)
+        return torch.view_as_real(turned), None
+
+
+class RotateContiguous(SOLVED["SickRotate"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return SOLVED["SickRotate"].backward(ctx, g.contiguous())
+
+
+class LookUpByIndexAdd(SOLVED["SickLookUp"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        table, index, fraction = ctx.saved_tensors
+        grad_table, places = table.new_zeros(len(table)), index.reshape(-1)
+        grad_table.index_add_(0, places, ((1 - fraction) * g).reshape(-1))
+        grad_table.index_add_(0, places + 1, (fraction * g).reshape(-1))
+        return grad_table, None, (table[index + 1] - table[index]) * g
+
+
+class LogCoshBounded(SOLVED["SickLogCosh"]):  # type: ignore[misc]
+    """The bound is harmless here: beyond 20 tanh is 1 to the last digit."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         (x,) = ctx.saved_tensors
-        grad_input = g.clone()
-        grad_input[x.abs() > 1] = 0
-        return grad_input
+        up, down = x.clamp(-20, 20).exp(), (-x).clamp(-20, 20).exp()
+        return g * (up - down) / (up + down)
 
 
-class QuantizeAsPublished(Function):
-    """Three masks; beyond the bounds strictly, as its learned step's paper does it."""
-
+class SoftsignByInput(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
-        ctx.save_for_backward(x / step)
-        ctx.bounds = low, high
-        return (x / step).clamp(low, high).round() * step
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x / (1 + x.abs())
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        (v,), (low, high) = ctx.saved_tensors, ctx.bounds
-        small, big = (v < low).to(v), (v > high).to(v)
-        middle = 1 - small - big
-        slope = small * low + big * high + middle * (v.round() - v)
-        return g * middle, (g * slope).sum(), None, None
+        (x,) = ctx.saved_tensors
+        return g / (1 + x.abs()).square()
 
 
-class SoftByJacobian(Function):
-    """The Jacobian written out, and a gradient for the noise too."""
+class SolveWithACopiedTape(SOLVED["SickSolve"]):  # type: ignore[misc]
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        states, tape = ctx.saved_tensors, list(ctx.tape)
+        while tape:
+            i, h = tape.pop()
+            g = g * (1 - h * states[i].cos())
+        return g, None
+
+
+class RMSNormByOutput(Function):
+    """The output is a tensor with a graph, too."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-        ctx.save_for_backward(logits + noise)
-        ctx.temperature = temperature
-        return softmax((logits + noise) / temperature, dim=-1)
+    def forward(ctx: Any, x: Any) -> Any:
+        y = SOLVED["rms_norm"](x)
+        ctx.save_for_backward(x, y)
+        return y
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        y = softmax(ctx.saved_tensors[0] / ctx.temperature, dim=-1)
-        jacobian = torch.diag_embed(y) - y[..., :, None] * y[..., None, :]
-        grad = (g[..., None, :] @ jacobian).squeeze(-2) / ctx.temperature
-        return grad, grad, None
+        x, y = ctx.saved_tensors
+        r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+        return r * (g - y * (g * y).mean(-1, keepdim=True))
 
 
-class HardByScatter(SoftByJacobian):
+class DropoutKeepingTheMask(Function):
     @staticmethod
-    def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-        y = SoftByJacobian.forward(ctx, logits, noise, temperature)
-        return torch.zeros_like(y).scatter_(-1, y.argmax(-1, keepdim=True), 1.0)
-
-
-class HardOfThePackage(functions.GumbelSoftmax):
-    @staticmethod
-    def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-        return functions.GumbelSoftmax.forward(ctx, logits, noise, temperature, True)
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        kept = SOLVED["draw"](x, p, torch.Generator(x.device).manual_seed(seed))
+        ctx.save_for_backward(kept)
+        ctx.p = p
+        return torch.where(kept, x / (1 - p), 0)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return functions.GumbelSoftmax.backward(ctx, g)[:3]
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept, g / (1 - ctx.p), 0), None, None
 
 
 ALSO_RIGHT = {
-    "sign by arithmetic": ("sign-ste", SignByArithmetic),
-    "sign of the package": ("sign-ste", functions.SignSTE),
-    "clipped by writing zeros": ("clipped-sign", ClippedByEdges),
-    "fake quantization of the package": ("fake-quantize", functions.FakeQuantize),
-    "fake quantization by three masks": ("fake-quantize", QuantizeAsPublished),
-    "softmax by its Jacobian": ("gumbel-soft", SoftByJacobian),
-    "Gumbel-softmax of the package": ("gumbel-soft", functions.GumbelSoftmax),
-    "one-hot by scatter": ("gumbel-hard", HardByScatter),
-    "hard Gumbel-softmax of the package": ("gumbel-hard", HardOfThePackage),
-    "digits without the clip": ("binary-digits", digits.trains_without_the_clip),
-    "digits without a Function": ("binary-digits", digits.trains_by_detaching),
-    "digits as in the lesson": ("binary-digits", digits.trains_as_the_lesson),
-    "digits in small batches": ("binary-digits", digits.trains_in_small_batches),
-    "digits with binary activations": ("binary-digits", digits.trains_binary_activations),
+    "temperature by the output": ("repair-temperature", TemperedByOutput),
+    "all three gradients always": ("repair-film", FiLMOfEverything),
+    "the floor as a mask": ("repair-floor-log", FloorLogByMask),
+    "rotation made contiguous": ("repair-rotation", RotateContiguous),
+    "rotation by a complex product": ("repair-rotation", RotateByComplex),
+    "table by index_add": ("repair-color-table", LookUpByIndexAdd),
+    "log cosh with bounded exponentials": ("repair-log-cosh", LogCoshBounded),
+    "softsign by the input": ("repair-softsign", SoftsignByInput),
+    "a tape that is copied": ("repair-solver", SolveWithACopiedTape),
+    "rms norm by input and output": ("repair-rms-norm", RMSNormByOutput),
+    "dropout that keeps its mask": ("repair-dropout", DropoutKeepingTheMask),
 }
 
-
-spoiling = Spoiling(RIGHT)
-backward, forward = spoiling.backward, spoiling.forward
-
-
-def torch_sign(ctx: Any, x: Any) -> Any:
-    ctx.save_for_backward(x.abs() <= 1)
-    return x.sign()
-
-
-def sign_bit(ctx: Any, x: Any) -> Any:
-    return torch.copysign(torch.ones_like(x), x)
-
-
-def sign_in_integers(ctx: Any, x: Any) -> Any:
-    return torch.where(x >= 0, 1, -1)
-
-
-def sign_of_a_neighbor(ctx: Any, x: Any) -> Any:
-    return torch.sign(x + 1e-12)
-
-
-def mask_of_the_output(ctx: Any, x: Any) -> Any:
-    y = torch.where(x >= 0, 1.0, -1.0).to(x)
-    ctx.save_for_backward(y.abs() <= 1)
-    return y
-
-
-def saves_x_clipped(rule: Any) -> Any:
-    def clip(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(rule(x))
-        return torch.where(x >= 0, 1.0, -1.0).to(x)
-
-    return clip
-
-
-def half_up(ctx: Any, x: Any, step: float) -> Any:
-    return step * torch.floor(x / step + 0.5)
-
-
-def forgets_to_scale_back(ctx: Any, x: Any, step: float) -> Any:
-    return torch.round(x / step)
-
-
-def forgets_the_bounds(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
-    ctx.save_for_backward(x, step)
-    ctx.low, ctx.high = low, high
-    return step * torch.round(x / step)
-
-
-def _quantize(ctx: Any, g: Any, **instead: Any) -> Any:
-    right = dict(zip(("x", "step"), SOLVED["FakeQuantize"].backward(ctx, g)[:2], strict=True))
-    return *{**right, **instead}.values(), None, None
-
-
-def _inside(ctx: Any, v: Any) -> Any:
-    return (v >= ctx.low) & (v <= ctx.high)
-
-
-def _level(ctx: Any, x: Any, step: Any) -> Any:
-    return (x / step).round().clamp(ctx.low, ctx.high)
-
-
-def _by_level(ctx: Any, level: Any, v: Any, g: Any) -> Any:
-    inside = _inside(ctx, level)
-    of_step = torch.where(inside, level - v, level.clamp(ctx.low, ctx.high))
-    return g * inside, (g * of_step).sum(), None, None
-
-
-def _soft(y: Any, g: Any) -> Any:
-    return y * (g - (g * y).sum(-1, keepdim=True))
-
-
-def one_hot_saved(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-    ctx.temperature = temperature
-    y = softmax(logits + noise, -1)
-    hard = (y == y.amax(-1, keepdim=True)).to(y)
-    ctx.save_for_backward(hard)
-    return hard
-
-
-def all_of_the_largest(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-    ctx.temperature = temperature
-    y = softmax((logits + noise) / temperature, -1)
-    ctx.save_for_backward(y)
-    return (y == y.amax(-1, keepdim=True)).to(y)
-
-
-def noise_forgotten(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-    soft = softmax(logits / temperature, -1)
-    ctx.save_for_backward(soft)
-    ctx.temperature = temperature
-    return torch.nn.functional.one_hot((logits + noise).argmax(-1), soft.shape[-1]).to(soft)
-
-
-def whole_numbers(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
-    hard = SOLVED["HardGumbelSoftmax"].forward(ctx, logits, noise, temperature)
-    return hard.long()
-
-
-WRONG = [
-    backward("sign-ste", "the true gradient", "missing-gradient", lambda ctx, g: 0 * g),
-    backward("sign-ste", "returns nothing", "missing-gradient", lambda ctx, g: None),
-    forward("sign-ste", "0 at 0", "forward-mismatch", torch_sign),
-    forward("sign-ste", "the sign bit of zero", "forward-mismatch", sign_bit),
-    forward("sign-ste", "whole numbers", "has dtype torch.int64", sign_in_integers),
-    forward("sign-ste", "moves x first", "forward-mismatch", sign_of_a_neighbor),
-    backward("sign-ste", "signs the gradient", "nonlinear-in-grad-output", lambda ctx, g: g.sign()),
-    backward(
-        "sign-ste",
-        "the surrogate's derivative alone",
-        "ignores-grad-output",
-        lambda ctx, g: g * 0 + 1,
-    ),
-    backward("clipped-sign", "forgets the clip", "wrong-region", lambda ctx, inside, g: g),
-    forward(
-        "clipped-sign",
-        "clips at 0.5",
-        "wrong-region",
-        saves_x_clipped(lambda x: x.abs() <= 0.5),
-    ),
-    forward("clipped-sign", "clips one side", "wrong-region", saves_x_clipped(lambda x: x <= 1)),
-    forward("clipped-sign", "asks the output", "wrong-region", mask_of_the_output),
-    forward(
-        "clipped-sign",
-        "stops at the bounds",
-        "kink-convention",
-        saves_x_clipped(lambda x: x.abs() < 1),
-    ),
-    forward(
-        "clipped-sign",
-        "multiplies by the clipped x",
-        "gradient-mismatch",
-        saves_x_clipped(lambda x: x.clamp(-1, 1)),
-    ),
-    forward(
-        "clipped-sign",
-        "the slope of tanh",
-        "gradient-mismatch",
-        saves_x_clipped(lambda x: 1 - x.tanh() ** 2),
-    ),
-    backward(
-        "clipped-sign",
-        "clips the gradient",
-        "nonlinear-in-grad-output",
-        lambda ctx, inside, g: g.clamp(-1, 1),
-    ),
-    backward("round-ste", "one gradient for two", "wrong-arity", lambda ctx, g: g),
-    backward("round-ste", "the true gradient", "missing-gradient", lambda ctx, g: (0 * g, None)),
-    backward(
-        "round-ste",
-        "rounds the gradient",
-        "nonlinear-in-grad-output",
-        lambda ctx, g: (g.round(), None),
-    ),
-    forward("round-ste", "does not scale back", "forward-mismatch", forgets_to_scale_back),
-    forward("round-ste", "rounds halves up", "forward-mismatch", half_up),
-    backward(
-        "fake-quantize",
-        "takes the step for a constant",
-        "missing-gradient",
-        lambda ctx, x, s, g: _quantize(ctx, g, step=None),
-    ),
-    backward(
-        "fake-quantize",
-        "does not sum for the step",
-        "unreduced-broadcast",
-        lambda ctx, x, s, g: _quantize(
-            ctx,
-            g,
-            step=g * torch.where(_inside(ctx, x / s), (x / s).round() - x / s, _level(ctx, x, s)),
-        ),
-    ),
-    backward(
-        "fake-quantize",
-        "averages for the step",
-        "constant-factor",
-        lambda ctx, x, s, g: _quantize(
-            ctx,
-            g,
-            step=(
-                g * torch.where(_inside(ctx, x / s), (x / s).round() - x / s, _level(ctx, x, s))
-            ).mean(),
-        ),
-    ),
-    backward(
-        "fake-quantize",
-        "takes the level for a constant",
-        "missing-dependency",
-        lambda ctx, x, s, g: _quantize(ctx, g, step=(g * _level(ctx, x, s)).sum()),
-    ),
-    backward(
-        "fake-quantize",
-        "forgets the saturated ones",
-        "missing-dependency",
-        lambda ctx, x, s, g: _quantize(
-            ctx, g, step=(g * _inside(ctx, x / s) * ((x / s).round() - x / s)).sum()
-        ),
-    ),
-    backward(
-        "fake-quantize",
-        "differentiates the rounding's value away",
-        "missing-dependency",
-        lambda ctx, x, s, g: _quantize(
-            ctx, g, step=(g * ~_inside(ctx, x / s) * _level(ctx, x, s)).sum()
-        ),
-    ),
-    backward(
-        "fake-quantize",
-        "lets saturated values pass",
-        "wrong-region",
-        lambda ctx, x, s, g: _quantize(ctx, g, x=g.clone()),
-    ),
-    backward(
-        "fake-quantize",
-        "holds x against the levels",
-        "wrong-region",
-        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, x)),
-    ),
-    backward(
-        "fake-quantize",
-        "holds the rounded level against the bounds",
-        "wrong-region",
-        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
-        hint="for the gradient of x, too, hold x / step against the bounds",
-    ),
-    backward(
-        "fake-quantize",
-        "holds the rounded level against the bounds for both",
-        "wrong-region",
-        lambda ctx, x, s, g: _by_level(ctx, (x / s).round(), x / s, g),
-        hint="The clamp comes before the rounding",
-    ),
-    backward(
-        "fake-quantize",
-        "stops at the bounds",
-        "kink-convention",
-        lambda ctx, x, s, g: _quantize(ctx, g, x=g * ((x / s > ctx.low) & (x / s < ctx.high))),
-    ),
-    backward(
-        "fake-quantize",
-        "divides by the step",
-        "constant-factor",
-        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, x / s) / s),
-    ),
-    forward("fake-quantize", "forgets the bounds", "forward-mismatch", forgets_the_bounds),
-    backward(
-        "gumbel-soft",
-        "passes g",
-        "gradient-mismatch",
-        lambda ctx, y, g: (g.clone(), None, None),
-    ),
-    backward(
-        "gumbel-soft",
-        "forgets the temperature",
-        "constant-factor",
-        lambda ctx, y, g: (_soft(y, g), None, None),
-    ),
-    backward(
-        "gumbel-soft",
-        "multiplies by the temperature",
-        "constant-factor",
-        lambda ctx, y, g: (_soft(y, g) * ctx.temperature, None, None),
-    ),
-    backward(
-        "gumbel-soft",
-        "the diagonal only",
-        "missing-cross-terms",
-        lambda ctx, y, g: (y * (1 - y) * g / ctx.temperature, None, None),
-    ),
-    backward(
-        "gumbel-soft",
-        "sums over everything",
-        "batch-dimension",
-        lambda ctx, y, g: (y * (g - (g * y).sum()) / ctx.temperature, None, None),
-    ),
-    backward(
-        "gumbel-soft",
-        "one gradient for three",
-        "wrong-arity",
-        lambda ctx, y, g: _soft(y, g) / ctx.temperature,
-    ),
-    backward(
-        "gumbel-soft",
-        "divides the noise's gradient by the temperature twice",
-        "gradient-mismatch",
-        lambda ctx, y, g: (
-            _soft(y, g) / ctx.temperature,
-            _soft(y, g) / ctx.temperature**2,
-            None,
-        ),
-        hint="Noise is not learned",
-    ),
-    backward(
-        "gumbel-hard",
-        "passes g",
-        "gradient-mismatch",
-        lambda ctx, y, g: (g.clone(), None, None),
-    ),
-    backward(
-        "gumbel-hard",
-        "forgets the temperature",
-        "constant-factor",
-        lambda ctx, y, g: (_soft(y, g), None, None),
-    ),
-    forward("gumbel-hard", "marks all of the largest", "forward-mismatch", all_of_the_largest),
-    forward("gumbel-hard", "saves the one-hot vector", "missing-gradient", one_hot_saved),
-    forward("gumbel-hard", "a gradient without the noise", "gradient-mismatch", noise_forgotten),
-    forward("gumbel-hard", "whole numbers", "dtype torch.int64", whole_numbers),
-    forward("gumbel-hard", "stays soft", "forward-mismatch", SOLVED["GumbelSoftmax"].forward),
-    *digits.WRONG_DIGITS,
-]
-
-
-LOGITS, NOISE = double(0, 1, 0), double(0, -1, 2)
+WRONG = lesson_04_half.wrong(SOLVED, RIGHT)
 
 KNOWN = [
-    ("sign-ste", (double(-0.1, 0, 7),), double(-1, 1, 1)),
-    ("clipped-sign", (double(-0.1, 0, 7),), double(-1, 1, 1)),
-    ("round-ste", (double(0.25, 0.6, -0.75), 0.5), double(0, 0.5, -1)),
-    ("fake-quantize", (double(-9, 0.6, 2), double(0.5).squeeze(), -4, 3), double(-2, 0.5, 1.5)),
-    ("gumbel-soft", (LOGITS, NOISE, 2.0), softmax(double(0, 0, 1), -1)),
-    ("gumbel-hard", (LOGITS, NOISE, 2.0), double(0, 0, 1)),
+    ("repair-temperature", (double(0.0, 2.0), double(2.0)[0]), double(0.0, math.tanh(1.0))),
+    (
+        "repair-film",
+        (double(2.0, 3.0)[None], double(1.0, 2.0), double(5.0, 7.0)),
+        double(7.0, 13.0)[None],
+    ),
+    ("repair-floor-log", (double(1.0, 0.001), 0.1), double(0.0, math.log(0.1))),
+    ("repair-distance", (double(3.0, 4.0), double(0.0, 0.0)), double(12.5)[0]),
+    ("repair-rotation", (double(1.0, 0.0), math.pi / 2), double(0.0, 1.0)),
+    ("repair-share", (double(1.0, 3.0), 0), double(0.25, 0.75)),
+    (
+        "repair-color-table",
+        (double(0.0, 1.0, 3.0), torch.tensor([1, 0]), double(0.5, 0.25)),
+        double(2.0, 0.25),
+    ),
+    ("repair-log-cosh", (double(0.0, 1000.0),), double(0.0, 1000 - math.log(2))),
+    ("repair-softsign", (double(1.0, -3.0),), double(0.5, -0.75)),
+    (
+        "repair-solver",
+        (double(math.pi / 2), (0.5, 0.5)),
+        double(math.pi / 2 - 0.5 - 0.5 * math.cos(0.5)),
+    ),
+    ("repair-rms-norm", (double(3.0, -3.0),), double(1.0, -1.0) * 3 / math.sqrt(9 + 1e-6)),
+    ("repair-dropout", (double(5.0), 0.0, 1), double(5.0)),
 ]

@@ -2,129 +2,119 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch.nn.functional import softmax
 
-from answers.making import Spoiling, Wrong, double, solved
+from answers import lesson_05_digits as digits
+from answers.making import Spoiling, double, solved
 from autograd_course import functions
 
-SOLVED = solved("05_double_backward")
+SOLVED = solved("05_straight_through")
 RIGHT = {
-    "cube-twice": SOLVED["Cube"],
-    "exp-twice": SOLVED["Exp"],
-    "sinh-by-output": SOLVED["Sinh"],
-    "logsumexp-hessian": SOLVED["LogSumExp"],
-    "hessian-vector-product": SOLVED["hvp"],
-    "gradient-penalty": SOLVED["gradient_penalty"],
-    "repair-hessian": SOLVED["CrossEntropy"],
+    "sign-ste": SOLVED["SignSTE"],
+    "clipped-sign": SOLVED["ClippedSignSTE"],
+    "round-ste": SOLVED["RoundSTE"],
+    "fake-quantize": SOLVED["FakeQuantize"],
+    "gumbel-soft": SOLVED["GumbelSoftmax"],
+    "gumbel-hard": SOLVED["HardGumbelSoftmax"],
+    "binary-digits": SOLVED["train_binary_net"],
 }
 
 
-class LogSumExpFromInput(Function):
-    """The softmax once more in backward."""
+class SignByArithmetic(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.sign() + (x == 0)
 
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 1 * g
+
+
+class ClippedByEdges(Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
         ctx.save_for_backward(x)
-        return x.logsumexp(-1)
+        return 2 * (x >= 0).to(x.dtype) - 1
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         (x,) = ctx.saved_tensors
-        return torch.softmax(x, -1) * g[..., None]
+        grad_input = g.clone()
+        grad_input[x.abs() > 1] = 0
+        return grad_input
 
 
-class CubeBackward(Function):
+class QuantizeAsPublished(Function):
+    """Three masks; beyond the bounds strictly, as its learned step's paper does it."""
+
     @staticmethod
-    def forward(ctx: Any, g: Any, x: Any) -> Any:
-        ctx.save_for_backward(g, x)
-        return 3 * x * x * g
-
-    @staticmethod
-    def backward(ctx: Any, h: Any) -> Any:
-        g, x = ctx.saved_tensors
-        return 3 * x * x * h, 6 * x * g * h
-
-
-class CubeByTwoFunctions(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x * x * x
+    def forward(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
+        ctx.save_for_backward(x / step)
+        ctx.bounds = low, high
+        return (x / step).clamp(low, high).round() * step
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        return CubeBackward.apply(g, x)
+        (v,), (low, high) = ctx.saved_tensors, ctx.bounds
+        small, big = (v < low).to(v), (v > high).to(v)
+        middle = 1 - small - big
+        slope = small * low + big * high + middle * (v.round() - v)
+        return g * middle, (g * slope).sum(), None, None
 
 
-class CrossEntropyByScatter(SOLVED["BrokenCrossEntropy"]):  # type: ignore[misc]
+class SoftByJacobian(Function):
+    """The Jacobian written out, and a gradient for the noise too."""
+
     @staticmethod
-    def forward(ctx: Any, logits: Any, target: Any) -> Any:
-        ctx.save_for_backward(logits, target)
-        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+        ctx.save_for_backward(logits + noise)
+        ctx.temperature = temperature
+        return softmax((logits + noise) / temperature, dim=-1)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        logits, target = ctx.saved_tensors
-        minus = torch.full_like(target, -1, dtype=logits.dtype)[:, None]
-        p = torch.softmax(logits, -1).scatter_add(1, target[:, None], minus)
-        return p * g[:, None], None
+        y = softmax(ctx.saved_tensors[0] / ctx.temperature, dim=-1)
+        jacobian = torch.diag_embed(y) - y[..., :, None] * y[..., None, :]
+        grad = (g[..., None, :] @ jacobian).squeeze(-2) / ctx.temperature
+        return grad, grad, None
 
 
-def hvp_of_the_manual(f: Any, inputs: Any, vectors: Any) -> Any:
-    return torch.autograd.functional.hvp(f, inputs, vectors)[1]
+class HardByScatter(SoftByJacobian):
+    @staticmethod
+    def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+        y = SoftByJacobian.forward(ctx, logits, noise, temperature)
+        return torch.zeros_like(y).scatter_(-1, y.argmax(-1, keepdim=True), 1.0)
 
 
-def hvp_forward_over_reverse(f: Any, inputs: Any, vectors: Any) -> Any:
-    gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
-    return torch.func.jvp(gradient, tuple(inputs), tuple(vectors))[1]
+class HardOfThePackage(functions.GumbelSoftmax):
+    @staticmethod
+    def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+        return functions.GumbelSoftmax.forward(ctx, logits, noise, temperature, True)
 
-
-def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
-    inputs = [x.clone().requires_grad_() for x in inputs]
-    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
-    used = [(g, v) for g, v in zip(grads, vectors, strict=True) if g.requires_grad]
-    products = torch.autograd.grad(
-        [g for g, _ in used], inputs, grad_outputs=[v for _, v in used], allow_unused=True
-    )
-    pairs = zip(products, inputs, strict=True)
-    return tuple(torch.zeros_like(x) if p is None else p for p, x in pairs)
-
-
-def hvp_as_a_list(f: Any, inputs: Any, vectors: Any) -> Any:
-    return list(hvp_by_grad_outputs(f, inputs, vectors))
-
-
-def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:
-    gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
-    return torch.func.linearize(gradient, *inputs)[1](*vectors)
-
-
-def penalty_with_epsilon(critic: Any, x: Any) -> Any:
-    x = x.clone().requires_grad_(True)
-    scores = critic(x)
-    gradient = torch.autograd.grad(
-        scores, x, grad_outputs=torch.ones_like(scores), create_graph=True, retain_graph=True
-    )[0].view(x.size(0), -1)
-    return (((gradient**2).sum(1) + 1e-12).sqrt() - 1).pow(2).mean()
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return functions.GumbelSoftmax.backward(ctx, g)[:3]
 
 
 ALSO_RIGHT = {
-    "cube, backward a Function of its own": ("cube-twice", CubeByTwoFunctions),
-    "hyperbolic sine of the package": ("sinh-by-output", functions.Sinh),
-    "log-sum-exp from the input alone": ("logsumexp-hessian", LogSumExpFromInput),
-    "Hessian-vector product of the library": ("hessian-vector-product", hvp_of_the_manual),
-    "forward over reverse": ("hessian-vector-product", hvp_forward_over_reverse),
-    "linearized": ("hessian-vector-product", hvp_linearized),
-    "product by grad_outputs": ("hessian-vector-product", hvp_by_grad_outputs),
-    "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
-    "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
+    "sign by arithmetic": ("sign-ste", SignByArithmetic),
+    "sign of the package": ("sign-ste", functions.SignSTE),
+    "clipped by writing zeros": ("clipped-sign", ClippedByEdges),
+    "fake quantization of the package": ("fake-quantize", functions.FakeQuantize),
+    "fake quantization by three masks": ("fake-quantize", QuantizeAsPublished),
+    "softmax by its Jacobian": ("gumbel-soft", SoftByJacobian),
+    "Gumbel-softmax of the package": ("gumbel-soft", functions.GumbelSoftmax),
+    "one-hot by scatter": ("gumbel-hard", HardByScatter),
+    "hard Gumbel-softmax of the package": ("gumbel-hard", HardOfThePackage),
+    "digits without the clip": ("binary-digits", digits.trains_without_the_clip),
+    "digits without a Function": ("binary-digits", digits.trains_by_detaching),
+    "digits as in the lesson": ("binary-digits", digits.trains_as_the_lesson),
+    "digits in small batches": ("binary-digits", digits.trains_in_small_batches),
+    "digits with binary activations": ("binary-digits", digits.trains_binary_activations),
 }
 
 
@@ -132,466 +122,322 @@ spoiling = Spoiling(RIGHT)
 backward, forward = spoiling.backward, spoiling.forward
 
 
-class CubeOfIntermediate(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        square = x * x
-        ctx.save_for_backward(square)
-        return square * x
+def torch_sign(ctx: Any, x: Any) -> Any:
+    ctx.save_for_backward(x.abs() <= 1)
+    return x.sign()
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (square,) = ctx.saved_tensors
-        return 3 * square * g
 
+def sign_bit(ctx: Any, x: Any) -> Any:
+    return torch.copysign(torch.ones_like(x), x)
 
-class CubeOnce(SOLVED["Cube"]):  # type: ignore[misc]
-    backward = staticmethod(once_differentiable(SOLVED["Cube"].backward))
 
+def sign_in_integers(ctx: Any, x: Any) -> Any:
+    return torch.where(x >= 0, 1, -1)
 
-class CubeWithoutGradMode(SOLVED["Cube"]):  # type: ignore[misc]
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        with torch.no_grad():
-            return 3 * x * x * g
 
+def sign_of_a_neighbor(ctx: Any, x: Any) -> Any:
+    return torch.sign(x + 1e-12)
 
-class CubeByAutograd(SOLVED["Cube"]):  # type: ignore[misc]
-    """Right once, right twice, and not a formula."""
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        with torch.enable_grad():
-            return torch.autograd.grad(x**3, x, g, create_graph=True)[0]
+def mask_of_the_output(ctx: Any, x: Any) -> Any:
+    y = torch.where(x >= 0, 1.0, -1.0).to(x)
+    ctx.save_for_backward(y.abs() <= 1)
+    return y
 
 
-class CubeOfOutput(Function):
-    """3 |y|^(2/3): right once, and without a slope at 0."""
+def saves_x_clipped(rule: Any) -> Any:
+    def clip(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(rule(x))
+        return torch.where(x >= 0, 1.0, -1.0).to(x)
 
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        y = x**3
-        ctx.save_for_backward(y)
-        return y
+    return clip
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (y,) = ctx.saved_tensors
-        return 3 * y.abs() ** (2 / 3) * g
 
+def half_up(ctx: Any, x: Any, step: float) -> Any:
+    return step * torch.floor(x / step + 0.5)
 
-class CubeOnCtx(SOLVED["Cube"]):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.x = x
-        return x**3
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return 3 * ctx.x**2 * g
+def forgets_to_scale_back(ctx: Any, x: Any, step: float) -> Any:
+    return torch.round(x / step)
 
 
-class ExpOfACopy(SOLVED["Exp"]):  # type: ignore[misc]
-    """Saves the right numbers in the wrong tensor."""
+def forgets_the_bounds(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
+    ctx.save_for_backward(x, step)
+    ctx.low, ctx.high = low, high
+    return step * torch.round(x / step)
 
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x.exp())
-        return x.exp()
 
+def _quantize(ctx: Any, g: Any, **instead: Any) -> Any:
+    right = dict(zip(("x", "step"), SOLVED["FakeQuantize"].backward(ctx, g)[:2], strict=True))
+    return *{**right, **instead}.values(), None, None
 
-class ExpOfInput(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x.exp()
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        return x.exp() * g
+def _inside(ctx: Any, v: Any) -> Any:
+    return (v >= ctx.low) & (v <= ctx.high)
 
 
-class SinhOfInput(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x.sinh()
+def _level(ctx: Any, x: Any, step: Any) -> Any:
+    return (x / step).round().clamp(ctx.low, ctx.high)
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        return x.cosh() * g
 
+def _by_level(ctx: Any, level: Any, v: Any, g: Any) -> Any:
+    inside = _inside(ctx, level)
+    of_step = torch.where(inside, level - v, level.clamp(ctx.low, ctx.high))
+    return g * inside, (g * of_step).sum(), None, None
 
-class SinhOfSlope(SinhOfInput):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x.cosh())
-        return x.sinh()
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (slope,) = ctx.saved_tensors
-        return slope * g
+def _soft(y: Any, g: Any) -> Any:
+    return y * (g - (g * y).sum(-1, keepdim=True))
 
-
-class SavedSoftmax(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(torch.softmax(x, -1))
-        return torch.logsumexp(x, -1)
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (p,) = ctx.saved_tensors
-        return p * g.unsqueeze(-1)
+def one_hot_saved(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+    ctx.temperature = temperature
+    y = softmax(logits + noise, -1)
+    hard = (y == y.amax(-1, keepdim=True)).to(y)
+    ctx.save_for_backward(hard)
+    return hard
 
 
-class NaiveLogSumExp(LogSumExpFromInput):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x.exp().sum(-1).log()
+def all_of_the_largest(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+    ctx.temperature = temperature
+    y = softmax((logits + noise) / temperature, -1)
+    ctx.save_for_backward(y)
+    return (y == y.amax(-1, keepdim=True)).to(y)
 
 
-class KeptAxis(LogSumExpFromInput):
-    """Saves the output with its axis kept: the right numbers, and not the tensor returned."""
+def noise_forgotten(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+    soft = softmax(logits / temperature, -1)
+    ctx.save_for_backward(soft)
+    ctx.temperature = temperature
+    return torch.nn.functional.one_hot((logits + noise).argmax(-1), soft.shape[-1]).to(soft)
 
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        y = torch.logsumexp(x, -1, keepdim=True)
-        ctx.save_for_backward(x, y)
-        return y.squeeze(-1)
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        x, y = ctx.saved_tensors
-        return torch.exp(x - y) * g.unsqueeze(-1)
-
-
-def _leaves(inputs: Any) -> Any:
-    return tuple(x.detach().clone().requires_grad_() for x in inputs)
-
-
-def hvp_by_matrix(f: Any, inputs: Any, vectors: Any) -> Any:
-    blocks = torch.autograd.functional.hessian(f, inputs)
-    return tuple(
-        sum(torch.tensordot(block, v, v.dim()) for block, v in zip(row, vectors, strict=True))
-        for row in blocks
-    )
-
-
-def hvp_by_rows(f: Any, inputs: Any, vectors: Any) -> Any:
-    leaves = _leaves(inputs)
-    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
-    products = [torch.zeros_like(x) for x in inputs]
-    for g, v in zip(grads, vectors, strict=True):
-        for element, weight in zip(g.reshape(-1), v.reshape(-1), strict=True):
-            if element.requires_grad:
-                rows = torch.autograd.grad(
-                    element, leaves, retain_graph=True, materialize_grads=True
-                )
-                products = [p + weight * row for p, row in zip(products, rows, strict=True)]
-    return tuple(products)
-
-
-def hvp_by_differences(f: Any, inputs: Any, vectors: Any) -> Any:
-    def gradient(side: int) -> Any:
-        moved = [x + side * 1e-5 * v for x, v in zip(inputs, vectors, strict=True)]
-        leaves = _leaves(moved)
-        return torch.autograd.grad(f(*leaves), leaves)
-
-    pairs = zip(gradient(1), gradient(-1), strict=True)
-    return tuple((ahead - behind) / 2e-5 for ahead, behind in pairs)
-
-
-def hvp_without_create_graph(f: Any, inputs: Any, vectors: Any) -> Any:
-    leaves = _leaves(inputs)
-    grads = torch.autograd.grad(f(*leaves), leaves)
-    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
-    return torch.autograd.grad(dot, leaves)
-
-
-def hvp_of_ones(f: Any, inputs: Any, vectors: Any) -> Any:
-    leaves = _leaves(inputs)
-    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
-    return torch.autograd.grad(sum(g.sum() for g in grads), leaves, materialize_grads=True)
-
-
-def hvp_that_trips_over_zero(f: Any, inputs: Any, vectors: Any) -> Any:
-    leaves = _leaves(inputs)
-    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
-    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
-    return torch.autograd.grad(dot, leaves)
-
-
-def hvp_by_blocks(f: Any, inputs: Any, vectors: Any) -> Any:
-    leaves = _leaves(inputs)
-    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
-    return tuple(
-        torch.autograd.grad((g * v).sum(), x, retain_graph=True)[0]
-        if g.requires_grad
-        else torch.zeros_like(x)
-        for g, v, x in zip(grads, vectors, leaves, strict=True)
-    )
-
-
-def hvp_on_the_callers_tensors(f: Any, inputs: Any, vectors: Any) -> Any:
-    for x in inputs:
-        x.requires_grad_()
-    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
-    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
-    return torch.autograd.grad(dot, inputs, materialize_grads=True)
-
-
-def hvp_with_none(f: Any, inputs: Any, vectors: Any) -> Any:
-    leaves = _leaves(inputs)
-    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
-    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
-    return torch.autograd.grad(dot, leaves, allow_unused=True)
-
-
-def _input_gradient(critic: Any, x: Any, **options: Any) -> Any:
-    x = x.detach().clone().requires_grad_()
-    return torch.autograd.grad(critic(x).sum(), x, **options)[0]
-
-
-def penalty_as_a_float(critic: Any, x: Any) -> Any:
-    return float(penalty_with_epsilon(critic, x))
-
-
-def penalty_without_create_graph(critic: Any, x: Any) -> Any:
-    return (_input_gradient(critic, x).flatten(1).norm(dim=1) - 1).square().mean()
-
-
-def penalty_with_retain_graph(critic: Any, x: Any) -> Any:
-    g = _input_gradient(critic, x, retain_graph=True)
-    return (g.flatten(1).norm(dim=1) - 1).square().mean()
-
-
-def penalty_of_the_batch(critic: Any, x: Any) -> Any:
-    return (_input_gradient(critic, x, create_graph=True).norm() - 1).square()
-
-
-def penalty_of_rows_of_images(critic: Any, x: Any) -> Any:
-    return (_input_gradient(critic, x, create_graph=True).norm(dim=1) - 1).square().mean()
-
-
-def penalty_without_leaf(critic: Any, x: Any) -> Any:
-    (g,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
-    return (g.flatten(1).norm(dim=1) - 1).square().mean()
-
-
-def penalty_of_the_callers_x(critic: Any, x: Any) -> Any:
-    (gradient,) = torch.autograd.grad(critic(x.requires_grad_()).sum(), x, create_graph=True)
-    return (gradient.flatten(1).norm(dim=1) - 1).square().mean()
-
-
-def penalty_of_a_steep_root(critic: Any, x: Any) -> Any:
-    g = _input_gradient(critic, x, create_graph=True)
-    return (g.flatten(1).square().sum(1).sqrt() - 1).square().mean()
-
-
-def penalty_by_backward(critic: Any, x: Any) -> Any:
-    x = x.detach().clone().requires_grad_()
-    critic(x).sum().backward(create_graph=True)
-    return (x.grad.flatten(1).norm(dim=1) - 1).square().mean()
-
-
-def penalty_half_detached(critic: Any, x: Any) -> Any:
-    """Detaches the norm that it multiplies by."""
-    norm = _input_gradient(critic, x, create_graph=True).flatten(1).norm(dim=1)
-    return (norm * norm.detach() - 2 * norm + 1).mean()
-
-
-def _repaired_by(method: Any) -> Any:
-    class Repaired(CrossEntropyByScatter):
-        backward = staticmethod(method)
-
-    return Repaired
-
-
-def subtracting_in_place(ctx: Any, g: Any) -> Any:
-    logits, target = ctx.saved_tensors
-    p = torch.softmax(logits, -1)
-    p[torch.arange(len(p)), target] -= 1
-    return p * g[:, None], None
-
-
-def _one_hot(ctx: Any) -> Any:
-    logits, target = ctx.saved_tensors
-    return torch.nn.functional.one_hot(target, logits.shape[-1])
+def whole_numbers(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
+    hard = SOLVED["HardGumbelSoftmax"].forward(ctx, logits, noise, temperature)
+    return hard.long()
 
 
 WRONG = [
-    Wrong(
-        "hessian-vector-product", "returns a list", "this exercise asks for a tuple", hvp_as_a_list
-    ),
-    Wrong("cube-twice", "keeps an intermediate", "silent-double-backward", CubeOfIntermediate),
-    Wrong("cube-twice", "once differentiable", "once-differentiable-leak", CubeOnce),
-    Wrong("cube-twice", "under no_grad", "silent-double-backward", CubeWithoutGradMode),
-    Wrong("cube-twice", "lets autograd differentiate", "unneeded-function", CubeByAutograd),
-    Wrong("cube-twice", "keeps x on ctx", "tensor-on-ctx", CubeOnCtx),
+    backward("sign-ste", "the true gradient", "missing-gradient", lambda ctx, g: 0 * g),
+    backward("sign-ste", "returns nothing", "missing-gradient", lambda ctx, g: None),
+    forward("sign-ste", "0 at 0", "forward-mismatch", torch_sign),
+    forward("sign-ste", "the sign bit of zero", "forward-mismatch", sign_bit),
+    forward("sign-ste", "whole numbers", "has dtype torch.int64", sign_in_integers),
+    forward("sign-ste", "moves x first", "forward-mismatch", sign_of_a_neighbor),
+    backward("sign-ste", "signs the gradient", "nonlinear-in-grad-output", lambda ctx, g: g.sign()),
     backward(
-        "cube-twice",
-        "detaches",
-        "silent-double-backward",
-        lambda ctx, x, g: 3 * x.detach() ** 2 * g,
+        "sign-ste",
+        "the surrogate's derivative alone",
+        "ignores-grad-output",
+        lambda ctx, g: g * 0 + 1,
     ),
-    backward(
-        "cube-twice",
-        "writes the second derivative",
+    backward("clipped-sign", "forgets the clip", "wrong-region", lambda ctx, inside, g: g),
+    forward(
+        "clipped-sign",
+        "clips at 0.5",
+        "wrong-region",
+        saves_x_clipped(lambda x: x.abs() <= 0.5),
+    ),
+    forward("clipped-sign", "clips one side", "wrong-region", saves_x_clipped(lambda x: x <= 1)),
+    forward("clipped-sign", "asks the output", "wrong-region", mask_of_the_output),
+    forward(
+        "clipped-sign",
+        "stops at the bounds",
+        "kink-convention",
+        saves_x_clipped(lambda x: x.abs() < 1),
+    ),
+    forward(
+        "clipped-sign",
+        "multiplies by the clipped x",
         "gradient-mismatch",
-        lambda ctx, x, g: 6 * x * g,
+        saves_x_clipped(lambda x: x.clamp(-1, 1)),
     ),
-    Wrong("cube-twice", "a broken power of the output", "silent-double-backward", CubeOfOutput),
-    backward(
-        "cube-twice",
-        "goes through NumPy",
-        "silent-double-backward",
-        lambda ctx, x, g: torch.as_tensor(3 * np.asarray(x.detach().cpu()) ** 2).to(g) * g,
-    ),
-    Wrong("exp-twice", "saves a second exponential", "silent-double-backward", ExpOfACopy),
-    Wrong("exp-twice", "saves the input", "oversaved", ExpOfInput),
-    backward("exp-twice", "uses .data", "silent-double-backward", lambda ctx, y, g: y.data * g),
-    backward("exp-twice", "works in place", "mutates-grad-output", lambda ctx, y, g: g.mul_(y)),
-    Wrong("sinh-by-output", "saves the input", "oversaved", SinhOfInput),
-    Wrong("sinh-by-output", "saves cosh", "silent-double-backward", SinhOfSlope),
-    backward(
-        "sinh-by-output",
-        "the identity of the circle",
+    forward(
+        "clipped-sign",
+        "the slope of tanh",
         "gradient-mismatch",
-        lambda ctx, y, g: (1 - y**2).abs().sqrt() * g,
+        saves_x_clipped(lambda x: 1 - x.tanh() ** 2),
     ),
     backward(
-        "sinh-by-output",
-        "takes it for its own derivative",
-        "gradient-mismatch",
-        lambda ctx, y, g: y * g,
+        "clipped-sign",
+        "clips the gradient",
+        "nonlinear-in-grad-output",
+        lambda ctx, inside, g: g.clamp(-1, 1),
+    ),
+    backward("round-ste", "one gradient for two", "wrong-arity", lambda ctx, g: g),
+    backward("round-ste", "the true gradient", "missing-gradient", lambda ctx, g: (0 * g, None)),
+    backward(
+        "round-ste",
+        "rounds the gradient",
+        "nonlinear-in-grad-output",
+        lambda ctx, g: (g.round(), None),
+    ),
+    forward("round-ste", "does not scale back", "forward-mismatch", forgets_to_scale_back),
+    forward("round-ste", "rounds halves up", "forward-mismatch", half_up),
+    backward(
+        "fake-quantize",
+        "takes the step for a constant",
+        "missing-gradient",
+        lambda ctx, x, s, g: _quantize(ctx, g, step=None),
     ),
     backward(
-        "sinh-by-output",
-        "forgets the root",
-        "gradient-mismatch",
-        lambda ctx, y, g: (1 + y**2) * g,
-    ),
-    backward(
-        "sinh-by-output",
-        "takes the cosh of the output",
-        "gradient-mismatch",  # one element is huge, so all but it looked alike
-        lambda ctx, y, g: y.cosh() * g,
-    ),
-    Wrong("logsumexp-hessian", "saves the softmax", "silent-double-backward", SavedSoftmax),
-    Wrong("logsumexp-hessian", "keeps the axis", "silent-double-backward", KeptAxis),
-    Wrong("logsumexp-hessian", "overflows", "overflow", NaiveLogSumExp),
-    backward(
-        "logsumexp-hessian",
-        "detaches the output",
-        "silent-double-backward",
-        lambda ctx, x, y, g: torch.exp(x - y.detach().unsqueeze(-1)) * g.unsqueeze(-1),
-    ),
-    backward(
-        "logsumexp-hessian",
-        "forgets the lost axis",
-        "backward-raises",
-        lambda ctx, x, y, g: torch.softmax(x, -1) * g,
-    ),
-    Wrong("hessian-vector-product", "builds the matrix", "the Hessian", hvp_by_matrix),
-    Wrong("hessian-vector-product", "by differences", "beside the inputs", hvp_by_differences),
-    Wrong("hessian-vector-product", "goes by rows", "a loop over", hvp_by_rows),
-    Wrong(
-        "hessian-vector-product",
-        "forgets create_graph",
-        "does not require grad",
-        hvp_without_create_graph,
-    ),
-    Wrong("hessian-vector-product", "forgets the vectors", "is wrong at", hvp_of_ones),
-    Wrong(
-        "hessian-vector-product",
-        "trips over a zero",
-        "appears to not have been used",
-        hvp_that_trips_over_zero,
-    ),
-    Wrong("hessian-vector-product", "each by itself", "diagonal blocks", hvp_by_blocks),
-    Wrong(
-        "hessian-vector-product",
-        "turns the caller's tensors into leaves",
-        "the caller's own tensors require grad",
-        hvp_on_the_callers_tensors,
-    ),
-    Wrong("hessian-vector-product", "returns None for zero", "is None", hvp_with_none),
-    Wrong("gradient-penalty", "forgets create_graph", "has no graph", penalty_without_create_graph),
-    Wrong("gradient-penalty", "returns a float", "has no graph", penalty_as_a_float),
-    Wrong("gradient-penalty", "retains only", "has no graph", penalty_with_retain_graph),
-    Wrong("gradient-penalty", "one norm for all", "the result is wrong", penalty_of_the_batch),
-    Wrong("gradient-penalty", "rows of images", "the result is wrong", penalty_of_rows_of_images),
-    Wrong("gradient-penalty", "x asks for nothing", "require grad", penalty_without_leaf),
-    Wrong(
-        "gradient-penalty",
-        "asks x itself",
-        "the caller's own tensors require grad",
-        penalty_of_the_callers_x,
-    ),
-    Wrong("gradient-penalty", "a steep root", "infinitely steep", penalty_of_a_steep_root),
-    Wrong("gradient-penalty", "by backward", "has filled the .grad", penalty_by_backward),
-    Wrong("gradient-penalty", "detaches a factor", "cut off", penalty_half_detached),
-    Wrong("repair-hessian", "unrepaired", "silent-double-backward", SOLVED["BrokenCrossEntropy"]),
-    Wrong(
-        "repair-hessian",
-        "subtracts in place",
-        "no-double-backward",
-        _repaired_by(subtracting_in_place),
-        "in-place",
-    ),
-    Wrong(
-        "repair-hessian",
-        "computes it from a detached input",
-        "silent-double-backward",
-        _repaired_by(
-            lambda ctx, g: (
-                (torch.softmax(ctx.saved_tensors[0].detach(), -1) - _one_hot(ctx)) * g[:, None],
-                None,
-            )
+        "fake-quantize",
+        "does not sum for the step",
+        "unreduced-broadcast",
+        lambda ctx, x, s, g: _quantize(
+            ctx,
+            g,
+            step=g * torch.where(_inside(ctx, x / s), (x / s).round() - x / s, _level(ctx, x, s)),
         ),
     ),
-    Wrong(
-        "repair-hessian",
-        "forgets the target's place",
+    backward(
+        "fake-quantize",
+        "averages for the step",
+        "constant-factor",
+        lambda ctx, x, s, g: _quantize(
+            ctx,
+            g,
+            step=(
+                g * torch.where(_inside(ctx, x / s), (x / s).round() - x / s, _level(ctx, x, s))
+            ).mean(),
+        ),
+    ),
+    backward(
+        "fake-quantize",
+        "takes the level for a constant",
+        "missing-dependency",
+        lambda ctx, x, s, g: _quantize(ctx, g, step=(g * _level(ctx, x, s)).sum()),
+    ),
+    backward(
+        "fake-quantize",
+        "forgets the saturated ones",
+        "missing-dependency",
+        lambda ctx, x, s, g: _quantize(
+            ctx, g, step=(g * _inside(ctx, x / s) * ((x / s).round() - x / s)).sum()
+        ),
+    ),
+    backward(
+        "fake-quantize",
+        "differentiates the rounding's value away",
+        "missing-dependency",
+        lambda ctx, x, s, g: _quantize(
+            ctx, g, step=(g * ~_inside(ctx, x / s) * _level(ctx, x, s)).sum()
+        ),
+    ),
+    backward(
+        "fake-quantize",
+        "lets saturated values pass",
+        "wrong-region",
+        lambda ctx, x, s, g: _quantize(ctx, g, x=g.clone()),
+    ),
+    backward(
+        "fake-quantize",
+        "holds x against the levels",
+        "wrong-region",
+        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, x)),
+    ),
+    backward(
+        "fake-quantize",
+        "holds the rounded level against the bounds",
+        "wrong-region",
+        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
+        hint="for the gradient of x, too, hold x / step against the bounds",
+    ),
+    backward(
+        "fake-quantize",
+        "holds the rounded level against the bounds for both",
+        "wrong-region",
+        lambda ctx, x, s, g: _by_level(ctx, (x / s).round(), x / s, g),
+        hint="The clamp comes before the rounding",
+    ),
+    backward(
+        "fake-quantize",
+        "stops at the bounds",
+        "kink-convention",
+        lambda ctx, x, s, g: _quantize(ctx, g, x=g * ((x / s > ctx.low) & (x / s < ctx.high))),
+    ),
+    backward(
+        "fake-quantize",
+        "divides by the step",
+        "constant-factor",
+        lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, x / s) / s),
+    ),
+    forward("fake-quantize", "forgets the bounds", "forward-mismatch", forgets_the_bounds),
+    backward(
+        "gumbel-soft",
+        "passes g",
+        "gradient-mismatch",
+        lambda ctx, y, g: (g.clone(), None, None),
+    ),
+    backward(
+        "gumbel-soft",
+        "forgets the temperature",
+        "constant-factor",
+        lambda ctx, y, g: (_soft(y, g), None, None),
+    ),
+    backward(
+        "gumbel-soft",
+        "multiplies by the temperature",
+        "constant-factor",
+        lambda ctx, y, g: (_soft(y, g) * ctx.temperature, None, None),
+    ),
+    backward(
+        "gumbel-soft",
+        "the diagonal only",
+        "missing-cross-terms",
+        lambda ctx, y, g: (y * (1 - y) * g / ctx.temperature, None, None),
+    ),
+    backward(
+        "gumbel-soft",
+        "sums over everything",
+        "batch-dimension",
+        lambda ctx, y, g: (y * (g - (g * y).sum()) / ctx.temperature, None, None),
+    ),
+    backward(
+        "gumbel-soft",
+        "one gradient for three",
         "wrong-arity",
-        _repaired_by(
-            lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) - _one_hot(ctx)) * g[:, None]
-        ),
+        lambda ctx, y, g: _soft(y, g) / ctx.temperature,
     ),
-    Wrong(
-        "repair-hessian",
-        "forgets the label",
+    backward(
+        "gumbel-soft",
+        "divides the noise's gradient by the temperature twice",
         "gradient-mismatch",
-        _repaired_by(lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) * g[:, None], None)),
+        lambda ctx, y, g: (
+            _soft(y, g) / ctx.temperature,
+            _soft(y, g) / ctx.temperature**2,
+            None,
+        ),
+        hint="Noise is not learned",
     ),
+    backward(
+        "gumbel-hard",
+        "passes g",
+        "gradient-mismatch",
+        lambda ctx, y, g: (g.clone(), None, None),
+    ),
+    backward(
+        "gumbel-hard",
+        "forgets the temperature",
+        "constant-factor",
+        lambda ctx, y, g: (_soft(y, g), None, None),
+    ),
+    forward("gumbel-hard", "marks all of the largest", "forward-mismatch", all_of_the_largest),
+    forward("gumbel-hard", "saves the one-hot vector", "missing-gradient", one_hot_saved),
+    forward("gumbel-hard", "a gradient without the noise", "gradient-mismatch", noise_forgotten),
+    forward("gumbel-hard", "whole numbers", "dtype torch.int64", whole_numbers),
+    forward("gumbel-hard", "stays soft", "forward-mismatch", SOLVED["GumbelSoftmax"].forward),
+    *digits.WRONG_DIGITS,
 ]
 
 
+LOGITS, NOISE = double(0, 1, 0), double(0, -1, 2)
+
 KNOWN = [
-    ("cube-twice", (double(-2, 0.5),), double(-8, 0.125)),
-    ("exp-twice", (double(0, math.log(3)),), double(1, 3)),
-    ("sinh-by-output", (double(0, math.log(2)),), double(0, 0.75)),
-    ("logsumexp-hessian", (double(0, 0, math.log(2)),), double(math.log(4))[0]),
-    (
-        "hessian-vector-product",
-        (lambda x, y: (x**2 * y).sum(), (double(1), double(2)), (double(1), double(1))),
-        (double(6), double(2)),
-    ),
-    (
-        "gradient-penalty",
-        (lambda x: x @ double(3, 4), double(1, 2, 3, 4).reshape(2, 2)),
-        double(16)[0],
-    ),
-    (
-        "repair-hessian",
-        (double(0, math.log(3)).reshape(1, 2), torch.tensor([1])),
-        double(math.log(4 / 3)),
-    ),
+    ("sign-ste", (double(-0.1, 0, 7),), double(-1, 1, 1)),
+    ("clipped-sign", (double(-0.1, 0, 7),), double(-1, 1, 1)),
+    ("round-ste", (double(0.25, 0.6, -0.75), 0.5), double(0, 0.5, -1)),
+    ("fake-quantize", (double(-9, 0.6, 2), double(0.5).squeeze(), -4, 3), double(-2, 0.5, 1.5)),
+    ("gumbel-soft", (LOGITS, NOISE, 2.0), softmax(double(0, 0, 1), -1)),
+    ("gumbel-hard", (LOGITS, NOISE, 2.0), double(0, 0, 1)),
 ]

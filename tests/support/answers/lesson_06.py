@@ -8,150 +8,123 @@ from typing import Any
 import numpy as np
 import torch
 from torch.autograd import Function
-from torch.utils import checkpoint as of_torch
+from torch.autograd.function import once_differentiable
 
 from answers.making import Spoiling, Wrong, double, solved
-from autograd_course.functions import checkpoint
+from autograd_course import functions
 
-SOLVED = solved("06_memory_patterns")
+SOLVED = solved("06_double_backward")
 RIGHT = {
-    "fused-linear-relu": SOLVED["LinearReLU"],
-    "packed-leaky-relu": SOLVED["PackedLeakyReLU"],
-    "invertible-coupling": SOLVED["Coupling"],
-    "checkpointed-block": SOLVED["checkpointed"],
-    "chunked-row-losses": SOLVED["RowLosses"],
+    "cube-twice": SOLVED["Cube"],
+    "exp-twice": SOLVED["Exp"],
+    "sinh-by-output": SOLVED["Sinh"],
+    "logsumexp-hessian": SOLVED["LogSumExp"],
+    "hessian-vector-product": SOLVED["hvp"],
+    "gradient-penalty": SOLVED["gradient_penalty"],
+    "repair-hessian": SOLVED["CrossEntropy"],
 }
 
 
-class LinearReLUWithBiasSaved(Function):
-    """As careful people write it: the bias too is saved, the matrix product is a plain one."""
+class LogSumExpFromInput(Function):
+    """The softmax once more in backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
-        y = torch.relu(x.matmul(weight.t()) + bias)
-        ctx.save_for_backward(x, weight, bias, y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        x, weight, bias, y = ctx.saved_tensors
-        g = torch.where(y > 0, g, 0.0)
-        grad_x = g.mm(weight) if ctx.needs_input_grad[0] else None
-        grad_weight = g.t().mm(x) if ctx.needs_input_grad[1] else None
-        return grad_x, grad_weight, g.sum(0).view_as(bias)
-
-
-class LeakyByShifts(Function):
-    """The bits set one after the other, in the other order."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, slope: float) -> Any:
-        ctx.shape, ctx.slope = x.shape, slope
-        mask = torch.zeros(8 * math.ceil(x.numel() / 8), dtype=torch.uint8)
-        mask[: x.numel()] = (x > 0).flatten()
-        packed = torch.zeros(len(mask) // 8, dtype=torch.uint8)
-        for place in range(8):
-            packed |= mask[place::8] << (7 - place)
-        ctx.save_for_backward(packed)
-        return torch.nn.functional.leaky_relu(x, slope)
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.logsumexp(-1)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        (packed,) = ctx.saved_tensors
-        digits = [(packed >> (7 - place)) & 1 for place in range(8)]
-        mask = torch.stack(digits, 1).flatten()[: g.numel()].view(ctx.shape).bool()
-        return g * torch.where(mask, 1.0, ctx.slope).to(g.dtype), None
+        (x,) = ctx.saved_tensors
+        return torch.softmax(x, -1) * g[..., None]
 
 
-class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
-    """NumPy packs, the first element into the lowest bit."""
+class CubeBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, g: Any, x: Any) -> Any:
+        ctx.save_for_backward(g, x)
+        return 3 * x * x * g
 
     @staticmethod
-    def forward(ctx: Any, x: Any, slope: float) -> Any:
-        bits = np.packbits((x > 0).numpy(), bitorder="little")
-        ctx.save_for_backward(torch.from_numpy(bits))
-        ctx.shape, ctx.slope = x.shape, slope
-        return torch.where(x > 0, x, slope * x)
+    def backward(ctx: Any, h: Any) -> Any:
+        g, x = ctx.saved_tensors
+        return 3 * x * x * h, 6 * x * g * h
 
 
-class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
-    """The inputs reconstructed first, as in RevNets, both of them."""
-
+class CubeByTwoFunctions(Function):
     @staticmethod
-    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
-        y1, y2, w, v = ctx.saved_tensors
-        x2 = y2 - torch.tanh(y1 @ v)
-        x1 = y1 - torch.tanh(x2 @ w)
-        through_g = g2 / torch.cosh((x1 + torch.tanh(x2 @ w)) @ v) ** 2
-        g1 = g1 + through_g @ v.T
-        through_f = g1 / torch.cosh(x2 @ w) ** 2
-        return g1, g2 + through_f @ w.T, x2.T @ through_f, y1.T @ through_g
-
-
-class CheckpointByBackward(Function):
-    """With copies of the parameters' gradients by .backward() on fresh leaves."""
-
-    @staticmethod
-    def forward(ctx: Any, block: Any, names: Any, x: Any, *parameters: Any) -> Any:
-        ctx.block, ctx.names, ctx.state = block, names, torch.random.get_rng_state()
-        ctx.save_for_backward(x, *parameters)
-        with torch.no_grad():
-            return block(x)
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x * x
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        leaves = [t.detach().clone().requires_grad_() for t in ctx.saved_tensors]
-        before = torch.random.get_rng_state()
-        torch.random.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            own = dict(zip(ctx.names, leaves[1:], strict=True))
-            y = torch.func.functional_call(ctx.block, own, leaves[0])
-            y.backward(g)
-        torch.random.set_rng_state(before)
-        return None, None, *(leaf.grad for leaf in leaves)
+        (x,) = ctx.saved_tensors
+        return CubeBackward.apply(g, x)
 
 
-def checkpointed_by_backward(block: Any, x: Any) -> Any:
-    names, parameters = zip(*block.named_parameters(), strict=True)
-    return CheckpointByBackward.apply(block, names, x, *parameters)
-
-
-class RowLossesBySoftmax(Function):
-    """Keeps no sums: backward computes the softmax once more; chunks by split and cat."""
-
+class CrossEntropyByScatter(SOLVED["BrokenCrossEntropy"]):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
-        ctx.save_for_backward(x, weight, target)
-        ctx.chunk = chunk
-        return torch.cat(
-            [
-                torch.nn.functional.cross_entropy(part @ weight.T, labels, reduction="none")
-                for part, labels in zip(x.split(chunk), target.split(chunk), strict=True)
-            ]
-        )
+    def forward(ctx: Any, logits: Any, target: Any) -> Any:
+        ctx.save_for_backward(logits, target)
+        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        x, weight, target = ctx.saved_tensors
-        grad_weight, parts = torch.zeros_like(weight), []
-        chunks = zip(*(t.split(ctx.chunk) for t in (x, target, g)), strict=True)
-        for part, labels, own in chunks:
-            p = torch.softmax(part @ weight.T, 1)
-            p -= torch.nn.functional.one_hot(labels, len(weight))
-            p = p * own[:, None]
-            parts.append(p @ weight)
-            grad_weight = grad_weight + p.T @ part
-        return torch.cat(parts), grad_weight, None, None
+        logits, target = ctx.saved_tensors
+        minus = torch.full_like(target, -1, dtype=logits.dtype)[:, None]
+        p = torch.softmax(logits, -1).scatter_add(1, target[:, None], minus)
+        return p * g[:, None], None
+
+
+def hvp_of_the_manual(f: Any, inputs: Any, vectors: Any) -> Any:
+    return torch.autograd.functional.hvp(f, inputs, vectors)[1]
+
+
+def hvp_forward_over_reverse(f: Any, inputs: Any, vectors: Any) -> Any:
+    gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
+    return torch.func.jvp(gradient, tuple(inputs), tuple(vectors))[1]
+
+
+def hvp_by_grad_outputs(f: Any, inputs: Any, vectors: Any) -> Any:
+    inputs = [x.clone().requires_grad_() for x in inputs]
+    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
+    used = [(g, v) for g, v in zip(grads, vectors, strict=True) if g.requires_grad]
+    products = torch.autograd.grad(
+        [g for g, _ in used], inputs, grad_outputs=[v for _, v in used], allow_unused=True
+    )
+    pairs = zip(products, inputs, strict=True)
+    return tuple(torch.zeros_like(x) if p is None else p for p, x in pairs)
+
+
+def hvp_as_a_list(f: Any, inputs: Any, vectors: Any) -> Any:
+    return list(hvp_by_grad_outputs(f, inputs, vectors))
+
+
+def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:
+    gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
+    return torch.func.linearize(gradient, *inputs)[1](*vectors)
+
+
+def penalty_with_epsilon(critic: Any, x: Any) -> Any:
+    x = x.clone().requires_grad_(True)
+    scores = critic(x)
+    gradient = torch.autograd.grad(
+        scores, x, grad_outputs=torch.ones_like(scores), create_graph=True, retain_graph=True
+    )[0].view(x.size(0), -1)
+    return (((gradient**2).sum(1) + 1e-12).sqrt() - 1).pow(2).mean()
 
 
 ALSO_RIGHT = {
-    "linear and ReLU with the bias saved": ("fused-linear-relu", LinearReLUWithBiasSaved),
-    "leaky ReLU packed by shifts": ("packed-leaky-relu", LeakyByShifts),
-    "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
-    "coupling, both inputs reconstructed": ("invertible-coupling", CouplingInOtherWords),
-    "checkpoint by functional_call": ("checkpointed-block", checkpointed_by_backward),
-    "checkpoint of the package": ("checkpointed-block", lambda block, x: checkpoint(block, x)),
-    "row losses by softmax": ("chunked-row-losses", RowLossesBySoftmax),
+    "cube, backward a Function of its own": ("cube-twice", CubeByTwoFunctions),
+    "hyperbolic sine of the package": ("sinh-by-output", functions.Sinh),
+    "log-sum-exp from the input alone": ("logsumexp-hessian", LogSumExpFromInput),
+    "Hessian-vector product of the library": ("hessian-vector-product", hvp_of_the_manual),
+    "forward over reverse": ("hessian-vector-product", hvp_forward_over_reverse),
+    "linearized": ("hessian-vector-product", hvp_linearized),
+    "product by grad_outputs": ("hessian-vector-product", hvp_by_grad_outputs),
+    "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
+    "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
 }
 
 
@@ -159,489 +132,466 @@ spoiling = Spoiling(RIGHT)
 backward, forward = spoiling.backward, spoiling.forward
 
 
-class SavesBeforeTheReLU(Function):
+class CubeOfIntermediate(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
-        h = torch.addmm(bias, x, weight.t())
-        ctx.save_for_backward(x, weight, h)
-        return h.clamp(min=0)
+    def forward(ctx: Any, x: Any) -> Any:
+        square = x * x
+        ctx.save_for_backward(square)
+        return square * x
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        x, weight, h = ctx.saved_tensors
-        g = g * (h > 0)
-        return g @ weight, g.t() @ x, g.sum(0)
+        (square,) = ctx.saved_tensors
+        return 3 * square * g
 
 
-class SavesBoth(SavesBeforeTheReLU):
+class CubeOnce(SOLVED["Cube"]):  # type: ignore[misc]
+    backward = staticmethod(once_differentiable(SOLVED["Cube"].backward))
+
+
+class CubeWithoutGradMode(SOLVED["Cube"]):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
-        h = torch.addmm(bias, x, weight.t())
-        y = h.clamp(min=0)
-        ctx.save_for_backward(x, weight, h)
-        ctx.y_shape, ctx.mask = y.shape, (y > 0).tolist()
-        ctx.save_for_backward(x, weight, h, y)
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        with torch.no_grad():
+            return 3 * x * x * g
+
+
+class CubeByAutograd(SOLVED["Cube"]):  # type: ignore[misc]
+    """Right once, right twice, and not a formula."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            return torch.autograd.grad(x**3, x, g, create_graph=True)[0]
+
+
+class CubeOfOutput(Function):
+    """3 |y|^(2/3): right once, and without a slope at 0."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = x**3
+        ctx.save_for_backward(y)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        x, weight, _, y = ctx.saved_tensors
-        g = g * (y > 0)
-        return g @ weight, g.t() @ x, g.sum(0)
+        (y,) = ctx.saved_tensors
+        return 3 * y.abs() ** (2 / 3) * g
 
 
-class PassesAtZero(Function):
+class CubeOnCtx(SOLVED["Cube"]):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
-        ctx.save_for_backward(x, weight, bias)
-        return (x @ weight.t() + bias).clamp(min=0)
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Any) -> Any:
-        x, weight, bias = ctx.saved_tensors
-        g = grad_output * (x @ weight.t() + bias >= 0)
-        return g @ weight, g.t() @ x, g.sum(0)
-
-
-class KeepsAMaskAsArray(SavesBeforeTheReLU):
-    @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
-        h = torch.addmm(bias, x, weight.t())
-        ctx.mask = (h > 0).numpy()
-        ctx.save_for_backward(x, weight)
-        return h.clamp(min=0)
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.x = x
+        return x**3
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        x, weight = ctx.saved_tensors
-        g = g * torch.from_numpy(ctx.mask)
-        return g @ weight, g.t() @ x, g.sum(0)
+        return 3 * ctx.x**2 * g
 
 
-class KeepsAList(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, slope: float) -> Any:
-        ctx.slope, ctx.signs = slope, {"positive": (x > 0).tolist()}
-        return torch.where(x > 0, x, slope * x)
+class ExpOfACopy(SOLVED["Exp"]):  # type: ignore[misc]
+    """Saves the right numbers in the wrong tensor."""
 
     @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return torch.where(torch.tensor(ctx.signs["positive"]), g, ctx.slope * g), None
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x.exp())
+        return x.exp()
 
 
-class KeepsABooleanMask(Function):
+class ExpOfInput(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, slope: float) -> Any:
-        ctx.save_for_backward(x > 0)
-        ctx.slope = slope
-        return torch.where(x > 0, x, slope * x)
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.exp()
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        (positive,) = ctx.saved_tensors
-        return torch.where(positive, g, ctx.slope * g), None
+        (x,) = ctx.saved_tensors
+        return x.exp() * g
 
 
-class PacksOnCtx(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
+class SinhOfInput(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, slope: float) -> Any:
-        y = RIGHT["packed-leaky-relu"].forward(ctx, x, slope)
-        ctx.packed = ctx.to_save[0]
-        ctx.save_for_backward()
-        return y
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.sinh()
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        mask = _unpacked(ctx, ctx.packed, range(8))
-        return torch.where(mask, g, ctx.slope * g), None
+        (x,) = ctx.saved_tensors
+        return x.cosh() * g
 
 
-def packs_without_filling_up(ctx: Any, x: Any, slope: float) -> Any:
-    packed = ((x > 0).reshape(-1, 8) * 2 ** torch.arange(8)).sum(1, dtype=torch.uint8)
-    ctx.save_for_backward(packed)
-    ctx.shape, ctx.slope = x.shape, slope
-    return torch.where(x > 0, x, slope * x)
-
-
-def packs_a_view(ctx: Any, x: Any, slope: float) -> Any:
-    flat = (x > 0).view(-1)
-    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
-    bits = 2 ** torch.arange(8, device=x.device)
-    ctx.save_for_backward((padded * bits).sum(1, dtype=torch.uint8))
-    ctx.shape, ctx.slope = x.shape, slope
-    return torch.where(x > 0, x, slope * x)
-
-
-def sums_in_int64(ctx: Any, x: Any, slope: float) -> Any:
-    flat = (x > 0).reshape(-1)
-    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
-    ctx.save_for_backward((padded * 2 ** torch.arange(8)).sum(1))
-    ctx.shape, ctx.slope = x.shape, slope
-    return torch.where(x > 0, x, slope * x)
-
-
-def _unpacked(ctx: Any, packed: Any, places: Any) -> Any:
-    bits = torch.tensor([2**place for place in places], device=packed.device)
-    return (packed[:, None] & bits).ne(0).flatten()[: ctx.shape.numel()].view(ctx.shape)
-
-
-class CouplingOfInputs(SOLVED["Coupling"]):  # type: ignore[misc]
+class SinhOfSlope(SinhOfInput):
     @staticmethod
-    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
-        y1 = x1 + torch.tanh(x2 @ w)
-        ctx.save_for_backward(x1, x2, w, v)
-        return y1, x2 + torch.tanh(y1 @ v)
-
-    @staticmethod
-    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
-        x1, x2, w, v = ctx.saved_tensors
-        a = torch.tanh(x2 @ w)
-        y1 = x1 + a
-        b = torch.tanh(y1 @ v)
-        return _coupled(x2, y1, w, v, a, b, g1, g2)
-
-
-class CouplingOfCopies(SOLVED["Coupling"]):  # type: ignore[misc]
-    """As many bytes as the outputs, and beside them."""
-
-    @staticmethod
-    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
-        y1 = x1 + torch.tanh(x2 @ w)
-        y2 = x2 + torch.tanh(y1 @ v)
-        ctx.save_for_backward(y1.clone(), y2.clone(), w, v)
-        return y1, y2
-
-
-class CouplingOfIntermediates(SOLVED["Coupling"]):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
-        a = torch.tanh(x2 @ w)
-        y1 = x1 + a
-        b = torch.tanh(y1 @ v)
-        y2 = x2 + b
-        ctx.save_for_backward(y1, y2, w, v, a, b)
-        return y1, y2
-
-    @staticmethod
-    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
-        y1, y2, w, v, a, b = ctx.saved_tensors
-        return _coupled(y2 - b, y1, w, v, a, b, g1, g2)
-
-
-def _coupled(x2: Any, y1: Any, w: Any, v: Any, a: Any, b: Any, g1: Any, g2: Any) -> Any:
-    db = g2 * (1 - b**2)
-    g1 = g1 + db @ v.t()
-    da = g1 * (1 - a**2)
-    return g1, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
-
-
-class CouplingWithAnArray(SOLVED["Coupling"]):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
-        ctx.x2 = x2.numpy()
-        return RIGHT["invertible-coupling"].forward(ctx, x1, x2, w, v)
-
-    @staticmethod
-    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
-        y1, _, w, v = ctx.saved_tensors
-        x2 = torch.from_numpy(ctx.x2)
-        return _coupled(x2, y1, w, v, torch.tanh(x2 @ w), torch.tanh(y1 @ v), g1, g2)
-
-
-def _wrong_coupling(y1: Any, y2: Any, w: Any, v: Any, g1: Any, g2: Any, which: str) -> Any:
-    b = torch.tanh(y1 @ v)
-    x2 = {"subtracts nothing": y2, "adds": y2 + b}.get(which, y2 - b)
-    db = g2 * (1 - b**2)
-    through = g1 if which == "forgets a path" else g1 + db @ v.t()
-    da = through * (1 - torch.tanh(x2 @ w) ** 2)
-    return through, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
-
-
-def _checkpoint(**instead: Any) -> Any:
-    """A checkpoint like the solution's, with one mistake."""
-
-    class Checkpointed(Function):
-        @staticmethod
-        def forward(ctx: Any, block: Any, x: Any, *parameters: Any) -> Any:
-            if instead.get("seeds"):
-                torch.manual_seed(7)
-            block.train(not instead.get("evaluates"))
-            ctx.block, ctx.state = block, torch.get_rng_state()
-            ctx.save_for_backward(x, *parameters)
-            if instead.get("by_seed"):
-                ctx.state = torch.Generator().manual_seed(torch.initial_seed()).get_state()
-            if instead.get("on_ctx"):
-                ctx.x = x
-            if instead.get("keeps"):
-                ctx.kept = block[0](x)
-            return block(x)
-
-        @staticmethod
-        def backward(ctx: Any, g: Any) -> Any:
-            x, *parameters = ctx.saved_tensors
-            x = x.detach().requires_grad_()
-            enabled = torch.set_grad_enabled(instead.get("enable", True))
-            fork = torch.random.fork_rng(enabled=instead.get("fork", True))
-            with enabled, fork:
-                if instead.get("state", True):
-                    torch.set_rng_state(ctx.state)
-                y = ctx.block(x)
-            if instead.get("silent"):
-                y.backward(g)
-                return None, x.grad, *(None for _ in parameters)
-            if instead.get("writes"):
-                y.backward(g)
-                return None, x.grad, *(p.grad for p in parameters)
-            found = torch.autograd.grad(y, (x, *parameters), g)
-            return None, *found
-
-    def checkpointed(block: Any, x: Any) -> Any:
-        given = () if instead.get("parameters") is False else block.parameters()
-        return Checkpointed.apply(block, x, *given)
-
-    return checkpointed
-
-
-class RowLossesEarly(Function):
-    """The gradients of the plain sum, computed in forward."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
-        p = torch.softmax(x @ weight.T, 1) - torch.nn.functional.one_hot(target, len(weight))
-        ctx.save_for_backward(p @ weight, p.T @ x)
-        return torch.nn.functional.cross_entropy(x @ weight.T, target, reduction="none")
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x.cosh())
+        return x.sinh()
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        grad_x, grad_weight = ctx.saved_tensors
-        return g[:, None] * grad_x, g.sum() * grad_weight, None, None
+        (slope,) = ctx.saved_tensors
+        return slope * g
 
 
-class RowLossesWhole(Function):
-    """All logits at once, and the softmax kept."""
-
+class SavedSoftmax(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
-        logits = x @ weight.T
-        ctx.save_for_backward(x, weight, target, torch.softmax(logits, 1))
-        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(torch.softmax(x, -1))
+        return torch.logsumexp(x, -1)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        x, weight, target, p = ctx.saved_tensors
-        p = (p - torch.nn.functional.one_hot(target, len(weight))) * g[:, None]
-        return p @ weight, p.T @ x, None, None
+        (p,) = ctx.saved_tensors
+        return p * g.unsqueeze(-1)
 
 
-class RowLossesWholeInBackward(SOLVED["RowLosses"]):  # type: ignore[misc]
-    """Forward in chunks, backward in one piece."""
+class NaiveLogSumExp(LogSumExpFromInput):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.exp().sum(-1).log()
+
+
+class KeptAxis(LogSumExpFromInput):
+    """Saves the output with its axis kept: the right numbers, and not the tensor returned."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = torch.logsumexp(x, -1, keepdim=True)
+        ctx.save_for_backward(x, y)
+        return y.squeeze(-1)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        x, weight, target, log_sums = ctx.saved_tensors
-        p = torch.exp(x @ weight.T - log_sums[:, None])
-        p = (p - torch.nn.functional.one_hot(target, len(weight))) * g[:, None]
-        return p @ weight, p.T @ x, None, None
+        x, y = ctx.saved_tensors
+        return torch.exp(x - y) * g.unsqueeze(-1)
 
 
-class RowLossesWholeInForward(SOLVED["RowLosses"]):  # type: ignore[misc]
-    """Forward in one piece, backward in chunks."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
-        logits = x @ weight.T
-        log_sums = torch.logsumexp(logits, 1)
-        ctx.save_for_backward(x, weight, target, log_sums)
-        ctx.chunk = chunk
-        return log_sums - logits.gather(1, target[:, None]).squeeze(1)
+def _leaves(inputs: Any) -> Any:
+    return tuple(x.detach().clone().requires_grad_() for x in inputs)
 
 
-def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, which: str) -> Any:
-    grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
-    for begin in range(0, len(x), ctx.chunk):
-        rows = slice(begin, begin + ctx.chunk)
-        p = torch.exp(x[rows] @ weight.T - log_sums[rows, None])
-        if which != "no one-hot":
-            p[torch.arange(len(p)), target[rows]] -= 1
-        p *= g[:1, None] if which == "one g" else g[rows, None]
-        grad_x[rows] = p @ weight
-        if which == "last chunk":
-            grad_weight = p.T @ x[rows]
-        else:
-            grad_weight += p.T @ x[rows]
-    return grad_x, grad_weight, None, None
+def hvp_by_matrix(f: Any, inputs: Any, vectors: Any) -> Any:
+    blocks = torch.autograd.functional.hessian(f, inputs)
+    return tuple(
+        sum(torch.tensordot(block, v, v.dim()) for block, v in zip(row, vectors, strict=True))
+        for row in blocks
+    )
+
+
+def hvp_by_rows(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    products = [torch.zeros_like(x) for x in inputs]
+    for g, v in zip(grads, vectors, strict=True):
+        for element, weight in zip(g.reshape(-1), v.reshape(-1), strict=True):
+            if element.requires_grad:
+                rows = torch.autograd.grad(
+                    element, leaves, retain_graph=True, materialize_grads=True
+                )
+                products = [p + weight * row for p, row in zip(products, rows, strict=True)]
+    return tuple(products)
+
+
+def hvp_by_differences(f: Any, inputs: Any, vectors: Any) -> Any:
+    def gradient(side: int) -> Any:
+        moved = [x + side * 1e-5 * v for x, v in zip(inputs, vectors, strict=True)]
+        leaves = _leaves(moved)
+        return torch.autograd.grad(f(*leaves), leaves)
+
+    pairs = zip(gradient(1), gradient(-1), strict=True)
+    return tuple((ahead - behind) / 2e-5 for ahead, behind in pairs)
+
+
+def hvp_without_create_graph(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, leaves)
+
+
+def hvp_of_ones(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    return torch.autograd.grad(sum(g.sum() for g in grads), leaves, materialize_grads=True)
+
+
+def hvp_that_trips_over_zero(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, leaves)
+
+
+def hvp_by_blocks(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    return tuple(
+        torch.autograd.grad((g * v).sum(), x, retain_graph=True)[0]
+        if g.requires_grad
+        else torch.zeros_like(x)
+        for g, v, x in zip(grads, vectors, leaves, strict=True)
+    )
+
+
+def hvp_on_the_callers_tensors(f: Any, inputs: Any, vectors: Any) -> Any:
+    for x in inputs:
+        x.requires_grad_()
+    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, inputs, materialize_grads=True)
+
+
+def hvp_with_none(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    dot = sum((g * v).sum() for g, v in zip(grads, vectors, strict=True))
+    return torch.autograd.grad(dot, leaves, allow_unused=True)
+
+
+def _input_gradient(critic: Any, x: Any, **options: Any) -> Any:
+    x = x.detach().clone().requires_grad_()
+    return torch.autograd.grad(critic(x).sum(), x, **options)[0]
+
+
+def penalty_as_a_float(critic: Any, x: Any) -> Any:
+    return float(penalty_with_epsilon(critic, x))
+
+
+def penalty_without_create_graph(critic: Any, x: Any) -> Any:
+    return (_input_gradient(critic, x).flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_with_retain_graph(critic: Any, x: Any) -> Any:
+    g = _input_gradient(critic, x, retain_graph=True)
+    return (g.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_of_the_batch(critic: Any, x: Any) -> Any:
+    return (_input_gradient(critic, x, create_graph=True).norm() - 1).square()
+
+
+def penalty_of_rows_of_images(critic: Any, x: Any) -> Any:
+    return (_input_gradient(critic, x, create_graph=True).norm(dim=1) - 1).square().mean()
+
+
+def penalty_without_leaf(critic: Any, x: Any) -> Any:
+    (g,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+    return (g.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_of_the_callers_x(critic: Any, x: Any) -> Any:
+    (gradient,) = torch.autograd.grad(critic(x.requires_grad_()).sum(), x, create_graph=True)
+    return (gradient.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_of_a_steep_root(critic: Any, x: Any) -> Any:
+    g = _input_gradient(critic, x, create_graph=True)
+    return (g.flatten(1).square().sum(1).sqrt() - 1).square().mean()
+
+
+def penalty_by_backward(critic: Any, x: Any) -> Any:
+    x = x.detach().clone().requires_grad_()
+    critic(x).sum().backward(create_graph=True)
+    return (x.grad.flatten(1).norm(dim=1) - 1).square().mean()
+
+
+def penalty_half_detached(critic: Any, x: Any) -> Any:
+    """Detaches the norm that it multiplies by."""
+    norm = _input_gradient(critic, x, create_graph=True).flatten(1).norm(dim=1)
+    return (norm * norm.detach() - 2 * norm + 1).mean()
+
+
+def _repaired_by(method: Any) -> Any:
+    class Repaired(CrossEntropyByScatter):
+        backward = staticmethod(method)
+
+    return Repaired
+
+
+def subtracting_in_place(ctx: Any, g: Any) -> Any:
+    logits, target = ctx.saved_tensors
+    p = torch.softmax(logits, -1)
+    p[torch.arange(len(p)), target] -= 1
+    return p * g[:, None], None
+
+
+def _one_hot(ctx: Any) -> Any:
+    logits, target = ctx.saved_tensors
+    return torch.nn.functional.one_hot(target, logits.shape[-1])
 
 
 WRONG = [
-    Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
-    Wrong("fused-linear-relu", "passes at 0", "kink-convention", PassesAtZero),
-    Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
-    Wrong("fused-linear-relu", "a mask as an array", "another kind of object", KeepsAMaskAsArray),
+    Wrong(
+        "hessian-vector-product", "returns a list", "this exercise asks for a tuple", hvp_as_a_list
+    ),
+    Wrong("cube-twice", "keeps an intermediate", "silent-double-backward", CubeOfIntermediate),
+    Wrong("cube-twice", "once differentiable", "once-differentiable-leak", CubeOnce),
+    Wrong("cube-twice", "under no_grad", "silent-double-backward", CubeWithoutGradMode),
+    Wrong("cube-twice", "lets autograd differentiate", "unneeded-function", CubeByAutograd),
+    Wrong("cube-twice", "keeps x on ctx", "tensor-on-ctx", CubeOnCtx),
     backward(
-        "fused-linear-relu",
-        "forgets the ReLU",
+        "cube-twice",
+        "detaches",
+        "silent-double-backward",
+        lambda ctx, x, g: 3 * x.detach() ** 2 * g,
+    ),
+    backward(
+        "cube-twice",
+        "writes the second derivative",
         "gradient-mismatch",
-        lambda ctx, x, weight, y, g: (g @ weight, g.t() @ x, g.sum(0)),
+        lambda ctx, x, g: 6 * x * g,
     ),
+    Wrong("cube-twice", "a broken power of the output", "silent-double-backward", CubeOfOutput),
     backward(
-        "fused-linear-relu",
-        "forgets the ReLU for the bias",
+        "cube-twice",
+        "goes through NumPy",
+        "silent-double-backward",
+        lambda ctx, x, g: torch.as_tensor(3 * np.asarray(x.detach().cpu()) ** 2).to(g) * g,
+    ),
+    Wrong("exp-twice", "saves a second exponential", "silent-double-backward", ExpOfACopy),
+    Wrong("exp-twice", "saves the input", "oversaved", ExpOfInput),
+    backward("exp-twice", "uses .data", "silent-double-backward", lambda ctx, y, g: y.data * g),
+    backward("exp-twice", "works in place", "mutates-grad-output", lambda ctx, y, g: g.mul_(y)),
+    Wrong("sinh-by-output", "saves the input", "oversaved", SinhOfInput),
+    Wrong("sinh-by-output", "saves cosh", "silent-double-backward", SinhOfSlope),
+    backward(
+        "sinh-by-output",
+        "the identity of the circle",
         "gradient-mismatch",
-        lambda ctx, x, weight, y, g: (
-            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
-            g.sum(0),
-        ),
+        lambda ctx, y, g: (1 - y**2).abs().sqrt() * g,
     ),
     backward(
-        "fused-linear-relu",
-        "keeps the axis of the bias' gradient",
-        "unreduced-broadcast",
-        lambda ctx, x, weight, y, g: (
-            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
-            (g * (y > 0)).sum(0, keepdim=True),
-        ),
-    ),
-    backward(
-        "fused-linear-relu",
-        "multiplies by the output, not by its sign",
+        "sinh-by-output",
+        "takes it for its own derivative",
         "gradient-mismatch",
-        lambda ctx, x, weight, y, g: ((g * y) @ weight, (g * y).t() @ x, (g * y).sum(0)),
-    ),
-    Wrong("packed-leaky-relu", "a boolean mask", "oversaved", KeepsABooleanMask),
-    Wrong("packed-leaky-relu", "a list of signs", "outside of any tensor", KeepsAList),
-    forward("packed-leaky-relu", "sums to int64", "oversaved", sums_in_int64),
-    Wrong("packed-leaky-relu", "packed, but on ctx", "tensor-on-ctx", PacksOnCtx),
-    forward(
-        "packed-leaky-relu",
-        "does not fill up to a multiple of 8",
-        "`forward` raises RuntimeError",
-        packs_without_filling_up,
+        lambda ctx, y, g: y * g,
     ),
     backward(
-        "packed-leaky-relu",
-        "unpacks in the other order",
+        "sinh-by-output",
+        "forgets the root",
         "gradient-mismatch",
-        lambda ctx, packed, g: (
-            torch.where(_unpacked(ctx, packed, reversed(range(8))), g, ctx.slope * g),
-            None,
-        ),
-        "in reverse",
+        lambda ctx, y, g: (1 + y**2) * g,
     ),
     backward(
-        "packed-leaky-relu",
-        "exchanges the sides",
-        "gradient-mismatch",
-        lambda ctx, packed, g: (
-            torch.where(_unpacked(ctx, packed, range(8)), ctx.slope * g, g),
-            None,
-        ),
-        "Both sides are exchanged",
+        "sinh-by-output",
+        "takes the cosh of the output",
+        "gradient-mismatch",  # one element is huge, so all but it looked alike
+        lambda ctx, y, g: y.cosh() * g,
     ),
-    forward("packed-leaky-relu", "views the mask", "input-layout", packs_a_view),
+    Wrong("logsumexp-hessian", "saves the softmax", "silent-double-backward", SavedSoftmax),
+    Wrong("logsumexp-hessian", "keeps the axis", "silent-double-backward", KeptAxis),
+    Wrong("logsumexp-hessian", "overflows", "overflow", NaiveLogSumExp),
     backward(
-        "packed-leaky-relu",
-        "unpacks on the CPU",
-        "gradient-device",
-        lambda ctx, packed, g: (
-            (packed[:, None] & 2 ** torch.arange(8)).ne(0).flatten()[: g.numel()].view(ctx.shape)
-            * ((1 - ctx.slope) * g)
-            + ctx.slope * g,
-            None,
-        ),
+        "logsumexp-hessian",
+        "detaches the output",
+        "silent-double-backward",
+        lambda ctx, x, y, g: torch.exp(x - y.detach().unsqueeze(-1)) * g.unsqueeze(-1),
     ),
     backward(
-        "packed-leaky-relu",
-        "forgets the slope",
-        "wrong-region",
-        lambda ctx, packed, g: (g * _unpacked(ctx, packed, range(8)), None),
+        "logsumexp-hessian",
+        "forgets the lost axis",
+        "backward-raises",
+        lambda ctx, x, y, g: torch.softmax(x, -1) * g,
     ),
-    Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
-    Wrong("invertible-coupling", "saves copies of the outputs", "oversaved", CouplingOfCopies),
-    Wrong("invertible-coupling", "x2 as an array", "another kind of object", CouplingWithAnArray),
-    Wrong("invertible-coupling", "saves the tanhs too", "oversaved", CouplingOfIntermediates),
-    *(
-        backward(
-            "invertible-coupling",
-            mistake,
-            rule,
-            lambda ctx, *saved_and_g, mistake=mistake: _wrong_coupling(*saved_and_g, mistake),
-        )
-        for mistake, rule in (
-            ("subtracts nothing", "gradient-mismatch"),
-            ("adds", "gradient-mismatch"),
-            ("forgets a path", "missing-dependency"),
-        )
+    Wrong("hessian-vector-product", "builds the matrix", "the Hessian", hvp_by_matrix),
+    Wrong("hessian-vector-product", "by differences", "beside the inputs", hvp_by_differences),
+    Wrong("hessian-vector-product", "goes by rows", "a loop over", hvp_by_rows),
+    Wrong(
+        "hessian-vector-product",
+        "forgets create_graph",
+        "does not require grad",
+        hvp_without_create_graph,
     ),
-    *(
-        Wrong("checkpointed-block", mistake, said, _checkpoint(**instead))
-        for mistake, said, instead in (
-            ("parameters are no inputs", "no gradient arrives", {"parameters": False}),
-            ("runs again under no grad", "records no graph", {"enable": False}),
-            ("draws a new mask", "draws a mask of its own", {"state": False}),
-            ("leaves the old random state", "random state is another one", {"fork": False}),
-            ("writes into .grad", "writes into .grad", {"writes": True}),
-            ("only writes into .grad", "backward returns None for each", {"silent": True}),
-            ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
-            ("switches dropout off", "changes the random state, or", {"evaluates": True}),
-            ("keeps the seed, not the state", "A seed tells how it began", {"by_seed": True}),
-            ("keeps x on ctx", "ctx.x holds the input", {"on_ctx": True}),
-            ("keeps an activation", "are kept for backward", {"keeps": True}),
-            ("thinks of no frozen parts", "where a parameter is frozen", {}),
-        )
+    Wrong("hessian-vector-product", "forgets the vectors", "is wrong at", hvp_of_ones),
+    Wrong(
+        "hessian-vector-product",
+        "trips over a zero",
+        "appears to not have been used",
+        hvp_that_trips_over_zero,
+    ),
+    Wrong("hessian-vector-product", "each by itself", "diagonal blocks", hvp_by_blocks),
+    Wrong(
+        "hessian-vector-product",
+        "turns the caller's tensors into leaves",
+        "the caller's own tensors require grad",
+        hvp_on_the_callers_tensors,
+    ),
+    Wrong("hessian-vector-product", "returns None for zero", "is None", hvp_with_none),
+    Wrong("gradient-penalty", "forgets create_graph", "has no graph", penalty_without_create_graph),
+    Wrong("gradient-penalty", "returns a float", "has no graph", penalty_as_a_float),
+    Wrong("gradient-penalty", "retains only", "has no graph", penalty_with_retain_graph),
+    Wrong("gradient-penalty", "one norm for all", "the result is wrong", penalty_of_the_batch),
+    Wrong("gradient-penalty", "rows of images", "the result is wrong", penalty_of_rows_of_images),
+    Wrong("gradient-penalty", "x asks for nothing", "require grad", penalty_without_leaf),
+    Wrong(
+        "gradient-penalty",
+        "asks x itself",
+        "the caller's own tensors require grad",
+        penalty_of_the_callers_x,
+    ),
+    Wrong("gradient-penalty", "a steep root", "infinitely steep", penalty_of_a_steep_root),
+    Wrong("gradient-penalty", "by backward", "has filled the .grad", penalty_by_backward),
+    Wrong("gradient-penalty", "detaches a factor", "cut off", penalty_half_detached),
+    Wrong("repair-hessian", "unrepaired", "silent-double-backward", SOLVED["BrokenCrossEntropy"]),
+    Wrong(
+        "repair-hessian",
+        "subtracts in place",
+        "no-double-backward",
+        _repaired_by(subtracting_in_place),
+        "in-place",
     ),
     Wrong(
-        "checkpointed-block",
-        "PyTorch's own",
-        "this is torch.utils.checkpoint",
-        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=True),
+        "repair-hessian",
+        "computes it from a detached input",
+        "silent-double-backward",
+        _repaired_by(
+            lambda ctx, g: (
+                (torch.softmax(ctx.saved_tensors[0].detach(), -1) - _one_hot(ctx)) * g[:, None],
+                None,
+            )
+        ),
     ),
     Wrong(
-        "checkpointed-block",
-        "PyTorch's own, without reentry",
-        "something like torch.utils.checkpoint",
-        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=False),
+        "repair-hessian",
+        "forgets the target's place",
+        "wrong-arity",
+        _repaired_by(
+            lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) - _one_hot(ctx)) * g[:, None]
+        ),
     ),
     Wrong(
-        "checkpointed-block",
-        "no checkpoint at all",
-        "the block was run with a graph",
-        lambda block, x: block(x),
-    ),
-    Wrong("chunked-row-losses", "gradients computed early", "uniform-grad-output", RowLossesEarly),
-    Wrong("chunked-row-losses", "keeps the softmax", "oversaved", RowLossesWhole),
-    Wrong("chunked-row-losses", "whole in forward", "oversaved", RowLossesWholeInForward),
-    Wrong("chunked-row-losses", "whole in backward", "oversaved", RowLossesWholeInBackward),
-    *(
-        backward(
-            "chunked-row-losses",
-            mistake,
-            rule,
-            lambda ctx, *saved_and_g, mistake=mistake: _rows(ctx, *saved_and_g, mistake),
-        )
-        for mistake, rule in (
-            ("no one-hot", "gradient-mismatch"),
-            ("one g", "uniform-grad-output"),
-            ("last chunk", "batch-dimension"),
-        )
+        "repair-hessian",
+        "forgets the label",
+        "gradient-mismatch",
+        _repaired_by(lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) * g[:, None], None)),
     ),
 ]
 
 
 KNOWN = [
+    ("cube-twice", (double(-2, 0.5),), double(-8, 0.125)),
+    ("exp-twice", (double(0, math.log(3)),), double(1, 3)),
+    ("sinh-by-output", (double(0, math.log(2)),), double(0, 0.75)),
+    ("logsumexp-hessian", (double(0, 0, math.log(2)),), double(math.log(4))[0]),
     (
-        "fused-linear-relu",
-        (double(1, 2).reshape(1, 2), double(3, 4, -3, -4).reshape(2, 2), double(-1, 1)),
-        double(10, 0).reshape(1, 2),
-    ),
-    ("packed-leaky-relu", (double(-2, 0, 3), 0.5), double(-1, 0, 3)),
-    (
-        "invertible-coupling",
-        (double(1).reshape(1, 1), double(0).reshape(1, 1), *(double(5).reshape(1, 1),) * 2),
-        (double(1).reshape(1, 1), torch.tanh(double(5)).reshape(1, 1)),
+        "hessian-vector-product",
+        (lambda x, y: (x**2 * y).sum(), (double(1), double(2)), (double(1), double(1))),
+        (double(6), double(2)),
     ),
     (
-        "chunked-row-losses",
-        (double(0, 1).reshape(2, 1), double(0, math.log(3)).reshape(2, 1), torch.tensor([1, 0]), 1),
-        double(math.log(2), math.log(4)),
+        "gradient-penalty",
+        (lambda x: x @ double(3, 4), double(1, 2, 3, 4).reshape(2, 2)),
+        double(16)[0],
+    ),
+    (
+        "repair-hessian",
+        (double(0, math.log(3)).reshape(1, 2), torch.tensor([1])),
+        double(math.log(4 / 3)),
     ),
 ]

@@ -1,670 +1,647 @@
-"""Answers to the exercises of lesson 07. The wrong ones are the right ones with a line changed."""
+"""Answers to the exercises of lesson 07."""
 
 from __future__ import annotations
 
-import linecache
 import math
-from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 from torch.autograd import Function
+from torch.utils import checkpoint as of_torch
 
-from answers.making import SOLUTIONS, Wrong, solved
-from autograd_course.functions.attention import (
-    ScaledDotProductAttention,
-    attention,
-    dropped,
-)
-from tools.percent import read
+from answers.making import Spoiling, Wrong, double, solved
+from autograd_course.functions import checkpoint
 
-LESSON = "07_attention_challenge"
-SOLVED = solved(LESSON)
-NAMES = {
-    "attention-forward": "attend",
-    "attention-backward": "Attention",
-    "attention-budget": "LeanAttention",
-    "attention-tiled": "TiledAttention",
-    "attention-twice": "TwiceAttention",
-    "attention-grouped": "GroupedAttention",
+SOLVED = solved("07_memory_patterns")
+RIGHT = {
+    "fused-linear-relu": SOLVED["LinearReLU"],
+    "packed-leaky-relu": SOLVED["PackedLeakyReLU"],
+    "invertible-coupling": SOLVED["Coupling"],
+    "checkpointed-block": SOLVED["checkpointed"],
+    "chunked-row-losses": SOLVED["RowLosses"],
 }
-RIGHT = {exercise: SOLVED[name] for exercise, name in NAMES.items()}
-CELLS = read(SOLUTIONS / f"{LESSON}.py").cells
-SOURCES = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in CELLS}
-HELPERS = [cell.source for cell in CELLS if "solution-only" in cell.tags]
-SOURCES["attention-tiled"] = "\n\n\n".join([*HELPERS, SOURCES["attention-tiled"]])
-numbers = count()
 
 
-def rewritten(exercise: str, *changes: tuple[str, str]) -> Any:
-    """The right answer, with pieces of its source exchanged."""
-    source = SOURCES[exercise]
-    for old, new in changes:
-        assert old in source, f"{exercise} no longer says {old!r}"
-        source = source.replace(old, new)
-    filename = f"<{exercise} {next(numbers)}>"
-    lines = source.splitlines(keepends=True)
-    linecache.cache[filename] = (len(source), None, lines, filename)
-    namespace = dict(SOLVED)
-    exec(compile(source, filename, "exec"), namespace)
-    return namespace[NAMES[exercise]]
-
-
-def changed(
-    exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""
-) -> Wrong:
-    """A wrong answer: the right one, with pieces of its source exchanged."""
-    return Wrong(exercise, mistake, rule, rewritten(exercise, *changes), hint)
-
-
-class ThroughTwo(Function):
-    """Softmax by PyTorch, empty rows cleaned afterwards, weights kept: allowed in tier 2."""
+class LinearReLUWithBiasSaved(Function):
+    """As careful people write it: the bias too is saved, the matrix product is a plain one."""
 
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        s = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)
-        if mask is not None:
-            s = torch.where(mask, s, float("-inf"))
-        p = torch.softmax(s, dim=-1)
-        if mask is not None:
-            p = torch.where(mask.any(-1, keepdim=True), p, 0.0)
-        ctx.save_for_backward(q, k, v, p)
-        return torch.matmul(p, v)
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        y = torch.relu(x.matmul(weight.t()) + bias)
+        ctx.save_for_backward(x, weight, bias, y)
+        return y
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        q, k, v, p = ctx.saved_tensors
-        d_p = torch.einsum("...nf,...mf->...nm", g, v)
-        d_s = torch._softmax_backward_data(d_p, p, -1, p.dtype)
-        c = q.size(-1) ** -0.5
-        d_q = torch.einsum("...nm,...me->...ne", d_s, k) * c
-        d_k = torch.einsum("...nm,...ne->...me", d_s, q) * c
-        return d_q, d_k, torch.einsum("...nm,...nf->...mf", p, g), None
+        x, weight, bias, y = ctx.saved_tensors
+        g = torch.where(y > 0, g, 0.0)
+        grad_x = g.mm(weight) if ctx.needs_input_grad[0] else None
+        grad_weight = g.t().mm(x) if ctx.needs_input_grad[1] else None
+        return grad_x, grad_weight, g.sum(0).view_as(bias)
 
 
-class LeanByPackage(ScaledDotProductAttention):
-    """The course's own, behind the signature asked for."""
+class LeakyByShifts(Function):
+    """The bits set one after the other, in the other order."""
 
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any) -> Any:
-        return ScaledDotProductAttention.forward(ctx, q, k, v)
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.shape, ctx.slope = x.shape, slope
+        mask = torch.zeros(8 * math.ceil(x.numel() / 8), dtype=torch.uint8)
+        mask[: x.numel()] = (x > 0).flatten()
+        packed = torch.zeros(len(mask) // 8, dtype=torch.uint8)
+        for place in range(8):
+            packed |= mask[place::8] << (7 - place)
+        ctx.save_for_backward(packed)
+        return torch.nn.functional.leaky_relu(x, slope)
 
     @staticmethod
-    def backward(ctx: Any, grad_out: Any, grad_lse: Any) -> Any:
-        return ScaledDotProductAttention.backward(ctx, grad_out, grad_lse)[:3]
+    def backward(ctx: Any, g: Any) -> Any:
+        (packed,) = ctx.saved_tensors
+        digits = [(packed >> (7 - place)) & 1 for place in range(8)]
+        mask = torch.stack(digits, 1).flatten()[: g.numel()].view(ctx.shape).bool()
+        return g * torch.where(mask, 1.0, ctx.slope).to(g.dtype), None
 
 
-def attend_with_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    s = torch.einsum("...ne,...me->...nm", q, k) * q.size(-1) ** -0.5
-    if mask is None:
-        return torch.softmax(s, -1) @ v
-    if mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(mask.logical_not(), -math.inf)
-    p = torch.softmax(s + mask, -1)
-    return torch.where((mask == -math.inf).all(-1, keepdim=True), 0.0, p) @ v
+class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
+    """NumPy packs, the first element into the lowest bit."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        bits = np.packbits((x > 0).numpy(), bitorder="little")
+        ctx.save_for_backward(torch.from_numpy(bits))
+        ctx.shape, ctx.slope = x.shape, slope
+        return torch.where(x > 0, x, slope * x)
 
 
-def attend_by_package(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    return attention(q, k, v, mask=mask)
+class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
+    """The inputs reconstructed first, as in RevNets, both of them."""
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, y2, w, v = ctx.saved_tensors
+        x2 = y2 - torch.tanh(y1 @ v)
+        x1 = y1 - torch.tanh(x2 @ w)
+        through_g = g2 / torch.cosh((x1 + torch.tanh(x2 @ w)) @ v) ** 2
+        g1 = g1 + through_g @ v.T
+        through_f = g1 / torch.cosh(x2 @ w) ** 2
+        return g1, g2 + through_f @ w.T, x2.T @ through_f, y1.T @ through_g
 
 
-SHARED_BY_VIEW = (
-    ("        group = q.shape[-3] // k.shape[-3]\n", ""),
-    ("q @ k.repeat_interleave(group, -3).mT", "q @ spread(k, q).mT"),
-    ("@ v.repeat_interleave(group, -3)", "@ spread(v, q)"),
-)
+class CheckpointByBackward(Function):
+    """With copies of the parameters' gradients by .backward() on fresh leaves."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Any, names: Any, x: Any, *parameters: Any) -> Any:
+        ctx.block, ctx.names, ctx.state = block, names, torch.random.get_rng_state()
+        ctx.save_for_backward(x, *parameters)
+        with torch.no_grad():
+            return block(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        leaves = [t.detach().clone().requires_grad_() for t in ctx.saved_tensors]
+        before = torch.random.get_rng_state()
+        torch.random.set_rng_state(ctx.state)
+        with torch.enable_grad():
+            own = dict(zip(ctx.names, leaves[1:], strict=True))
+            y = torch.func.functional_call(ctx.block, own, leaves[0])
+            y.backward(g)
+        torch.random.set_rng_state(before)
+        return None, None, *(leaf.grad for leaf in leaves)
 
 
-def spread(x: Tensor, q: Tensor) -> Tensor:
-    """Heads repeated by expanding, as a learner who knows views would."""
-    return (
-        x[..., :, None, :, :]
-        .expand(*x.shape[:-2], q.shape[-3] // x.shape[-3], *x.shape[-2:])
-        .reshape(*x.shape[:-3], q.shape[-3], *x.shape[-2:])
-    )
+def checkpointed_by_backward(block: Any, x: Any) -> Any:
+    names, parameters = zip(*block.named_parameters(), strict=True)
+    return CheckpointByBackward.apply(block, names, x, *parameters)
 
 
-SOLVED["spread"] = spread
+class RowLossesBySoftmax(Function):
+    """Keeps no sums: backward computes the softmax once more; chunks by split and cat."""
 
-ALSO_RIGHT: dict[str, tuple[str, Any]] = {
-    "attention by PyTorch's softmax": ("attention-forward", attend_with_softmax),
-    "attention of the package": ("attention-forward", attend_by_package),
-    "backward by einsum": ("attention-backward", ThroughTwo),
-    "the lean one in tier 2": ("attention-backward", SOLVED["LeanAttention"]),
-    "lean, log-sum-exp by PyTorch": (
-        "attention-budget",
-        rewritten(
-            "attention-budget",
-            ("mask, out, high + total.log())", "mask, out, torch.logsumexp(s, -1, True))"),
-        ),
-    ),
-    "tiles by columns in backward": (
-        "attention-tiled",
-        rewritten(
-            "attention-tiled",
-            ("for i, j in itertools", "for j, i in itertools"),
-            (
-                "range(0, q.shape[-2], block), range(0, k.shape[-2], block)",
-                "range(0, k.shape[-2], block), range(0, q.shape[-2], block)",
-            ),
-        ),
-    ),
-    "twice differentiable by the package": ("attention-twice", LeanByPackage),
-    "shared keys by expanding": (
-        "attention-grouped",
-        rewritten("attention-grouped", *SHARED_BY_VIEW),
-    ),
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        ctx.save_for_backward(x, weight, target)
+        ctx.chunk = chunk
+        return torch.cat(
+            [
+                torch.nn.functional.cross_entropy(part @ weight.T, labels, reduction="none")
+                for part, labels in zip(x.split(chunk), target.split(chunk), strict=True)
+            ]
+        )
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, target = ctx.saved_tensors
+        grad_weight, parts = torch.zeros_like(weight), []
+        chunks = zip(*(t.split(ctx.chunk) for t in (x, target, g)), strict=True)
+        for part, labels, own in chunks:
+            p = torch.softmax(part @ weight.T, 1)
+            p -= torch.nn.functional.one_hot(labels, len(weight))
+            p = p * own[:, None]
+            parts.append(p @ weight)
+            grad_weight = grad_weight + p.T @ part
+        return torch.cat(parts), grad_weight, None, None
+
+
+ALSO_RIGHT = {
+    "linear and ReLU with the bias saved": ("fused-linear-relu", LinearReLUWithBiasSaved),
+    "leaky ReLU packed by shifts": ("packed-leaky-relu", LeakyByShifts),
+    "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
+    "coupling, both inputs reconstructed": ("invertible-coupling", CouplingInOtherWords),
+    "checkpoint by functional_call": ("checkpointed-block", checkpointed_by_backward),
+    "checkpoint of the package": ("checkpointed-block", lambda block, x: checkpoint(block, x)),
+    "row losses by softmax": ("chunked-row-losses", RowLossesBySoftmax),
 }
 
-FORWARD_MISTAKES: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
-    (
-        "softmax over the queries",
-        "runs over the queries",
-        ((".amax(-1", ".amax(-2"), (".sum(-1", ".sum(-2")),
-    ),
-    ("no scale", "not divided by √E", ((" / math.sqrt(q.shape[-1])", ""),)),
-    ("divided by E", "not by its square root", (("math.sqrt(q.shape[-1])", "q.shape[-1]"),)),
-    ("True hides", "read the other way round", (("~mask", "mask"),)),
-    (
-        "boolean mask added",
-        "as 0 and 1",
-        (
-            (
-                "s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask",
-                "s + mask",
-            ),
-        ),
-    ),
-    (
-        "masked after the softmax",
-        "no longer sum to 1",
-        (
-            ("    if mask is not None:\n", "    if False:\n"),
-            (
-                "return weights / total.masked_fill(total == 0, 1) @ v",
-                "p = weights / total\n"
-                "    if mask is None:\n"
-                "        return p @ v\n"
-                "    return (p * mask if mask.dtype == torch.bool else p + mask) @ v",
-            ),
-        ),
-    ),
-    ("a large negative number", "hides nothing", (("~mask, -math.inf)", "~mask, -1e9)"),)),
-    ("empty rows nan", "-∞ - (-∞) is nan", (("high.masked_fill(high == -math.inf, 0)", "high"),)),
-    ("no shift", "overflows", (("high.masked_fill(high == -math.inf, 0)", "0"),)),
-    (
-        "divides an empty row by 0",
-        "is nan, should be 0",
-        (("total.masked_fill(total == 0, 1)", "total"),),
-    ),
-]
+
+spoiling = Spoiling(RIGHT)
+backward, forward = spoiling.backward, spoiling.forward
 
 
-def built_in(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+class SavesBeforeTheReLU(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        ctx.save_for_backward(x, weight, h)
+        return h.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, h = ctx.saved_tensors
+        g = g * (h > 0)
+        return g @ weight, g.t() @ x, g.sum(0)
 
 
-def attend_in_place(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    q /= math.sqrt(q.shape[-1])
-    return attend_with_softmax(q * math.sqrt(q.shape[-1]), k, v, mask)
+class SavesBoth(SavesBeforeTheReLU):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        y = h.clamp(min=0)
+        ctx.save_for_backward(x, weight, h)
+        ctx.y_shape, ctx.mask = y.shape, (y > 0).tolist()
+        ctx.save_for_backward(x, weight, h, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, _, y = ctx.saved_tensors
+        g = g * (y > 0)
+        return g @ weight, g.t() @ x, g.sum(0)
 
 
-def forward_mistakes() -> list[Wrong]:
-    rewritings = [
-        changed("attention-forward", mistake, rule, *changes)
-        for mistake, rule, changes in FORWARD_MISTAKES
-    ]
-    return [
-        *rewritings,
-        Wrong(
-            "attention-forward",
-            "the built-in",
-            "scaled_dot_product_attention does the work",
-            built_in,
-        ),
-        Wrong(
-            "attention-forward",
-            "scales q in place",
-            "q has other values after the call",
-            attend_in_place,
-        ),
-    ]
+class PassesAtZero(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        ctx.save_for_backward(x, weight, bias)
+        return (x @ weight.t() + bias).clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        x, weight, bias = ctx.saved_tensors
+        g = grad_output * (x @ weight.t() + bias >= 0)
+        return g @ weight, g.t() @ x, g.sum(0)
 
 
-SCALED = "grad_s = grad_s / math.sqrt(q.shape[-1])"
-RETURNED = "return grad_s @ k, grad_s.mT @ q, grad_v, None"
+class KeepsAMaskAsArray(SavesBeforeTheReLU):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        h = torch.addmm(bias, x, weight.t())
+        ctx.mask = (h > 0).numpy()
+        ctx.save_for_backward(x, weight)
+        return h.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight = ctx.saved_tensors
+        g = g * torch.from_numpy(ctx.mask)
+        return g @ weight, g.t() @ x, g.sum(0)
 
 
-DROPPED = "dropout_factor(i, j, s, dropout_p, seed)"
-OPTIONS = "ctx.options = causal, dropout_p, seed, block"
+class KeepsAList(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.slope, ctx.signs = slope, {"positive": (x > 0).tolist()}
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return torch.where(torch.tensor(ctx.signs["positive"]), g, ctx.slope * g), None
 
 
-def tiled_with(causal: str) -> Any:
-    """Tier 4 with another causal mask."""
-    return rewritten("attention-tiled", ("columns > rows[:, None]", causal))
+class KeepsABooleanMask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.save_for_backward(x > 0)
+        ctx.slope = slope
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (positive,) = ctx.saved_tensors
+        return torch.where(positive, g, ctx.slope * g), None
+
+
+class PacksOnCtx(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        y = RIGHT["packed-leaky-relu"].forward(ctx, x, slope)
+        ctx.packed = ctx.to_save[0]
+        ctx.save_for_backward()
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        mask = _unpacked(ctx, ctx.packed, range(8))
+        return torch.where(mask, g, ctx.slope * g), None
+
+
+def packs_without_filling_up(ctx: Any, x: Any, slope: float) -> Any:
+    packed = ((x > 0).reshape(-1, 8) * 2 ** torch.arange(8)).sum(1, dtype=torch.uint8)
+    ctx.save_for_backward(packed)
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
+def packs_a_view(ctx: Any, x: Any, slope: float) -> Any:
+    flat = (x > 0).view(-1)
+    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
+    bits = 2 ** torch.arange(8, device=x.device)
+    ctx.save_for_backward((padded * bits).sum(1, dtype=torch.uint8))
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
+def sums_in_int64(ctx: Any, x: Any, slope: float) -> Any:
+    flat = (x > 0).reshape(-1)
+    padded = torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]).reshape(-1, 8)
+    ctx.save_for_backward((padded * 2 ** torch.arange(8)).sum(1))
+    ctx.shape, ctx.slope = x.shape, slope
+    return torch.where(x > 0, x, slope * x)
+
+
+def _unpacked(ctx: Any, packed: Any, places: Any) -> Any:
+    bits = torch.tensor([2**place for place in places], device=packed.device)
+    return (packed[:, None] & bits).ne(0).flatten()[: ctx.shape.numel()].view(ctx.shape)
+
+
+class CouplingOfInputs(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        y1 = x1 + torch.tanh(x2 @ w)
+        ctx.save_for_backward(x1, x2, w, v)
+        return y1, x2 + torch.tanh(y1 @ v)
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        x1, x2, w, v = ctx.saved_tensors
+        a = torch.tanh(x2 @ w)
+        y1 = x1 + a
+        b = torch.tanh(y1 @ v)
+        return _coupled(x2, y1, w, v, a, b, g1, g2)
+
+
+class CouplingOfCopies(SOLVED["Coupling"]):  # type: ignore[misc]
+    """As many bytes as the outputs, and beside them."""
+
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        y1 = x1 + torch.tanh(x2 @ w)
+        y2 = x2 + torch.tanh(y1 @ v)
+        ctx.save_for_backward(y1.clone(), y2.clone(), w, v)
+        return y1, y2
+
+
+class CouplingOfIntermediates(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        a = torch.tanh(x2 @ w)
+        y1 = x1 + a
+        b = torch.tanh(y1 @ v)
+        y2 = x2 + b
+        ctx.save_for_backward(y1, y2, w, v, a, b)
+        return y1, y2
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, y2, w, v, a, b = ctx.saved_tensors
+        return _coupled(y2 - b, y1, w, v, a, b, g1, g2)
+
+
+def _coupled(x2: Any, y1: Any, w: Any, v: Any, a: Any, b: Any, g1: Any, g2: Any) -> Any:
+    db = g2 * (1 - b**2)
+    g1 = g1 + db @ v.t()
+    da = g1 * (1 - a**2)
+    return g1, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
+
+
+class CouplingWithAnArray(SOLVED["Coupling"]):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
+        ctx.x2 = x2.numpy()
+        return RIGHT["invertible-coupling"].forward(ctx, x1, x2, w, v)
+
+    @staticmethod
+    def backward(ctx: Any, g1: Any, g2: Any) -> Any:
+        y1, _, w, v = ctx.saved_tensors
+        x2 = torch.from_numpy(ctx.x2)
+        return _coupled(x2, y1, w, v, torch.tanh(x2 @ w), torch.tanh(y1 @ v), g1, g2)
+
+
+def _wrong_coupling(y1: Any, y2: Any, w: Any, v: Any, g1: Any, g2: Any, which: str) -> Any:
+    b = torch.tanh(y1 @ v)
+    x2 = {"subtracts nothing": y2, "adds": y2 + b}.get(which, y2 - b)
+    db = g2 * (1 - b**2)
+    through = g1 if which == "forgets a path" else g1 + db @ v.t()
+    da = through * (1 - torch.tanh(x2 @ w) ** 2)
+    return through, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
+
+
+def _checkpoint(**instead: Any) -> Any:
+    """A checkpoint like the solution's, with one mistake."""
+
+    class Checkpointed(Function):
+        @staticmethod
+        def forward(ctx: Any, block: Any, x: Any, *parameters: Any) -> Any:
+            if instead.get("seeds"):
+                torch.manual_seed(7)
+            block.train(not instead.get("evaluates"))
+            ctx.block, ctx.state = block, torch.get_rng_state()
+            ctx.save_for_backward(x, *parameters)
+            if instead.get("by_seed"):
+                ctx.state = torch.Generator().manual_seed(torch.initial_seed()).get_state()
+            if instead.get("on_ctx"):
+                ctx.x = x
+            if instead.get("keeps"):
+                ctx.kept = block[0](x)
+            return block(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            x, *parameters = ctx.saved_tensors
+            x = x.detach().requires_grad_()
+            enabled = torch.set_grad_enabled(instead.get("enable", True))
+            fork = torch.random.fork_rng(enabled=instead.get("fork", True))
+            with enabled, fork:
+                if instead.get("state", True):
+                    torch.set_rng_state(ctx.state)
+                y = ctx.block(x)
+            if instead.get("silent"):
+                y.backward(g)
+                return None, x.grad, *(None for _ in parameters)
+            if instead.get("writes"):
+                y.backward(g)
+                return None, x.grad, *(p.grad for p in parameters)
+            found = torch.autograd.grad(y, (x, *parameters), g)
+            return None, *found
+
+    def checkpointed(block: Any, x: Any) -> Any:
+        given = () if instead.get("parameters") is False else block.parameters()
+        return Checkpointed.apply(block, x, *given)
+
+    return checkpointed
+
+
+class RowLossesEarly(Function):
+    """The gradients of the plain sum, computed in forward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        p = torch.softmax(x @ weight.T, 1) - torch.nn.functional.one_hot(target, len(weight))
+        ctx.save_for_backward(p @ weight, p.T @ x)
+        return torch.nn.functional.cross_entropy(x @ weight.T, target, reduction="none")
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        grad_x, grad_weight = ctx.saved_tensors
+        return g[:, None] * grad_x, g.sum() * grad_weight, None, None
+
+
+class RowLossesWhole(Function):
+    """All logits at once, and the softmax kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        logits = x @ weight.T
+        ctx.save_for_backward(x, weight, target, torch.softmax(logits, 1))
+        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, target, p = ctx.saved_tensors
+        p = (p - torch.nn.functional.one_hot(target, len(weight))) * g[:, None]
+        return p @ weight, p.T @ x, None, None
+
+
+class RowLossesWholeInBackward(SOLVED["RowLosses"]):  # type: ignore[misc]
+    """Forward in chunks, backward in one piece."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, weight, target, log_sums = ctx.saved_tensors
+        p = torch.exp(x @ weight.T - log_sums[:, None])
+        p = (p - torch.nn.functional.one_hot(target, len(weight))) * g[:, None]
+        return p @ weight, p.T @ x, None, None
+
+
+class RowLossesWholeInForward(SOLVED["RowLosses"]):  # type: ignore[misc]
+    """Forward in one piece, backward in chunks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
+        logits = x @ weight.T
+        log_sums = torch.logsumexp(logits, 1)
+        ctx.save_for_backward(x, weight, target, log_sums)
+        ctx.chunk = chunk
+        return log_sums - logits.gather(1, target[:, None]).squeeze(1)
+
+
+def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, which: str) -> Any:
+    grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
+    for begin in range(0, len(x), ctx.chunk):
+        rows = slice(begin, begin + ctx.chunk)
+        p = torch.exp(x[rows] @ weight.T - log_sums[rows, None])
+        if which != "no one-hot":
+            p[torch.arange(len(p)), target[rows]] -= 1
+        p *= g[:1, None] if which == "one g" else g[rows, None]
+        grad_x[rows] = p @ weight
+        if which == "last chunk":
+            grad_weight = p.T @ x[rows]
+        else:
+            grad_weight += p.T @ x[rows]
+    return grad_x, grad_weight, None, None
 
 
 WRONG = [
-    *forward_mistakes(),
-    # Tier 2
-    changed(
-        "attention-backward",
-        "no D",
+    Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
+    Wrong("fused-linear-relu", "passes at 0", "kink-convention", PassesAtZero),
+    Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
+    Wrong("fused-linear-relu", "a mask as an array", "another kind of object", KeepsAMaskAsArray),
+    backward(
+        "fused-linear-relu",
+        "forgets the ReLU",
         "gradient-mismatch",
-        (" - (p * grad_p).sum(-1, keepdim=True)", ""),
+        lambda ctx, x, weight, y, g: (g @ weight, g.t() @ x, g.sum(0)),
     ),
-    changed("attention-backward", "no scale in backward", "constant-factor", (SCALED, "")),
-    changed(
-        "attention-backward",
-        "no scale in dK",
-        "constant-factor",
-        ("grad_s.mT @ q,", "grad_s.mT @ q * math.sqrt(q.shape[-1]),"),
-    ),
-    changed(
-        "attention-backward",
-        "dQ and dK exchanged",
-        "swapped-gradients",
-        (RETURNED, "return grad_s.mT @ q, grad_s @ k, grad_v, None"),
-    ),
-    changed(
-        "attention-backward",
-        "dS not transposed in dK",
+    backward(
+        "fused-linear-relu",
+        "forgets the ReLU for the bias",
         "gradient-mismatch",
-        ("grad_s.mT @ q", "grad_s @ q"),
+        lambda ctx, x, weight, y, g: (
+            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
+            g.sum(0),
+        ),
     ),
-    changed(
-        "attention-backward",
-        "D without its axis",
-        "batch-dimension",
-        ("(p * grad_p).sum(-1, keepdim=True)", "(p * grad_p).sum(-1)"),
-        hint="lost its axis",
+    backward(
+        "fused-linear-relu",
+        "keeps the axis of the bias' gradient",
+        "unreduced-broadcast",
+        lambda ctx, x, weight, y, g: (
+            *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
+            (g * (y > 0)).sum(0, keepdim=True),
+        ),
     ),
-    changed(
-        "attention-backward",
-        "P not transposed in dV",
-        "transposed-gradient",
-        ("p.mT @ grad_output", "p @ grad_output"),
-    ),
-    changed(
-        "attention-backward",
-        "D over the queries",
+    backward(
+        "fused-linear-relu",
+        "multiplies by the output, not by its sign",
         "gradient-mismatch",
-        ("(p * grad_p).sum(-1,", "(p * grad_p).sum(-2,"),
+        lambda ctx, x, weight, y, g: ((g * y) @ weight, (g * y).t() @ x, (g * y).sum(0)),
     ),
-    changed(
-        "attention-backward", "no None for the mask", "wrong-arity", ("grad_v, None", "grad_v")
+    Wrong("packed-leaky-relu", "a boolean mask", "oversaved", KeepsABooleanMask),
+    Wrong("packed-leaky-relu", "a list of signs", "outside of any tensor", KeepsAList),
+    forward("packed-leaky-relu", "sums to int64", "oversaved", sums_in_int64),
+    Wrong("packed-leaky-relu", "packed, but on ctx", "tensor-on-ctx", PacksOnCtx),
+    forward(
+        "packed-leaky-relu",
+        "does not fill up to a multiple of 8",
+        "`forward` raises RuntimeError",
+        packs_without_filling_up,
     ),
-    changed(
-        "attention-backward",
-        "empty rows nan",
-        "forward-mismatch",
-        ("high.masked_fill(high == -math.inf, 0)", "high"),
-        ("total.masked_fill(total == 0, 1)", "total"),
-    ),
-    # Tier 3
-    Wrong("attention-budget", "keeps P", "oversaved", SOLVED["Attention"]),
-    changed(
-        "attention-budget",
-        "keeps the scores too",
-        "oversaved",
-        ("mask, out, high + total.log())", "mask, out, high + total.log(), s)"),
-        ("mask, out, lse = ctx", "mask, out, lse, s = ctx"),
-        (
-            "        s = q @ k.mT / math.sqrt(q.shape[-1])\n"
-            "        if mask is not None:\n"
-            "            s = s.masked_fill(~mask, -math.inf)\n"
-            "        p",
-            "        p",
-        ),
-    ),
-    changed(
-        "attention-budget",
-        "keeps P as a list",
-        "oversaved",
-        (
-            "        ctx.save",
-            "        ctx.p = (weights / total.clamp(1e-30)).tolist()\n        ctx.save",
-        ),
-        ("p = torch.exp(s - lse.masked_fill(lse == -math.inf, 0))", "p = s.new_tensor(ctx.p)"),
-        hint="If their number grows with the data",
-    ),
-    changed(
-        "attention-budget",
-        "keeps the sum and forgets the maximum",
+    backward(
+        "packed-leaky-relu",
+        "unpacks in the other order",
         "gradient-mismatch",
-        ("high + total.log())", "total.log())"),
+        lambda ctx, packed, g: (
+            torch.where(_unpacked(ctx, packed, reversed(range(8))), g, ctx.slope * g),
+            None,
+        ),
+        "in reverse",
     ),
-    changed(
-        "attention-budget",
-        "forgets the mask in backward",
+    backward(
+        "packed-leaky-relu",
+        "exchanges the sides",
         "gradient-mismatch",
-        (
-            "            s = s.masked_fill(~mask, -math.inf)\n        p =",
-            "            s = s * 1\n        p =",
+        lambda ctx, packed, g: (
+            torch.where(_unpacked(ctx, packed, range(8)), ctx.slope * g, g),
+            None,
         ),
-        hint="without the mask.",
+        "Both sides are exchanged",
     ),
-    changed(
-        "attention-budget",
-        "forgets the mask in backward, and rows that see nothing",
-        "non-finite",
-        (
-            "            s = s.masked_fill(~mask, -math.inf)\n        p =",
-            "            s = s * 1\n        p =",
-        ),
-        ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
-        hint="they are infinite",
-    ),
-    changed(
-        "attention-budget",
-        "D without its axis",
-        "batch-dimension",
-        ("(grad_output * out).sum(-1, keepdim=True)", "(grad_output * out).sum(-1)"),
-        hint="lost its axis",
-    ),
-    changed(
-        "attention-budget",
-        "keeps maximum and sum apart",
-        "oversaved",
-        ("mask, out, high + total.log())", "mask, out, high, total)"),
-        ("mask, out, lse = ctx", "mask, out, high, total = ctx"),
-        (
-            "torch.exp(s - lse.masked_fill(lse == -math.inf, 0))",
-            "torch.exp(s - high) / total.masked_fill(total == 0, 1)",
-        ),
-        hint="(128, 1), float64 (128, 1)",
-    ),
-    changed(
-        "attention-budget",
-        "-∞ - (-∞) in backward",
-        "non-finite",
-        ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
-        hint="S - L is nan",
-    ),
-    changed(
-        "attention-budget",
-        "on ctx",
-        "tensor-on-ctx",
-        ("out, high + total.log())", "out)\n        ctx.lse = high + total.log()"),
-        (
-            "mask, out, lse = ctx.saved_tensors",
-            "mask, out = ctx.saved_tensors\n        lse = ctx.lse",
+    forward("packed-leaky-relu", "views the mask", "input-layout", packs_a_view),
+    backward(
+        "packed-leaky-relu",
+        "unpacks on the CPU",
+        "gradient-device",
+        lambda ctx, packed, g: (
+            (packed[:, None] & 2 ** torch.arange(8)).ne(0).flatten()[: g.numel()].view(ctx.shape)
+            * ((1 - ctx.slope) * g)
+            + ctx.slope * g,
+            None,
         ),
     ),
-    # Tier 4
-    Wrong(
-        "attention-tiled",
-        "query does not see its own key",
-        "forward-mismatch",
-        tiled_with("columns >= rows[:, None]"),
-        "does not see its own key",
+    backward(
+        "packed-leaky-relu",
+        "forgets the slope",
+        "wrong-region",
+        lambda ctx, packed, g: (g * _unpacked(ctx, packed, range(8)), None),
+    ),
+    Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
+    Wrong("invertible-coupling", "saves copies of the outputs", "oversaved", CouplingOfCopies),
+    Wrong("invertible-coupling", "x2 as an array", "another kind of object", CouplingWithAnArray),
+    Wrong("invertible-coupling", "saves the tanhs too", "oversaved", CouplingOfIntermediates),
+    *(
+        backward(
+            "invertible-coupling",
+            mistake,
+            rule,
+            lambda ctx, *saved_and_g, mistake=mistake: _wrong_coupling(*saved_and_g, mistake),
+        )
+        for mistake, rule in (
+            ("subtracts nothing", "gradient-mismatch"),
+            ("adds", "gradient-mismatch"),
+            ("forgets a path", "missing-dependency"),
+        )
+    ),
+    *(
+        Wrong("checkpointed-block", mistake, said, _checkpoint(**instead))
+        for mistake, said, instead in (
+            ("parameters are no inputs", "no gradient arrives", {"parameters": False}),
+            ("runs again under no grad", "records no graph", {"enable": False}),
+            ("draws a new mask", "draws a mask of its own", {"state": False}),
+            ("leaves the old random state", "random state is another one", {"fork": False}),
+            ("writes into .grad", "writes into .grad", {"writes": True}),
+            ("only writes into .grad", "backward returns None for each", {"silent": True}),
+            ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
+            ("switches dropout off", "changes the random state, or", {"evaluates": True}),
+            ("keeps the seed, not the state", "A seed tells how it began", {"by_seed": True}),
+            ("keeps x on ctx", "ctx.x holds the input", {"on_ctx": True}),
+            ("keeps an activation", "are kept for backward", {"keeps": True}),
+            ("thinks of no frozen parts", "where a parameter is frozen", {}),
+        )
     ),
     Wrong(
-        "attention-tiled",
-        "one key too many",
-        "forward-mismatch",
-        tiled_with("columns > rows[:, None] + 1"),
-        "one key too many",
+        "checkpointed-block",
+        "PyTorch's own",
+        "this is torch.utils.checkpoint",
+        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=True),
     ),
     Wrong(
-        "attention-tiled",
-        "causal by places in the tile",
-        "forward-mismatch",
-        tiled_with("columns - j > rows[:, None] - i"),
-        "The causal mask of the first tile",
-    ),
-    changed(
-        "attention-tiled",
-        "output not rescaled",
-        "forward-mismatch",
-        ("mixed = rescale * mixed", "mixed = mixed"),
-        hint="the running output is not",
-    ),
-    changed(
-        "attention-tiled",
-        "nothing rescaled",
-        "forward-mismatch",
-        ("mixed = rescale * mixed", "mixed = mixed"),
-        ("total = rescale * total", "total = total"),
-        hint="still measured from the old one",
-    ),
-    changed(
-        "attention-tiled",
-        "sum not rescaled",
-        "forward-mismatch",
-        ("total = rescale * total", "total = total"),
-        hint="the running sum is not",
-    ),
-    changed(
-        "attention-tiled",
-        "no dropout",
-        "forward-mismatch",
-        (DROPPED, "s.new_ones(())"),
-        hint="Nothing is dropped",
-    ),
-    changed(
-        "attention-tiled",
-        "another seed",
-        "forward-mismatch",
-        (DROPPED, "dropout_factor(i, j, s, dropout_p, 0)"),
-        hint="another seed's",
-    ),
-    changed(
-        "attention-tiled",
-        "dropout by places in the tile",
-        "forward-mismatch",
-        (DROPPED, "dropout_factor(0, 0, s, dropout_p, seed)"),
-        hint="Every tile drops what the first one does",
+        "checkpointed-block",
+        "PyTorch's own, without reentry",
+        "something like torch.utils.checkpoint",
+        lambda block, x: of_torch.checkpoint(block, x, use_reentrant=False),
     ),
     Wrong(
-        "attention-tiled",
-        "not causal",
-        "forward-mismatch",
-        tiled_with("columns < 0"),
-        "Each query sees all keys",
+        "checkpointed-block",
+        "no checkpoint at all",
+        "the block was run with a graph",
+        lambda block, x: block(x),
     ),
-    changed(
-        "attention-tiled",
-        "all tiles at once in a list",
-        "oversaved",
-        ("        for i, j in itertools", "        kept = []\n        for i, j in itertools"),
-        ("grad_p = factor *", "kept.append((p, factor))\n            grad_p = factor *"),
-    ),
-    changed(
-        "attention-tiled",
-        "keeps a copy of q",
-        "oversaved",
-        ("save_for_backward(q, k, v, out, lse)", "save_for_backward(q, k, v, out, lse, q.clone())"),
-        ("q, k, v, out, lse = ctx", "q, k, v, out, lse, _ = ctx"),
-    ),
-    changed(
-        "attention-tiled",
-        "D of one tile",
-        "gradient-mismatch",
-        ("(grad_p - delta[..., rows, :])", "(grad_p - (p * grad_p).sum(-1, keepdim=True))"),
-        hint="one tile's keys",
-    ),
-    changed(
-        "attention-tiled",
-        "dQ of the last tile only",
-        "gradient-mismatch",
-        ("grad_q[..., rows, :] +=", "grad_q[..., rows, :] ="),
-        hint="dQ holds",
-    ),
-    changed(
-        "attention-tiled",
-        "tiles of one size, whatever is asked for",
-        "oversaved",
-        ("ctx.options = causal, dropout_p, seed, block", "block = 16\n        " + OPTIONS),
-    ),
-    changed(
-        "attention-tiled",
-        "another pattern in backward",
-        "gradient-mismatch",
-        (
-            "dropout_factor(i, j, s, dropout_p, seed)\n            grad_v",
-            "dropout_factor(i, j, s, dropout_p, seed + 1)\n            grad_v",
-        ),
-    ),
-    changed(
-        "attention-tiled",
-        "dropout before the sum",
-        "forward-mismatch",
-        (
-            "total = rescale * total + weights.sum(-1, keepdim=True)",
-            "weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n"
-            "        total = rescale * total + weights.sum(-1, keepdim=True)",
-        ),
-        (
-            "\n        weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n        mixed",
-            "\n        mixed",
-        ),
-        hint="those that dropout leaves",
-    ),
-    changed(
-        "attention-tiled",
-        "dropout forgotten in dP",
-        "gradient-mismatch",
-        ("factor * (g_i @ v", "(g_i @ v"),
-        hint="not in dP",
-    ),
-    changed(
-        "attention-tiled",
-        "dK of the last tile only",
-        "batch-dimension",
-        ("grad_k[..., columns, :] +=", "grad_k[..., columns, :] ="),
-        hint="dK holds",
-    ),
-    changed(
-        "attention-tiled",
-        "makes all scores in backward",
-        "oversaved",
-        (
-            "s = tile_scores(q_i, k_j, i, j, causal)\n            p, factor",
-            "s = tile_scores(q, k, 0, 0, causal)[..., rows, columns]\n            p, factor",
-        ),
-    ),
-    changed(
-        "attention-tiled",
-        "strips of all keys",
-        "oversaved",
-        ("for j in range(0, k.shape[-2], block):", "for j in range(1):"),
-        ("k[..., j : j + block, :]", "k"),
-        ("v[..., j : j + block, :]", "v"),
-    ),
-    # Tier 5
-    changed(
-        "attention-twice",
-        "gradient of L left out",
-        "missing-dependency",
-        ("(grad_out * out).sum(-1) - grad_lse", "(grad_out * out).sum(-1)"),
-    ),
-    changed(
-        "attention-twice",
-        "gradient of L with the wrong sign",
-        "gradient-mismatch",
-        (".sum(-1) - grad_lse", ".sum(-1) + grad_lse"),
-    ),
-    changed(
-        "attention-twice",
-        "gradient of L without its axis",
-        "batch-dimension",
-        (".sum(-1) - grad_lse", ".sum(-1)"),
-        ("delta.unsqueeze(-1))", "delta.unsqueeze(-1) + grad_lse)"),
-        hint="along the keys",
-    ),
-    changed(
-        "attention-twice",
-        "saves a copy of L",
-        "silent-double-backward",
-        ("k, v, out, lse)", "k, v, out, lse.clone())"),
-    ),
-    changed(
-        "attention-twice",
-        "detaches",
-        "silent-double-backward",
-        ("(grad_out * out)", "(grad_out * out.detach())"),
-    ),
-    changed(
-        "attention-twice",
-        "keeps P",
-        "silent-double-backward",
-        ("v, out, lse)", "v, out, weights / total)"),
-        ("v, out, lse = ctx", "v, out, p = ctx"),
-        ("p = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - lse.unsqueeze(-1))", "p = p"),
-    ),
-    changed(
-        "attention-twice",
-        "keeps P, and does not use it",
-        "oversaved",
-        ("v, out, lse)", "v, out, lse, weights / total)"),
-        ("v, out, lse = ctx", "v, out, lse, _ = ctx"),
-    ),
-    # Tier 6
-    changed(
-        "attention-grouped",
-        "gradients not summed",
-        "gradient-shape",
-        ("(g.unflatten(-3, (heads, -1)).sum(-3) for g in (grad_k, grad_v))", "(grad_k, grad_v)"),
-    ),
-    changed(
-        "attention-grouped", "the mean over the group", "constant-factor", (".sum(-3)", ".mean(-3)")
-    ),
-    changed(
-        "attention-grouped",
-        "the first head of the group",
-        "gradient-mismatch",
-        (".sum(-3)", "[..., 0, :, :]"),
-    ),
-    changed(
-        "attention-grouped",
-        "repeat in place of repeat_interleave",
-        "forward-mismatch",
-        ("k.repeat_interleave(group, -3)", "k.repeat(*[1] * (k.dim() - 3), group, 1, 1)"),
-        ("v.repeat_interleave(group, -3)", "v.repeat(*[1] * (k.dim() - 3), group, 1, 1)"),
-    ),
-    changed(
-        "attention-grouped",
-        "sums over the wrong axis",
-        "gradient-mismatch",
-        ("unflatten(-3, (heads, -1)).sum(-3)", "unflatten(-3, (-1, heads)).sum(-4)"),
-    ),
-    changed(
-        "attention-grouped",
-        "keeps the repeated keys",
-        "oversaved",
-        (
-            "ctx.save_for_backward(q, k, v, out, lse)",
-            "ctx.save_for_backward(q, k, v, out, lse, k.repeat_interleave(group, -3))",
-        ),
-        ("out, lse = ctx", "out, lse, _ = ctx"),
+    Wrong("chunked-row-losses", "gradients computed early", "uniform-grad-output", RowLossesEarly),
+    Wrong("chunked-row-losses", "keeps the softmax", "oversaved", RowLossesWhole),
+    Wrong("chunked-row-losses", "whole in forward", "oversaved", RowLossesWholeInForward),
+    Wrong("chunked-row-losses", "whole in backward", "oversaved", RowLossesWholeInBackward),
+    *(
+        backward(
+            "chunked-row-losses",
+            mistake,
+            rule,
+            lambda ctx, *saved_and_g, mistake=mistake: _rows(ctx, *saved_and_g, mistake),
+        )
+        for mistake, rule in (
+            ("no one-hot", "gradient-mismatch"),
+            ("one g", "uniform-grad-output"),
+            ("last chunk", "batch-dimension"),
+        )
     ),
 ]
 
 
-def eye(n: int) -> Tensor:
-    return torch.eye(n, dtype=torch.float64)
-
-
-ZERO = torch.zeros(2, 3, dtype=torch.float64)
-V = torch.tensor([[1.0], [3.0]], dtype=torch.float64)
-MEAN = torch.tensor([[2.0], [2.0]], dtype=torch.float64)
-HIDDEN = torch.tensor([[True, False], [False, False]])
-SEEN = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
-GONE = dropped(torch.arange(2), torch.arange(2), 0.5, 4)
-
 KNOWN = [
-    ("attention-forward", (ZERO, ZERO, V), MEAN),
-    ("attention-forward", (ZERO, ZERO, V, HIDDEN), SEEN),
-    ("attention-backward", (ZERO, ZERO, V, HIDDEN), SEEN),
-    ("attention-budget", (ZERO, ZERO, V), MEAN),
-    ("attention-tiled", (ZERO, ZERO, V, True), torch.tensor([[1.0], [2.0]], dtype=torch.float64)),
-    ("attention-tiled", (ZERO, ZERO, V, False, 0.5, 4), (~GONE).double() @ V),
     (
-        "attention-twice",
-        (ZERO, ZERO, V),
-        (MEAN, torch.full((2,), math.log(2), dtype=torch.float64)),
+        "fused-linear-relu",
+        (double(1, 2).reshape(1, 2), double(3, 4, -3, -4).reshape(2, 2), double(-1, 1)),
+        double(10, 0).reshape(1, 2),
     ),
-    ("attention-grouped", (ZERO[None].repeat(2, 1, 1), ZERO[None], V[None]), MEAN.repeat(2, 1, 1)),
+    ("packed-leaky-relu", (double(-2, 0, 3), 0.5), double(-1, 0, 3)),
+    (
+        "invertible-coupling",
+        (double(1).reshape(1, 1), double(0).reshape(1, 1), *(double(5).reshape(1, 1),) * 2),
+        (double(1).reshape(1, 1), torch.tanh(double(5)).reshape(1, 1)),
+    ),
+    (
+        "chunked-row-losses",
+        (double(0, 1).reshape(2, 1), double(0, math.log(3)).reshape(2, 1), torch.tensor([1, 0]), 1),
+        double(math.log(2), math.log(4)),
+    ),
 ]

@@ -1,203 +1,670 @@
-"""Answers to the exercises of lesson 08."""
+"""Answers to the exercises of lesson 08. The wrong ones are the right ones with a line changed."""
 
 from __future__ import annotations
 
-import cmath
+import linecache
 import math
+from itertools import count
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import Function
 
-from answers import lesson_08_half
-from answers.making import double, solved
+from answers.making import SOLUTIONS, Wrong, solved
+from autograd_course.functions.attention import (
+    ScaledDotProductAttention,
+    attention,
+    dropped,
+)
+from tools.percent import read
 
-SOLVED = solved("08_debugging_clinic")
-RIGHT = {
-    "name-temperature": "captured-tensor",
-    "repair-temperature": SOLVED["Tempered"],
-    "repair-film": SOLVED["FiLM"],
-    "name-floor-log": "mutates-input",
-    "repair-floor-log": SOLVED["FloorLog"],
-    "name-distance": "uniform-grad-output",
-    "repair-distance": SOLVED["Distance"],
-    "name-rotation": "grad-output-layout",
-    "repair-rotation": SOLVED["Rotate"],
-    "repair-share": SOLVED["Share"],
-    "repair-color-table": SOLVED["LookUp"],
-    "repair-log-cosh": SOLVED["LogCosh"],
-    "repair-softsign": SOLVED["Softsign"],
-    "name-solver": "not-reentrant",
-    "repair-solver": SOLVED["Solve"],
-    "repair-rms-norm": SOLVED["RMSNorm"],
-    "name-dropout": "rng-not-restored",
-    "repair-dropout": SOLVED["Dropout"],
+LESSON = "08_attention_challenge"
+SOLVED = solved(LESSON)
+NAMES = {
+    "attention-forward": "attend",
+    "attention-backward": "Attention",
+    "attention-budget": "LeanAttention",
+    "attention-tiled": "TiledAttention",
+    "attention-twice": "TwiceAttention",
+    "attention-grouped": "GroupedAttention",
+}
+RIGHT = {exercise: SOLVED[name] for exercise, name in NAMES.items()}
+CELLS = read(SOLUTIONS / f"{LESSON}.py").cells
+SOURCES = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in CELLS}
+HELPERS = [cell.source for cell in CELLS if "solution-only" in cell.tags]
+SOURCES["attention-tiled"] = "\n\n\n".join([*HELPERS, SOURCES["attention-tiled"]])
+numbers = count()
+
+
+def rewritten(exercise: str, *changes: tuple[str, str]) -> Any:
+    """The right answer, with pieces of its source exchanged."""
+    source = SOURCES[exercise]
+    for old, new in changes:
+        assert old in source, f"{exercise} no longer says {old!r}"
+        source = source.replace(old, new)
+    filename = f"<{exercise} {next(numbers)}>"
+    lines = source.splitlines(keepends=True)
+    linecache.cache[filename] = (len(source), None, lines, filename)
+    namespace = dict(SOLVED)
+    exec(compile(source, filename, "exec"), namespace)
+    return namespace[NAMES[exercise]]
+
+
+def changed(
+    exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""
+) -> Wrong:
+    """A wrong answer: the right one, with pieces of its source exchanged."""
+    return Wrong(exercise, mistake, rule, rewritten(exercise, *changes), hint)
+
+
+class ThroughTwo(Function):
+    """Softmax by PyTorch, empty rows cleaned afterwards, weights kept: allowed in tier 2."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
+        s = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)
+        if mask is not None:
+            s = torch.where(mask, s, float("-inf"))
+        p = torch.softmax(s, dim=-1)
+        if mask is not None:
+            p = torch.where(mask.any(-1, keepdim=True), p, 0.0)
+        ctx.save_for_backward(q, k, v, p)
+        return torch.matmul(p, v)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        q, k, v, p = ctx.saved_tensors
+        d_p = torch.einsum("...nf,...mf->...nm", g, v)
+        d_s = torch._softmax_backward_data(d_p, p, -1, p.dtype)
+        c = q.size(-1) ** -0.5
+        d_q = torch.einsum("...nm,...me->...ne", d_s, k) * c
+        d_k = torch.einsum("...nm,...ne->...me", d_s, q) * c
+        return d_q, d_k, torch.einsum("...nm,...nf->...mf", p, g), None
+
+
+class LeanByPackage(ScaledDotProductAttention):
+    """The course's own, behind the signature asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any) -> Any:
+        return ScaledDotProductAttention.forward(ctx, q, k, v)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Any, grad_lse: Any) -> Any:
+        return ScaledDotProductAttention.backward(ctx, grad_out, grad_lse)[:3]
+
+
+def attend_with_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    s = torch.einsum("...ne,...me->...nm", q, k) * q.size(-1) ** -0.5
+    if mask is None:
+        return torch.softmax(s, -1) @ v
+    if mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(mask.logical_not(), -math.inf)
+    p = torch.softmax(s + mask, -1)
+    return torch.where((mask == -math.inf).all(-1, keepdim=True), 0.0, p) @ v
+
+
+def attend_by_package(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    return attention(q, k, v, mask=mask)
+
+
+SHARED_BY_VIEW = (
+    ("        group = q.shape[-3] // k.shape[-3]\n", ""),
+    ("q @ k.repeat_interleave(group, -3).mT", "q @ spread(k, q).mT"),
+    ("@ v.repeat_interleave(group, -3)", "@ spread(v, q)"),
+)
+
+
+def spread(x: Tensor, q: Tensor) -> Tensor:
+    """Heads repeated by expanding, as a learner who knows views would."""
+    return (
+        x[..., :, None, :, :]
+        .expand(*x.shape[:-2], q.shape[-3] // x.shape[-3], *x.shape[-2:])
+        .reshape(*x.shape[:-3], q.shape[-3], *x.shape[-2:])
+    )
+
+
+SOLVED["spread"] = spread
+
+ALSO_RIGHT: dict[str, tuple[str, Any]] = {
+    "attention by PyTorch's softmax": ("attention-forward", attend_with_softmax),
+    "attention of the package": ("attention-forward", attend_by_package),
+    "backward by einsum": ("attention-backward", ThroughTwo),
+    "the lean one in tier 2": ("attention-backward", SOLVED["LeanAttention"]),
+    "lean, log-sum-exp by PyTorch": (
+        "attention-budget",
+        rewritten(
+            "attention-budget",
+            ("mask, out, high + total.log())", "mask, out, torch.logsumexp(s, -1, True))"),
+        ),
+    ),
+    "tiles by columns in backward": (
+        "attention-tiled",
+        rewritten(
+            "attention-tiled",
+            ("for i, j in itertools", "for j, i in itertools"),
+            (
+                "range(0, q.shape[-2], block), range(0, k.shape[-2], block)",
+                "range(0, k.shape[-2], block), range(0, q.shape[-2], block)",
+            ),
+        ),
+    ),
+    "twice differentiable by the package": ("attention-twice", LeanByPackage),
+    "shared keys by expanding": (
+        "attention-grouped",
+        rewritten("attention-grouped", *SHARED_BY_VIEW),
+    ),
 }
 
-
-class TemperedByOutput(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, temperature: Any) -> Any:
-        y = torch.tanh(x / temperature)
-        ctx.save_for_backward(y, x, temperature)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        y, x, temperature = ctx.saved_tensors
-        grad_x = g * (1 - y * y) / temperature
-        grad_t = -(grad_x * x / temperature).sum() if ctx.needs_input_grad[1] else None
-        return grad_x, grad_t
-
-
-class FiLMOfEverything(SOLVED["SickFiLM"]):  # type: ignore[misc]
-    """Compute all gradients, whoever asked: wasteful, and right."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        x, gamma = ctx.saved_tensors
-        return g * gamma, (g * x).sum(0), g.sum(0)
-
-
-class FloorLogByMask(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, floor: float) -> Any:
-        high = x.clamp(min=floor)
-        ctx.save_for_backward(high, x > floor)
-        return high.log()
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        high, above = ctx.saved_tensors
-        return g * above / high, None
-
-
-class RotateByComplex(SOLVED["SickRotate"]):  # type: ignore[misc]
-    """As rotary embeddings are written; PyTorch has no complex numbers of bfloat16."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        turned = torch.view_as_complex(g.contiguous()) * cmath.exp(-1j * ctx.angle)
-        return torch.view_as_real(turned), None
+FORWARD_MISTAKES: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
+    (
+        "softmax over the queries",
+        "runs over the queries",
+        ((".amax(-1", ".amax(-2"), (".sum(-1", ".sum(-2")),
+    ),
+    ("no scale", "not divided by √E", ((" / math.sqrt(q.shape[-1])", ""),)),
+    ("divided by E", "not by its square root", (("math.sqrt(q.shape[-1])", "q.shape[-1]"),)),
+    ("True hides", "read the other way round", (("~mask", "mask"),)),
+    (
+        "boolean mask added",
+        "as 0 and 1",
+        (
+            (
+                "s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask",
+                "s + mask",
+            ),
+        ),
+    ),
+    (
+        "masked after the softmax",
+        "no longer sum to 1",
+        (
+            ("    if mask is not None:\n", "    if False:\n"),
+            (
+                "return weights / total.masked_fill(total == 0, 1) @ v",
+                "p = weights / total\n"
+                "    if mask is None:\n"
+                "        return p @ v\n"
+                "    return (p * mask if mask.dtype == torch.bool else p + mask) @ v",
+            ),
+        ),
+    ),
+    ("a large negative number", "hides nothing", (("~mask, -math.inf)", "~mask, -1e9)"),)),
+    ("empty rows nan", "-∞ - (-∞) is nan", (("high.masked_fill(high == -math.inf, 0)", "high"),)),
+    ("no shift", "overflows", (("high.masked_fill(high == -math.inf, 0)", "0"),)),
+    (
+        "divides an empty row by 0",
+        "is nan, should be 0",
+        (("total.masked_fill(total == 0, 1)", "total"),),
+    ),
+]
 
 
-class RotateContiguous(SOLVED["SickRotate"]):  # type: ignore[misc]
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return SOLVED["SickRotate"].backward(ctx, g.contiguous())
+def built_in(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
-class LookUpByIndexAdd(SOLVED["SickLookUp"]):  # type: ignore[misc]
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        table, index, fraction = ctx.saved_tensors
-        grad_table, places = table.new_zeros(len(table)), index.reshape(-1)
-        grad_table.index_add_(0, places, ((1 - fraction) * g).reshape(-1))
-        grad_table.index_add_(0, places + 1, (fraction * g).reshape(-1))
-        return grad_table, None, (table[index + 1] - table[index]) * g
+def attend_in_place(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    q /= math.sqrt(q.shape[-1])
+    return attend_with_softmax(q * math.sqrt(q.shape[-1]), k, v, mask)
 
 
-class LogCoshBounded(SOLVED["SickLogCosh"]):  # type: ignore[misc]
-    """The bound is harmless here: beyond 20 tanh is 1 to the last digit."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        up, down = x.clamp(-20, 20).exp(), (-x).clamp(-20, 20).exp()
-        return g * (up - down) / (up + down)
-
-
-class SoftsignByInput(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x / (1 + x.abs())
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (x,) = ctx.saved_tensors
-        return g / (1 + x.abs()).square()
-
-
-class SolveWithACopiedTape(SOLVED["SickSolve"]):  # type: ignore[misc]
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        states, tape = ctx.saved_tensors, list(ctx.tape)
-        while tape:
-            i, h = tape.pop()
-            g = g * (1 - h * states[i].cos())
-        return g, None
+def forward_mistakes() -> list[Wrong]:
+    rewritings = [
+        changed("attention-forward", mistake, rule, *changes)
+        for mistake, rule, changes in FORWARD_MISTAKES
+    ]
+    return [
+        *rewritings,
+        Wrong(
+            "attention-forward",
+            "the built-in",
+            "scaled_dot_product_attention does the work",
+            built_in,
+        ),
+        Wrong(
+            "attention-forward",
+            "scales q in place",
+            "q has other values after the call",
+            attend_in_place,
+        ),
+    ]
 
 
-class RMSNormByOutput(Function):
-    """The output is a tensor with a graph, too."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        y = SOLVED["rms_norm"](x)
-        ctx.save_for_backward(x, y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        x, y = ctx.saved_tensors
-        r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-        return r * (g - y * (g * y).mean(-1, keepdim=True))
+SCALED = "grad_s = grad_s / math.sqrt(q.shape[-1])"
+RETURNED = "return grad_s @ k, grad_s.mT @ q, grad_v, None"
 
 
-class DropoutKeepingTheMask(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
-        kept = SOLVED["draw"](x, p, torch.Generator(x.device).manual_seed(seed))
-        ctx.save_for_backward(kept)
-        ctx.p = p
-        return torch.where(kept, x / (1 - p), 0)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (kept,) = ctx.saved_tensors
-        return torch.where(kept, g / (1 - ctx.p), 0), None, None
+DROPPED = "dropout_factor(i, j, s, dropout_p, seed)"
+OPTIONS = "ctx.options = causal, dropout_p, seed, block"
 
 
-ALSO_RIGHT = {
-    "temperature by the output": ("repair-temperature", TemperedByOutput),
-    "all three gradients always": ("repair-film", FiLMOfEverything),
-    "the floor as a mask": ("repair-floor-log", FloorLogByMask),
-    "rotation made contiguous": ("repair-rotation", RotateContiguous),
-    "rotation by a complex product": ("repair-rotation", RotateByComplex),
-    "table by index_add": ("repair-color-table", LookUpByIndexAdd),
-    "log cosh with bounded exponentials": ("repair-log-cosh", LogCoshBounded),
-    "softsign by the input": ("repair-softsign", SoftsignByInput),
-    "a tape that is copied": ("repair-solver", SolveWithACopiedTape),
-    "rms norm by input and output": ("repair-rms-norm", RMSNormByOutput),
-    "dropout that keeps its mask": ("repair-dropout", DropoutKeepingTheMask),
-}
+def tiled_with(causal: str) -> Any:
+    """Tier 4 with another causal mask."""
+    return rewritten("attention-tiled", ("columns > rows[:, None]", causal))
 
-WRONG = lesson_08_half.wrong(SOLVED, RIGHT)
+
+WRONG = [
+    *forward_mistakes(),
+    # Tier 2
+    changed(
+        "attention-backward",
+        "no D",
+        "gradient-mismatch",
+        (" - (p * grad_p).sum(-1, keepdim=True)", ""),
+    ),
+    changed("attention-backward", "no scale in backward", "constant-factor", (SCALED, "")),
+    changed(
+        "attention-backward",
+        "no scale in dK",
+        "constant-factor",
+        ("grad_s.mT @ q,", "grad_s.mT @ q * math.sqrt(q.shape[-1]),"),
+    ),
+    changed(
+        "attention-backward",
+        "dQ and dK exchanged",
+        "swapped-gradients",
+        (RETURNED, "return grad_s.mT @ q, grad_s @ k, grad_v, None"),
+    ),
+    changed(
+        "attention-backward",
+        "dS not transposed in dK",
+        "gradient-mismatch",
+        ("grad_s.mT @ q", "grad_s @ q"),
+    ),
+    changed(
+        "attention-backward",
+        "D without its axis",
+        "batch-dimension",
+        ("(p * grad_p).sum(-1, keepdim=True)", "(p * grad_p).sum(-1)"),
+        hint="lost its axis",
+    ),
+    changed(
+        "attention-backward",
+        "P not transposed in dV",
+        "transposed-gradient",
+        ("p.mT @ grad_output", "p @ grad_output"),
+    ),
+    changed(
+        "attention-backward",
+        "D over the queries",
+        "gradient-mismatch",
+        ("(p * grad_p).sum(-1,", "(p * grad_p).sum(-2,"),
+    ),
+    changed(
+        "attention-backward", "no None for the mask", "wrong-arity", ("grad_v, None", "grad_v")
+    ),
+    changed(
+        "attention-backward",
+        "empty rows nan",
+        "forward-mismatch",
+        ("high.masked_fill(high == -math.inf, 0)", "high"),
+        ("total.masked_fill(total == 0, 1)", "total"),
+    ),
+    # Tier 3
+    Wrong("attention-budget", "keeps P", "oversaved", SOLVED["Attention"]),
+    changed(
+        "attention-budget",
+        "keeps the scores too",
+        "oversaved",
+        ("mask, out, high + total.log())", "mask, out, high + total.log(), s)"),
+        ("mask, out, lse = ctx", "mask, out, lse, s = ctx"),
+        (
+            "        s = q @ k.mT / math.sqrt(q.shape[-1])\n"
+            "        if mask is not None:\n"
+            "            s = s.masked_fill(~mask, -math.inf)\n"
+            "        p",
+            "        p",
+        ),
+    ),
+    changed(
+        "attention-budget",
+        "keeps P as a list",
+        "oversaved",
+        (
+            "        ctx.save",
+            "        ctx.p = (weights / total.clamp(1e-30)).tolist()\n        ctx.save",
+        ),
+        ("p = torch.exp(s - lse.masked_fill(lse == -math.inf, 0))", "p = s.new_tensor(ctx.p)"),
+        hint="If their number grows with the data",
+    ),
+    changed(
+        "attention-budget",
+        "keeps the sum and forgets the maximum",
+        "gradient-mismatch",
+        ("high + total.log())", "total.log())"),
+    ),
+    changed(
+        "attention-budget",
+        "forgets the mask in backward",
+        "gradient-mismatch",
+        (
+            "            s = s.masked_fill(~mask, -math.inf)\n        p =",
+            "            s = s * 1\n        p =",
+        ),
+        hint="without the mask.",
+    ),
+    changed(
+        "attention-budget",
+        "forgets the mask in backward, and rows that see nothing",
+        "non-finite",
+        (
+            "            s = s.masked_fill(~mask, -math.inf)\n        p =",
+            "            s = s * 1\n        p =",
+        ),
+        ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
+        hint="they are infinite",
+    ),
+    changed(
+        "attention-budget",
+        "D without its axis",
+        "batch-dimension",
+        ("(grad_output * out).sum(-1, keepdim=True)", "(grad_output * out).sum(-1)"),
+        hint="lost its axis",
+    ),
+    changed(
+        "attention-budget",
+        "keeps maximum and sum apart",
+        "oversaved",
+        ("mask, out, high + total.log())", "mask, out, high, total)"),
+        ("mask, out, lse = ctx", "mask, out, high, total = ctx"),
+        (
+            "torch.exp(s - lse.masked_fill(lse == -math.inf, 0))",
+            "torch.exp(s - high) / total.masked_fill(total == 0, 1)",
+        ),
+        hint="(128, 1), float64 (128, 1)",
+    ),
+    changed(
+        "attention-budget",
+        "-∞ - (-∞) in backward",
+        "non-finite",
+        ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
+        hint="S - L is nan",
+    ),
+    changed(
+        "attention-budget",
+        "on ctx",
+        "tensor-on-ctx",
+        ("out, high + total.log())", "out)\n        ctx.lse = high + total.log()"),
+        (
+            "mask, out, lse = ctx.saved_tensors",
+            "mask, out = ctx.saved_tensors\n        lse = ctx.lse",
+        ),
+    ),
+    # Tier 4
+    Wrong(
+        "attention-tiled",
+        "query does not see its own key",
+        "forward-mismatch",
+        tiled_with("columns >= rows[:, None]"),
+        "does not see its own key",
+    ),
+    Wrong(
+        "attention-tiled",
+        "one key too many",
+        "forward-mismatch",
+        tiled_with("columns > rows[:, None] + 1"),
+        "one key too many",
+    ),
+    Wrong(
+        "attention-tiled",
+        "causal by places in the tile",
+        "forward-mismatch",
+        tiled_with("columns - j > rows[:, None] - i"),
+        "The causal mask of the first tile",
+    ),
+    changed(
+        "attention-tiled",
+        "output not rescaled",
+        "forward-mismatch",
+        ("mixed = rescale * mixed", "mixed = mixed"),
+        hint="the running output is not",
+    ),
+    changed(
+        "attention-tiled",
+        "nothing rescaled",
+        "forward-mismatch",
+        ("mixed = rescale * mixed", "mixed = mixed"),
+        ("total = rescale * total", "total = total"),
+        hint="still measured from the old one",
+    ),
+    changed(
+        "attention-tiled",
+        "sum not rescaled",
+        "forward-mismatch",
+        ("total = rescale * total", "total = total"),
+        hint="the running sum is not",
+    ),
+    changed(
+        "attention-tiled",
+        "no dropout",
+        "forward-mismatch",
+        (DROPPED, "s.new_ones(())"),
+        hint="Nothing is dropped",
+    ),
+    changed(
+        "attention-tiled",
+        "another seed",
+        "forward-mismatch",
+        (DROPPED, "dropout_factor(i, j, s, dropout_p, 0)"),
+        hint="another seed's",
+    ),
+    changed(
+        "attention-tiled",
+        "dropout by places in the tile",
+        "forward-mismatch",
+        (DROPPED, "dropout_factor(0, 0, s, dropout_p, seed)"),
+        hint="Every tile drops what the first one does",
+    ),
+    Wrong(
+        "attention-tiled",
+        "not causal",
+        "forward-mismatch",
+        tiled_with("columns < 0"),
+        "Each query sees all keys",
+    ),
+    changed(
+        "attention-tiled",
+        "all tiles at once in a list",
+        "oversaved",
+        ("        for i, j in itertools", "        kept = []\n        for i, j in itertools"),
+        ("grad_p = factor *", "kept.append((p, factor))\n            grad_p = factor *"),
+    ),
+    changed(
+        "attention-tiled",
+        "keeps a copy of q",
+        "oversaved",
+        ("save_for_backward(q, k, v, out, lse)", "save_for_backward(q, k, v, out, lse, q.clone())"),
+        ("q, k, v, out, lse = ctx", "q, k, v, out, lse, _ = ctx"),
+    ),
+    changed(
+        "attention-tiled",
+        "D of one tile",
+        "gradient-mismatch",
+        ("(grad_p - delta[..., rows, :])", "(grad_p - (p * grad_p).sum(-1, keepdim=True))"),
+        hint="one tile's keys",
+    ),
+    changed(
+        "attention-tiled",
+        "dQ of the last tile only",
+        "gradient-mismatch",
+        ("grad_q[..., rows, :] +=", "grad_q[..., rows, :] ="),
+        hint="dQ holds",
+    ),
+    changed(
+        "attention-tiled",
+        "tiles of one size, whatever is asked for",
+        "oversaved",
+        ("ctx.options = causal, dropout_p, seed, block", "block = 16\n        " + OPTIONS),
+    ),
+    changed(
+        "attention-tiled",
+        "another pattern in backward",
+        "gradient-mismatch",
+        (
+            "dropout_factor(i, j, s, dropout_p, seed)\n            grad_v",
+            "dropout_factor(i, j, s, dropout_p, seed + 1)\n            grad_v",
+        ),
+    ),
+    changed(
+        "attention-tiled",
+        "dropout before the sum",
+        "forward-mismatch",
+        (
+            "total = rescale * total + weights.sum(-1, keepdim=True)",
+            "weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n"
+            "        total = rescale * total + weights.sum(-1, keepdim=True)",
+        ),
+        (
+            "\n        weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n        mixed",
+            "\n        mixed",
+        ),
+        hint="those that dropout leaves",
+    ),
+    changed(
+        "attention-tiled",
+        "dropout forgotten in dP",
+        "gradient-mismatch",
+        ("factor * (g_i @ v", "(g_i @ v"),
+        hint="not in dP",
+    ),
+    changed(
+        "attention-tiled",
+        "dK of the last tile only",
+        "batch-dimension",
+        ("grad_k[..., columns, :] +=", "grad_k[..., columns, :] ="),
+        hint="dK holds",
+    ),
+    changed(
+        "attention-tiled",
+        "makes all scores in backward",
+        "oversaved",
+        (
+            "s = tile_scores(q_i, k_j, i, j, causal)\n            p, factor",
+            "s = tile_scores(q, k, 0, 0, causal)[..., rows, columns]\n            p, factor",
+        ),
+    ),
+    changed(
+        "attention-tiled",
+        "strips of all keys",
+        "oversaved",
+        ("for j in range(0, k.shape[-2], block):", "for j in range(1):"),
+        ("k[..., j : j + block, :]", "k"),
+        ("v[..., j : j + block, :]", "v"),
+    ),
+    # Tier 5
+    changed(
+        "attention-twice",
+        "gradient of L left out",
+        "missing-dependency",
+        ("(grad_out * out).sum(-1) - grad_lse", "(grad_out * out).sum(-1)"),
+    ),
+    changed(
+        "attention-twice",
+        "gradient of L with the wrong sign",
+        "gradient-mismatch",
+        (".sum(-1) - grad_lse", ".sum(-1) + grad_lse"),
+    ),
+    changed(
+        "attention-twice",
+        "gradient of L without its axis",
+        "batch-dimension",
+        (".sum(-1) - grad_lse", ".sum(-1)"),
+        ("delta.unsqueeze(-1))", "delta.unsqueeze(-1) + grad_lse)"),
+        hint="along the keys",
+    ),
+    changed(
+        "attention-twice",
+        "saves a copy of L",
+        "silent-double-backward",
+        ("k, v, out, lse)", "k, v, out, lse.clone())"),
+    ),
+    changed(
+        "attention-twice",
+        "detaches",
+        "silent-double-backward",
+        ("(grad_out * out)", "(grad_out * out.detach())"),
+    ),
+    changed(
+        "attention-twice",
+        "keeps P",
+        "silent-double-backward",
+        ("v, out, lse)", "v, out, weights / total)"),
+        ("v, out, lse = ctx", "v, out, p = ctx"),
+        ("p = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - lse.unsqueeze(-1))", "p = p"),
+    ),
+    changed(
+        "attention-twice",
+        "keeps P, and does not use it",
+        "oversaved",
+        ("v, out, lse)", "v, out, lse, weights / total)"),
+        ("v, out, lse = ctx", "v, out, lse, _ = ctx"),
+    ),
+    # Tier 6
+    changed(
+        "attention-grouped",
+        "gradients not summed",
+        "gradient-shape",
+        ("(g.unflatten(-3, (heads, -1)).sum(-3) for g in (grad_k, grad_v))", "(grad_k, grad_v)"),
+    ),
+    changed(
+        "attention-grouped", "the mean over the group", "constant-factor", (".sum(-3)", ".mean(-3)")
+    ),
+    changed(
+        "attention-grouped",
+        "the first head of the group",
+        "gradient-mismatch",
+        (".sum(-3)", "[..., 0, :, :]"),
+    ),
+    changed(
+        "attention-grouped",
+        "repeat in place of repeat_interleave",
+        "forward-mismatch",
+        ("k.repeat_interleave(group, -3)", "k.repeat(*[1] * (k.dim() - 3), group, 1, 1)"),
+        ("v.repeat_interleave(group, -3)", "v.repeat(*[1] * (k.dim() - 3), group, 1, 1)"),
+    ),
+    changed(
+        "attention-grouped",
+        "sums over the wrong axis",
+        "gradient-mismatch",
+        ("unflatten(-3, (heads, -1)).sum(-3)", "unflatten(-3, (-1, heads)).sum(-4)"),
+    ),
+    changed(
+        "attention-grouped",
+        "keeps the repeated keys",
+        "oversaved",
+        (
+            "ctx.save_for_backward(q, k, v, out, lse)",
+            "ctx.save_for_backward(q, k, v, out, lse, k.repeat_interleave(group, -3))",
+        ),
+        ("out, lse = ctx", "out, lse, _ = ctx"),
+    ),
+]
+
+
+def eye(n: int) -> Tensor:
+    return torch.eye(n, dtype=torch.float64)
+
+
+ZERO = torch.zeros(2, 3, dtype=torch.float64)
+V = torch.tensor([[1.0], [3.0]], dtype=torch.float64)
+MEAN = torch.tensor([[2.0], [2.0]], dtype=torch.float64)
+HIDDEN = torch.tensor([[True, False], [False, False]])
+SEEN = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
+GONE = dropped(torch.arange(2), torch.arange(2), 0.5, 4)
 
 KNOWN = [
-    ("repair-temperature", (double(0.0, 2.0), double(2.0)[0]), double(0.0, math.tanh(1.0))),
+    ("attention-forward", (ZERO, ZERO, V), MEAN),
+    ("attention-forward", (ZERO, ZERO, V, HIDDEN), SEEN),
+    ("attention-backward", (ZERO, ZERO, V, HIDDEN), SEEN),
+    ("attention-budget", (ZERO, ZERO, V), MEAN),
+    ("attention-tiled", (ZERO, ZERO, V, True), torch.tensor([[1.0], [2.0]], dtype=torch.float64)),
+    ("attention-tiled", (ZERO, ZERO, V, False, 0.5, 4), (~GONE).double() @ V),
     (
-        "repair-film",
-        (double(2.0, 3.0)[None], double(1.0, 2.0), double(5.0, 7.0)),
-        double(7.0, 13.0)[None],
+        "attention-twice",
+        (ZERO, ZERO, V),
+        (MEAN, torch.full((2,), math.log(2), dtype=torch.float64)),
     ),
-    ("repair-floor-log", (double(1.0, 0.001), 0.1), double(0.0, math.log(0.1))),
-    ("repair-distance", (double(3.0, 4.0), double(0.0, 0.0)), double(12.5)[0]),
-    ("repair-rotation", (double(1.0, 0.0), math.pi / 2), double(0.0, 1.0)),
-    ("repair-share", (double(1.0, 3.0), 0), double(0.25, 0.75)),
-    (
-        "repair-color-table",
-        (double(0.0, 1.0, 3.0), torch.tensor([1, 0]), double(0.5, 0.25)),
-        double(2.0, 0.25),
-    ),
-    ("repair-log-cosh", (double(0.0, 1000.0),), double(0.0, 1000 - math.log(2))),
-    ("repair-softsign", (double(1.0, -3.0),), double(0.5, -0.75)),
-    (
-        "repair-solver",
-        (double(math.pi / 2), (0.5, 0.5)),
-        double(math.pi / 2 - 0.5 - 0.5 * math.cos(0.5)),
-    ),
-    ("repair-rms-norm", (double(3.0, -3.0),), double(1.0, -1.0) * 3 / math.sqrt(9 + 1e-6)),
-    ("repair-dropout", (double(5.0), 0.0, 1), double(5.0)),
+    ("attention-grouped", (ZERO[None].repeat(2, 1, 1), ZERO[None], V[None]), MEAN.repeat(2, 1, 1)),
 ]

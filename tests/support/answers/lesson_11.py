@@ -1,287 +1,534 @@
-"""Answers to the exercises of lesson 11."""
+"""Answers to the exercises of lesson 11: Functions. The routines' are in ``lesson_11_routines``."""
 
 from __future__ import annotations
 
-import copy
+import math
 from typing import Any
 
 import torch
-from torch.export import Dim
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd import Function
 
-from answers.lesson_11_others import (
-    ALSO_BITS,
-    ALSO_SORTERS,
-    ALSO_TRANSLATED,
-    WRONG_BITS,
-    WRONG_SORTERS,
-    WRONG_TRANSLATIONS,
-)
-from answers.making import Wrong, double, solved
+from answers import lesson_11_routines as routines
+from answers.making import Wrong, double, solved, spoiled
+from autograd_course.functions import SmoothMaximum
 
-SOLVED = solved("11_ship_it")
+SOLVED = solved("11_beyond_eager")
+SOLVED["window_sums"].register_autograd(SOLVED["backward"], setup_context=SOLVED["setup_context"])
 RIGHT = {
-    "any-batch": SOLVED["ship"],
-    "lost-gradients": SOLVED["lost_gradients"],
-    "reversal-that-travels": SOLVED["reverse"],
-    "round-away-in-onnx": SOLVED["round_away_in_onnx"],
-    "eight-bits": SOLVED["eight_bits"],
-    "the-sorter": SOLVED["deliver"],
+    "split-rms-norm": SOLVED["RMSNorm"],
+    "per-sample-gradients": SOLVED["per_sample_gradients"],
+    "vmap-solve": SOLVED["Solve"],
+    "jvp-smooth-maximum": SOLVED["SmoothMaximum"],
+    "repair-graph-breaks": SOLVED["Huber"],
+    "operator-window-sums": SOLVED["window_sums"],
+    "repair-autocast": SOLVED["Contrast"],
 }
-ANY = ({0: Dim("batch")},)
+RMSNorm, Solve, Maximum = SOLVED["RMSNorm"], SOLVED["Solve"], SOLVED["SmoothMaximum"]
+Huber, Contrast, BrokenContrast = SOLVED["Huber"], SOLVED["Contrast"], SOLVED["BrokenContrast"]
 
 
-def ships_in_its_own_mode(model: Any, example: Any) -> Any:
-    """Puts the mode back, lets the exporter find the axis."""
-    was = model.training
-    try:
-        shapes = ({0: Dim.AUTO},)
-        return torch.export.export(model.eval(), (example,), dynamic_shapes=shapes)
-    finally:
-        model.train(was)
+# Split an old Function
 
 
-def ships_for_eight(model: Any, example: Any) -> Any:
-    return torch.export.export(copy.deepcopy(model).eval(), (example,))
+def rms_backward(ctx: Any, g: Any, _: Any) -> Any:
+    """The old backward, with rstd where each of the answers below keeps it."""
+    x, weight = ctx.saved_tensors
+    normed, scaled = x * ctx.rstd, g * weight
+    by_x = ctx.rstd * (scaled - normed * (scaled * normed).mean(-1, keepdim=True))
+    return by_x, (g * normed).reshape(-1, x.shape[-1]).sum(0), None
 
 
-def ships_in_training(model: Any, example: Any) -> Any:
-    return torch.export.export(model, (example,), dynamic_shapes=ANY)
+def rms_of_rstd_on_ctx(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.rstd = output[1]
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*inputs[:2])
 
 
-def ships_without_grad(model: Any, example: Any) -> Any:
-    """Takes no_grad for eval."""
-    with torch.no_grad():
-        return torch.export.export(model, (example,), dynamic_shapes=ANY)
-
-
-def ships_and_leaves_eval(model: Any, example: Any) -> Any:
-    model.eval()
-    return torch.export.export(model, (example,), dynamic_shapes=ANY)
-
-
-def ships_the_module(model: Any, example: Any) -> Any:
-    return ships_in_its_own_mode(model, example).module()
-
-
-def ships_a_trace(model: Any, example: Any) -> Any:
-    return torch.jit.trace(copy.deepcopy(model).eval(), example)
-
-
-def ships_every_axis(model: Any, example: Any) -> Any:
-    shapes = ({0: Dim("batch"), 1: Dim("features")},)
-    return torch.export.export(copy.deepcopy(model).eval(), (example,), dynamic_shapes=shapes)
-
-
-# Which gradients are lost
-
-
-def _pairs(model: Any, shipped: Any, one: Any, other: Any) -> Any:
-    ours, theirs = dict(model.named_parameters()), dict(shipped.named_parameters())
-    return zip(ours, one(list(ours.values())), other([theirs[n] for n in ours]), strict=True)
-
-
-def _vjp(y: Any, g: Any) -> Any:
-    return lambda ps: torch.autograd.grad(y, ps, g, materialize_grads=True)
-
-
-def lost_by_backward(model: Any, shipped: Any, x: Any) -> Any:
-    """On copies, by .backward() of a loss that is not linear."""
-    nets = copy.deepcopy(model), copy.deepcopy(shipped)
-    for net in nets:
-        torch.nn.functional.cross_entropy(net(x), torch.zeros(len(x), dtype=torch.long)).backward()
-    ours, theirs = (dict(net.named_parameters()) for net in nets)
-    return [
-        name
-        for name in ours
-        if ours[name].grad is not None
-        and not torch.allclose(ours[name].grad, theirs[name].grad, rtol=1e-4)
-    ]
-
-
-def lost_by_ones(model: Any, shipped: Any, x: Any) -> Any:
-    y, z = model(x), shipped(x)
-    pairs = _pairs(model, shipped, _vjp(y, torch.ones_like(y)), _vjp(z, torch.ones_like(z)))
-    return [name for name, one, other in pairs if not torch.allclose(one, other)]
-
-
-def lost_where_zero(model: Any, shipped: Any, x: Any) -> Any:
-    y, z = model(x), shipped(x)
-    g = torch.randn_like(y)
-    pairs = _pairs(model, shipped, _vjp(y, g), _vjp(z, g))
-    return [name for name, one, other in pairs if one.any() and not other.any()]
-
-
-def lost_to_the_last_bit(model: Any, shipped: Any, x: Any) -> Any:
-    y, z = model(x), shipped(x)
-    g = torch.randn_like(y)
-    pairs = _pairs(model, shipped, _vjp(y, g), _vjp(z, g))
-    return [name for name, one, other in pairs if not torch.equal(one, other)]
-
-
-def lost_with_two_vectors(model: Any, shipped: Any, x: Any) -> Any:
-    y, z = model(x), shipped(x)
-    pairs = _pairs(model, shipped, _vjp(y, torch.randn_like(y)), _vjp(z, torch.randn_like(z)))
-    return [name for name, one, other in pairs if not torch.allclose(one, other)]
-
-
-def lost_that_trips_over_the_unused(model: Any, shipped: Any, x: Any) -> Any:
-    y = model(x)
-    torch.autograd.grad(y, list(model.parameters()), torch.randn_like(y))
-    return []
-
-
-def lost_that_fills(model: Any, shipped: Any, x: Any) -> Any:
-    y, z = model(x), shipped(x)
-    g = torch.randn_like(y)
-    y.backward(g), z.backward(g)
-    ours, theirs = dict(model.named_parameters()), dict(shipped.named_parameters())
-    return [
-        name
-        for name in ours
-        if ours[name].grad is not None and not torch.allclose(ours[name].grad, theirs[name].grad)
-    ]
-
-
-def lost_that_wipes(model: Any, shipped: Any, x: Any) -> Any:
-    """By backward, tidied up before and after: what lay in .grad is gone."""
-    nets = model, shipped
-    g = torch.randn_like(model(x))
-    for net in nets:
-        net.zero_grad()
-        net(x).backward(g)
-    ours, theirs = (
-        {n: p.grad for n, p in net.named_parameters() if p.grad is not None} for net in nets
-    )
-    for net in nets:
-        net.zero_grad()
-    return [name for name in ours if not torch.allclose(ours[name], theirs[name])]
-
-
-def lost_without_a_gradient(model: Any, shipped: Any, x: Any) -> Any:
-    """Takes None on both sides for a loss."""
-    y, z = model(x), shipped(x)
-    g = torch.randn_like(y)
-
-    def vjp(y: Any) -> Any:
-        return lambda ps: torch.autograd.grad(y, ps, g, allow_unused=True)
-
-    pairs = _pairs(model, shipped, vjp(y), vjp(z))
-    return [n for n, a, b in pairs if a is None or b is None or not torch.allclose(a, b)]
-
-
-def lost_as_a_tuple(model: Any, shipped: Any, x: Any) -> Any:
-    return tuple(RIGHT["lost-gradients"](model, shipped, x))
-
-
-def lost_as_a_count(model: Any, shipped: Any, x: Any) -> Any:
-    return len(RIGHT["lost-gradients"](model, shipped, x))
-
-
-def lost_outputs(model: Any, shipped: Any, x: Any) -> Any:
-    """Compares the numbers only."""
-    return [] if torch.allclose(model(x), shipped(x)) else ["all"]
-
-
-# A gradient turned around
-
-
-class Reverse(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, strength: Any) -> Any:
-        ctx.strength = strength
-        return x.view_as(x)
+class RMSRecomputed(RMSNorm):
+    """Saves the inputs alone, so that it can be differentiated twice."""
 
     @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return -ctx.strength * g, None
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[:2])
+        ctx.eps = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        ctx.rstd = (ctx.saved_tensors[0].square().mean(-1, keepdim=True) + ctx.eps).rsqrt()
+        return rms_backward(ctx, g, _)
 
 
-def reverses_by_hook(x: Any, strength: Any) -> Any:
-    y = x.clone()
-    if y.requires_grad:
-        y.register_hook(lambda g: -strength * g)
+class RMSJoint(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
+        y, rstd = RMSNorm.forward(x, weight, eps)
+        RMSNorm.setup_context(ctx, (x, weight, eps), (y, rstd))
+        return y, rstd
+
+    backward = staticmethod(RMSNorm.backward)
+
+
+class RMSWithoutRule(RMSNorm):
+    generate_vmap_rule = False
+
+
+def rms_unmarked(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2], output[1])
+
+
+def rms_through_rstd(ctx: Any, g: Any, g_rstd: Any) -> Any:
+    x, _, rstd = ctx.saved_tensors
+    grad_x, grad_weight, _ = RMSNorm.backward(ctx, g, None)
+    return grad_x - g_rstd * rstd**3 * x / x.shape[-1], grad_weight, None
+
+
+def rms_ctx_in_forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
+    ctx.rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return x * ctx.rstd * weight, ctx.rstd
+
+
+class RMSOnTheClass(RMSNorm):
+    """The value that has no ctx to lie on, put on the class."""
+
+    kept: Any = None
+
+    @staticmethod
+    def forward(x: Any, weight: Any, eps: Any) -> Any:
+        y, RMSOnTheClass.kept = RMSNorm.forward(x, weight, eps)
+        return y, RMSOnTheClass.kept
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any) -> Any:
+        ctx.rstd = RMSOnTheClass.kept
+        return rms_backward(ctx, g, _)
+
+
+# A vmap rule for NumPy
+
+
+def ruled(rule: Any) -> type[Function]:
+    """Solve with another rule; ``rule(apply, info, in_dims, a, b)``."""
+
+    class Ruled(Solve):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            a, y = ctx.saved_tensors
+            by_b = Ruled.apply(a.mT, g)
+            return -by_b[..., :, None] * y[..., None, :], by_b
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+            return rule(Ruled.apply, info, in_dims, a, b)
+
+    return Ruled
+
+
+def moved(tensor: Any, dim: Any, size: int) -> Any:
+    return torch.stack([tensor] * size) if dim is None else tensor.movedim(dim, 0)
+
+
+def by_moving(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    a, b = (moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    return apply(a, b), 0
+
+
+def leaving_shared(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    """What is shared is left to NumPy's broadcasting, whose gradient the engine sums."""
+    a = a if in_dims[0] is None else a.movedim(in_dims[0], 0)
+    b = b if in_dims[1] is None else b.movedim(in_dims[1], 0)
+    return apply(a, b), 0
+
+
+def to_the_end(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    result, _ = by_moving(apply, info, in_dims, a, b)
+    return result.movedim(0, -1), -1
+
+
+def as_they_come(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return apply(a, b), 0
+
+
+def where_a_was(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    result, _ = by_moving(apply, info, in_dims, a, b)
+    return result, in_dims[0]
+
+
+def none_forgotten(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return apply(a.movedim(in_dims[0], 0), b.movedim(in_dims[1], 0)), 0
+
+
+def without_out_dims(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return by_moving(apply, info, in_dims, a, b)[0]
+
+
+def forward_alone(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    return Solve.forward(
+        *(moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    ), 0
+
+
+def looped(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    a, b = (moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    return torch.stack([apply(one, other) for one, other in zip(a, b, strict=True)]), 0
+
+
+def without_the_kernel(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    a, b = moved(a, in_dims[0], info.batch_size), moved(b, in_dims[1], info.batch_size)
+    return torch.linalg.solve(a, b), 0
+
+
+class SolveGenerated(Solve):
+    """A generated rule runs forward on what NumPy cannot read."""
+
+    generate_vmap_rule = True
+    vmap = staticmethod(Function.vmap)
+
+
+# Forward mode
+
+
+def maximum(**methods: Any) -> type[Function]:
+    return spoiled(Maximum, **methods)
+
+
+def _parts(ctx: Any) -> tuple[Any, ...]:
+    x, t, y = ctx.saved_tensors
+    p = torch.softmax(x / t, -1)
+    return x, t, y, p
+
+
+def jvp_by_parts(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return ((dx + dt * (y[..., None] - x) / t) * p).sum(-1)
+
+
+def jvp_as_backward(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return p * dx, (dt * (y - (p * x).sum(-1)) / t).sum()
+
+
+def jvp_of_x_alone(ctx: Any, dx: Any, dt: Any) -> Any:
+    return (_parts(ctx)[3] * dx).sum(-1)
+
+
+def jvp_without_p(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return dx.sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def jvp_times_t(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) * t
+
+
+def jvp_of_the_sum(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return (p * dx).sum(-1) + (dt * (y - (p * x).sum(-1)) / t).sum()
+
+
+def backward_only(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs, output)
+
+
+def all_on_ctx(ctx: Any, inputs: Any, output: Any) -> None:
+    backward_only(ctx, inputs, output)
+    ctx.kept = (*inputs, output)
+
+
+def jvp_from_ctx(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y = ctx.kept
+    p = torch.softmax(x / t, -1)
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def p_for_forward(ctx: Any, inputs: Any, output: Any) -> None:
+    x, t = inputs
+    backward_only(ctx, inputs, output)
+    ctx.save_for_forward(x, t, output, torch.softmax(x / t, -1))
+
+
+def jvp_of_p(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = ctx.saved_tensors
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def y_first_for_forward(ctx: Any, inputs: Any, output: Any) -> None:
+    backward_only(ctx, inputs, output)
+    ctx.save_for_forward(output, *inputs)
+
+
+def jvp_of_y_first(ctx: Any, dx: Any, dt: Any) -> Any:
+    y, x, t = ctx.saved_tensors
+    p = torch.softmax(x / t, -1)
+    return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def jvp_in_place(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return dx.mul_(p).sum(-1) + dt * (y - (p * x).sum(-1)) / t
+
+
+def jvp_by_func(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, _ = ctx.saved_tensors
+    return torch.func.jvp(Maximum.forward, (x, t), (dx, dt))[1]
+
+
+def jvp_of_a_number(ctx: Any, dx: Any, dt: Any) -> Any:
+    x, t, y, p = _parts(ctx)
+    return (p * dx).sum(-1) + dt.item() * (y - (p * x).sum(-1)) / t
+
+
+class MaximumWithoutJvp(Maximum):
+    jvp = staticmethod(Function.jvp)
+
+
+# Repair: graph breaks
+
+
+def huber_of_pieces(x: Any, delta: Any) -> Any:
+    inside = x.clamp(-delta, delta)
+    return inside * (x - inside / 2)
+
+
+def huber_of_signs(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return torch.where(x.abs() <= ctx.delta, x, ctx.delta * x.sign()) * g, None
+
+
+def huber_branching(x: Any, delta: Any) -> Any:
+    if (x.abs() <= delta).all():
+        return x**2 / 2
+    return Huber.forward(x, delta)
+
+
+def huber_in_place(x: Any, delta: Any) -> Any:
+    y = x**2 / 2
+    far = x.abs() > delta
+    y[far] = delta * (x[far].abs() - delta / 2)
     return y
 
 
-def reverses_by_data(x: Any, strength: Any) -> Any:
-    return (1 + strength) * x.data - strength * x
+def huber_by_autograd(ctx: Any, g: Any) -> Any:
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad():
+        y = Huber.forward(x, ctx.delta)
+    return torch.autograd.grad(y, x, g)[0], None
 
 
-def reverses_by_two_parts(x: Any, strength: Any) -> Any:
-    return (1 + strength) * x.detach() - strength * x
+def huber_printing(x: Any, delta: Any) -> Any:
+    print("outliers")
+    return Huber.forward(x, delta)
 
 
-def reverses_by_a_zero(x: Any, strength: Any) -> Any:
-    return x.detach() - strength * (x - x.detach())
+class HuberCounting(Huber):
+    calls = 0
+
+    @staticmethod
+    def forward(x: Any, delta: Any) -> Any:
+        HuberCounting.calls += 1
+        return Huber.forward(x, delta)
 
 
-@torch.library.custom_op("course_answers::reverse", mutates_args=())
-def reverse_op(x: torch.Tensor, strength: float) -> torch.Tensor:
-    return x.clone()
+def huber_without_outside(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return torch.where(x.abs() <= ctx.delta, x, 0) * g, None
 
 
-def _keep_strength(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.strength = inputs[1]
+# Repair: a loss under autocast
 
 
-reverse_op.register_fake(lambda x, strength: torch.empty_like(x))
-reverse_op.register_autograd(lambda ctx, g: (-ctx.strength * g, None), setup_context=_keep_strength)
+class ContrastByHand(BrokenContrast):
+    """Casts what is narrower than float32, with autocast off."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
+        with torch.autocast(q.device.type, enabled=False):
+            wide = torch.promote_types(q.dtype, torch.float32)
+            return BrokenContrast.forward(ctx, q.to(wide), k.to(wide), temperature)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        with torch.autocast(g.device.type, enabled=False):
+            return BrokenContrast.backward(ctx, g)
+
+
+on = {"device_type": "cpu"}
+AsForward = spoiled(
+    BrokenContrast,
+    forward=custom_fwd(BrokenContrast.forward, **on),
+    backward=custom_bwd(BrokenContrast.backward, **on),
+)
+ForwardOnly = spoiled(
+    BrokenContrast,
+    forward=custom_fwd(BrokenContrast.forward, **on, cast_inputs=torch.float32),
+)
+
+
+class AutocastOffInForward(BrokenContrast):
+    """Right with float32 inputs; bfloat16 ones stay bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return BrokenContrast.forward(ctx, q, k, temperature)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return BrokenContrast.backward(ctx, g)
+
+
+class AlwaysFloat32(BrokenContrast):
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
+        return BrokenContrast.forward(ctx, q.float(), k.float(), temperature)
 
 
 ALSO_RIGHT = {
-    "any batch: its own mode": ("any-batch", ships_in_its_own_mode),
-    "lost: by backward of copies": ("lost-gradients", lost_by_backward),
-    "reversal: two parts": ("reversal-that-travels", reverses_by_two_parts),
-    "reversal: a zero": ("reversal-that-travels", reverses_by_a_zero),
-    "reversal: a custom operator": ("reversal-that-travels", reverse_op),
-    **ALSO_TRANSLATED,
-    **ALSO_BITS,
-    **ALSO_SORTERS,
+    "RMS norm that works out rstd again": ("split-rms-norm", RMSRecomputed),
+    "a rule that copies what is shared": ("vmap-solve", ruled(by_moving)),
+    "a rule that leaves what is shared": ("vmap-solve", ruled(leaving_shared)),
+    "a rule that puts the batch last": ("vmap-solve", ruled(to_the_end)),
+    "the package's smooth maximum": ("jvp-smooth-maximum", SmoothMaximum),
+    "both tangents under one sum": ("jvp-smooth-maximum", maximum(jvp=jvp_by_parts)),
+    "Huber by a clamp": ("repair-graph-breaks", spoiled(Huber, forward=huber_of_pieces)),
+    "Huber's slope by signs": ("repair-graph-breaks", spoiled(Huber, backward=huber_of_signs)),
+    "autocast switched off by hand": ("repair-autocast", ContrastByHand),
+    **routines.ALSO_RIGHT,
 }
+
+
+def _vmap(mistake: str, rule: str, answer: Any) -> Wrong:
+    return Wrong("vmap-solve", mistake, rule, answer)
+
+
+def _jvp(mistake: str, rule: str, **methods: Any) -> Wrong:
+    return Wrong("jvp-smooth-maximum", mistake, rule, maximum(**methods))
+
+
+def _huber(mistake: str, rule: str, **methods: Any) -> Wrong:
+    return Wrong("repair-graph-breaks", mistake, rule, spoiled(Huber, **methods))
+
+
 WRONG = [
-    Wrong("any-batch", "for the example's size", "an error for a batch of 5", ships_for_eight),
-    Wrong("any-batch", "in training mode", "the dropout is on", ships_in_training),
-    Wrong("any-batch", "no_grad for eval", "the dropout is on", ships_without_grad),
-    Wrong("any-batch", "leaves eval on", "was in training mode", ships_and_leaves_eval),
-    Wrong("any-batch", "its module", "a GraphModule, as .module()", ships_the_module),
-    Wrong("any-batch", "a trace", "a module of torch.jit", ships_a_trace),
-    Wrong("any-batch", "every axis may vary", "Constraints violated", ships_every_axis),
-    Wrong("lost-gradients", "a g of ones", "not the same for all outputs", lost_by_ones),
-    Wrong("lost-gradients", "zeros only", "compare the values", lost_where_zero),
-    Wrong("lost-gradients", "to the last bit", "with a tolerance", lost_to_the_last_bit),
-    Wrong("lost-gradients", "a g for each", "the same g sent", lost_with_two_vectors),
-    Wrong("lost-gradients", "unused", "not have been used", lost_that_trips_over_the_unused),
-    Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
-    Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also wipes", lost_that_wipes),
-    Wrong("lost-gradients", "None", "neither model uses it", lost_without_a_gradient),
-    Wrong("lost-gradients", "a tuple", "something of type tuple", lost_as_a_tuple),
-    Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
-    Wrong("lost-gradients", "compares outputs", "it names nothing", lost_outputs),
-    Wrong("reversal-that-travels", ".data", "detach is an operation", reverses_by_data),
-    Wrong("reversal-that-travels", "a Function", "no backward is, and no hook", Reverse.apply),
-    Wrong("reversal-that-travels", "a hook", "no backward is, and no hook", reverses_by_hook),
+    Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSJoint),
+    Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule),
     Wrong(
-        "reversal-that-travels", "the values too", "is wrong at", lambda x, strength: -strength * x
+        "split-rms-norm",
+        "rstd is not marked",
+        "wrong-non-differentiable",
+        spoiled(RMSNorm, setup_context=rms_unmarked),
     ),
-    Wrong("reversal-that-travels", "cut off", "is 0 times", lambda x, strength: x.detach()),
     Wrong(
-        "reversal-that-travels",
-        "strength forgotten",
-        "is -1 times the one behind it, should be -0.3",
-        lambda x, strength: 2 * x.detach() - x,
+        "split-rms-norm",
+        "forward still takes ctx",
+        "arguments of this exercise: write forward(x, weight, eps)",
+        spoiled(RMSNorm, forward=rms_ctx_in_forward),
     ),
-    *WRONG_TRANSLATIONS,
-    *WRONG_BITS,
-    *WRONG_SORTERS,
+    Wrong("split-rms-norm", "rstd on the class", "shared-state", RMSOnTheClass),
+    Wrong(
+        "split-rms-norm",
+        "differentiates rstd",
+        "missing-dependency",
+        spoiled(RMSNorm, setup_context=rms_unmarked, backward=rms_through_rstd),
+        "not differentiable",
+    ),
+    Wrong(
+        "split-rms-norm",
+        "backward takes one gradient",
+        "backward-raises",
+        spoiled(RMSNorm, backward=lambda ctx, g: RMSNorm.backward(ctx, g, None)),
+    ),
+    Wrong(
+        "split-rms-norm",
+        "rstd is not returned",
+        "forward-raises",
+        spoiled(RMSNorm, forward=lambda x, w, e: RMSNorm.forward(x, w, e)[0]),
+    ),
+    _vmap("the batch is taken to be in front", "wrong-vmap", ruled(as_they_come)),
+    _vmap("out_dims is where the batch was", "wrong-vmap", ruled(where_a_was)),
+    _vmap("None is forgotten", "wrong-vmap", ruled(none_forgotten)),
+    _vmap("out_dims is not returned", "wrong-vmap", ruled(without_out_dims)),
+    _vmap("a loop over the samples", "wrong-vmap", ruled(looped)),
+    _vmap("a generated rule", "wrong-vmap", SolveGenerated),
+    Wrong("vmap-solve", "forward, not apply", "wrong-vmap", ruled(forward_alone), "has no graph"),
+    _vmap("the kernel is left out", "without the kernel", ruled(without_the_kernel)),
+    _jvp("what backward returns", "wrong-jvp", jvp=jvp_as_backward),
+    _jvp("the temperature's tangent is left out", "wrong-jvp", jvp=jvp_of_x_alone),
+    _jvp("the softmax is left out", "wrong-jvp", jvp=jvp_without_p),
+    _jvp("times t, not over t", "wrong-jvp", jvp=jvp_times_t),
+    _jvp("summed over all rows", "wrong-jvp", jvp=jvp_of_the_sum),
+    _jvp("nothing saved for forward mode", "wrong-jvp", setup_context=backward_only),
+    _jvp("kept on ctx", "tensor-on-ctx", setup_context=all_on_ctx, jvp=jvp_from_ctx),
+    _jvp(
+        "other tensors for each mode",
+        "silent-reverse-over-forward",
+        setup_context=p_for_forward,
+        jvp=jvp_of_p,
+    ),
+    Wrong("jvp-smooth-maximum", "no jvp", "wrong-jvp", MaximumWithoutJvp),
+    Wrong(
+        "jvp-smooth-maximum",
+        "the same tensors in another order",
+        "wrong-vmap",
+        maximum(setup_context=y_first_for_forward, jvp=jvp_of_y_first),
+        "in the same order",
+    ),
+    Wrong(
+        "jvp-smooth-maximum",
+        "writes into a tangent",
+        "wrong-jvp",
+        maximum(jvp=jvp_in_place),
+        "Compute a new tensor",
+    ),
+    Wrong(
+        "jvp-smooth-maximum",
+        "forward mode inside of jvp",
+        "wrong-jvp",
+        maximum(jvp=jvp_by_func),
+        "Write the tangent as a formula",
+    ),
+    Wrong(
+        "jvp-smooth-maximum",
+        "a tangent made a number",
+        "wrong-jvp",
+        maximum(jvp=jvp_of_a_number),
+        "Do not call `.item()`",
+    ),
+    _huber("a branch on values", "compile-mismatch", forward=huber_branching),
+    _huber("written in place at a mask", "compile-mismatch", forward=huber_in_place),
+    _huber("autograd in backward", "compile-mismatch", backward=huber_by_autograd),
+    _huber("prints", "compile-mismatch", forward=huber_printing),
+    _huber("the outside is forgotten", "wrong-region", backward=huber_without_outside),
+    Wrong("repair-graph-breaks", "the counter stays", "compile-mismatch", HuberCounting),
+    Wrong("repair-autocast", "nothing done", "autocast", BrokenContrast),
+    Wrong("repair-autocast", "decorated, without cast_inputs", "autocast", AsForward),
+    Wrong("repair-autocast", "forward alone", "autocast", ForwardOnly),
+    Wrong("repair-autocast", "bfloat16 inputs stay", "autocast", AutocastOffInForward),
+    Wrong("repair-autocast", "float32 always", "dtype torch.float32", AlwaysFloat32),
+    *routines.WRONG,
 ]
+
 KNOWN = [
-    ("reversal-that-travels", (double(-2, 0.5), 3.0), double(-2, 0.5)),
     (
-        "eight-bits",
-        (double(0.5, -0.9, 1, 0, 0, 0).reshape(2, 3),),
-        (
-            double(1 / 127.5, torch.finfo(torch.float64).eps).reshape(2, 1),
-            torch.tensor([[64, -115, 127], [0, 0, 0]], dtype=torch.int8),
-        ),
+        "split-rms-norm",
+        (double(3.0, 4.0), double(1.0, 2.0), 0.5),
+        (double(3.0, 8.0) / math.sqrt(13), double(1.0) / math.sqrt(13)),
+    ),
+    ("vmap-solve", (torch.diag(double(2.0, 4.0)), double(2.0, 2.0)), double(1.0, 0.5)),
+    ("jvp-smooth-maximum", (double(0.0, 0.0), double(3.0)[0]), double(3 * math.log(2))[0]),
+    ("repair-graph-breaks", (double(-3.0, 0.5), 1.0), double(2.5, 0.125)),
+    ("operator-window-sums", (double(1.0, 2.0, 3.0, 4.0, 5.0), 3), double(6.0, 9.0, 12.0)),
+    (
+        "repair-autocast",
+        (torch.eye(2).double(), torch.eye(2).double(), 1.0),
+        double(*[math.log(math.e + 1) - 1] * 2),
     ),
 ]

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from repository import ROOT
 
-LESSONS = ("01_template", "04_straight_through", "08_debugging_clinic")
+LESSONS = ("01_template", "05_straight_through", "04_debugging_clinic")
 
 Saved = dict[str, Any]
 Damage = Callable[[Saved, random.Random], Any]

@@ -86,7 +86,7 @@ BORROWING = {
         f"from autograd_course.grader.catalogue import find\nname = find{_RULE}", "the grader"
     ),
     "the rule in the module of the exercise": _names(
-        "from autograd_course.exercises.lesson_08_debugging_clinic import name_temperature\n"
+        "from autograd_course.exercises.lesson_04_debugging_clinic import name_temperature\n"
         "name = name_temperature.EXERCISE.rule", "the course's own answers",
     ),
     "the same by way of torch": _names(

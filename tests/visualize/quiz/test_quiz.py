@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autograd_course.grader import grade, progress
-from autograd_course.grader.state import State
+from autograd_course.grader.state import Answered, State
 from autograd_course.quizzes import draw, load
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.quiz.markdown import blocks
@@ -216,6 +216,26 @@ def test_a_state_goes_through_json_and_back() -> None:
 
     assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
     assert state.without("square").question("01", "vjp").right
+
+
+@pytest.mark.parametrize(
+    ("lesson", "question_id", "kept_as"),
+    [
+        ("04", "bisection", "08/bisection"),
+        ("05", "surrogate", "04/surrogate"),
+        ("08", "empty-row", "07/empty-row"),
+        ("09", "empty-row", "03/empty-row"),
+        ("13", "noise", "08/noise"),
+    ],
+)
+def test_an_answer_counts_under_the_new_number_of_its_lesson(
+    lesson: str, question_id: str, kept_as: str
+) -> None:
+    old = State(questions={kept_as: Answered(right=True, latest=True, attempts=2)})
+
+    assert old.question(lesson, question_id).attempts == 2
+    now = old.answered(lesson, question_id, right=False)
+    assert now.question(lesson, question_id) == Answered(right=True, latest=False, attempts=3)
 
 
 # The course's

@@ -36,7 +36,7 @@ BARELY = 0.01  # of a gradient: an output that was forgotten changes more, a sol
     "backward raises an exception",
     hint="Read the line that raises the exception, and print the shapes of `grad_output` and of "
     "the saved tensors there.",
-    lesson="08_debugging_clinic",
+    lesson="04_debugging_clinic",
     after=(
         "missing-staticmethod",
         "non-tensor-saved",

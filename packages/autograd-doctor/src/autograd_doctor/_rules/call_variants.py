@@ -27,7 +27,7 @@ from autograd_doctor.evidence import Evidence
     hint="Do not assume that `grad_output` is contiguous: after a sum, for example, it is a "
     "single number expanded to a shape. Call `reshape` instead of `view`, and call "
     "`.contiguous()` before you use `as_strided` or a raw pointer.",
-    lesson="08_debugging_clinic",
+    lesson="04_debugging_clinic",
     after=("contract", "linearity"),
 )
 def grad_output_layout(evidence: Evidence) -> Match | None:
@@ -42,7 +42,7 @@ def grad_output_layout(evidence: Evidence) -> Match | None:
     hint="Do not assume contiguous inputs: a transpose or a slice has different strides. Check "
     "every `view`, `as_strided`, raw pointer and buffer in `forward` and `backward`, or call "
     "`.contiguous()` first.",
-    lesson="10_external_code",
+    lesson="13_external_code",
     after=("contract", "linearity"),
 )
 def input_layout(evidence: Evidence) -> Match | None:
@@ -98,7 +98,7 @@ _AFTER = ("contract", "linearity", "forward-mismatch", "values")
     hint="Handle an empty batch, which a filter or a short last shard can produce. Each gradient "
     "must have the shape of its input, and the gradient of an input that all elements of the batch "
     "share, such as a weight, must be zero.",
-    lesson="11_ship_it",
+    lesson="15_ship_it",
     after=_AFTER,
 )
 def zero_size(evidence: Evidence) -> Match | None:
@@ -117,7 +117,7 @@ def zero_size(evidence: Evidence) -> Match | None:
     "backward does not handle 0-dim tensors",
     hint="Make `backward` handle 0-dim tensors as `forward` does. Look for code that needs at "
     "least one dim, such as a loop, an index, len or a matrix product.",
-    lesson="11_ship_it",
+    lesson="15_ship_it",
     after=_AFTER,
 )
 def zero_dim(evidence: Evidence) -> Match | None:

@@ -53,7 +53,7 @@ def _counted(operations: Sequence[str]) -> str:
     hint="Save only the tensors that the formula of the derivative contains: a saved tensor stays "
     "in memory until `backward` has run. If `backward` needs only a shape or a number, store that "
     "as an attribute of `ctx`.",
-    lesson="06_memory_patterns",
+    lesson="07_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
 def oversaved(evidence: Evidence) -> Match | None:
@@ -81,7 +81,7 @@ def oversaved(evidence: Evidence) -> Match | None:
     "plain autograd does the same",
     hint="Use plain autograd, unless the Function is there to change the gradient, to save memory "
     "or operations, to be more precise, or to wrap code that autograd cannot follow.",
-    lesson="06_memory_patterns",
+    lesson="07_memory_patterns",
     after=FIRST_MAKE_IT_RIGHT,
 )
 def unneeded_function(evidence: Evidence) -> Match | None:

@@ -164,7 +164,7 @@ def _may_be_statistics(evidence: Evidence, position: int) -> bool:
     "error",
     "forward raises an exception",
     hint="Run `forward` alone on these inputs, and repair it before you look at any gradient.",
-    lesson="08_debugging_clinic",
+    lesson="04_debugging_clinic",
     after=("contract",),
 )
 def forward_raises(evidence: Evidence) -> Match | None:

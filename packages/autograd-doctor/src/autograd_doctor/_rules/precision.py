@@ -27,7 +27,7 @@ from autograd_doctor.formatting import element, number, plain, unraveled
     hint="Find the intermediate result that overflows (an exponential, a power, a product) or is "
     "undefined (inf - inf, 0 · inf). Before that operation, subtract the "
     "maximum, factor out the largest term, or mask the input.",
-    lesson="08_debugging_clinic",
+    lesson="04_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )
 def overflow(evidence: Evidence) -> Match | None:
@@ -137,7 +137,7 @@ OTHERWISE = 0.5  # of what a straight line gives
     hint="Look for a difference of nearly equal numbers, or for a small number added to a large "
     "one. Use a formula that computes the small quantity directly, such as `torch.expm1(x)` "
     "instead of `exp(x) - 1`.",
-    lesson="08_debugging_clinic",
+    lesson="04_debugging_clinic",
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:

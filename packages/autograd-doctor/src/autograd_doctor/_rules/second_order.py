@@ -32,7 +32,7 @@ ZERO_BY_INF = (
     hint="Save only inputs and outputs, because only these carry a graph. Return an intermediate "
     "result of `forward` as an extra output, or recompute it in `backward`. Do not use "
     "`.detach()`, `.data` or `.numpy()` in `backward`.",
-    lesson="05_double_backward",
+    lesson="06_double_backward",
     after=FIRST_ORDER,
 )
 def silent_double_backward(evidence: Evidence) -> Match | None:
@@ -56,7 +56,7 @@ def silent_double_backward(evidence: Evidence) -> Match | None:
     "not possible, raise an error in `backward` when `torch.is_grad_enabled()` returns True. In "
     "`backward`, grad mode is enabled when a second derivative is needed, and always under "
     "`torch.func`.",
-    lesson="05_double_backward",
+    lesson="06_double_backward",
     after=FIRST_ORDER,
 )
 def once_differentiable_leak(evidence: Evidence) -> Match | None:
@@ -82,7 +82,7 @@ def once_differentiable_leak(evidence: Evidence) -> Match | None:
     hint="If you need second derivatives (a gradient penalty, a Hessian), build `backward` from "
     "differentiable operations on saved inputs and outputs. Otherwise, say in the docstring that "
     "`backward` cannot be differentiated.",
-    lesson="05_double_backward",
+    lesson="06_double_backward",
     after=(*FIRST_ORDER, "silent-double-backward", "once-differentiable-leak"),
 )
 def no_double_backward(evidence: Evidence) -> Match | None:

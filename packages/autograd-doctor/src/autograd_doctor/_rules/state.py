@@ -106,7 +106,7 @@ COMPARISONS = (
     hint="Find a value that changes from call to call although the arguments and the seeds stay "
     "the same, such as uninitialized memory, a counter, the time, or a random number from a "
     "generator that is not seeded.",
-    lesson="08_debugging_clinic",
+    lesson="04_debugging_clinic",
     after=("contract",),
     explains=(*COMPARISONS, "rng-not-restored"),
     by_design=(*COMPARISONS, "rng-not-restored"),
@@ -160,7 +160,7 @@ def _rounding(evidence: Evidence) -> Match | None:
     "backward draws new random numbers",
     hint="Save the random numbers that `forward` drew, or restore the generator's state before "
     "`backward` draws them again.",
-    lesson="06_memory_patterns",
+    lesson="07_memory_patterns",
     after=("contract",),
     explains=COMPARISONS,
     by_design=COMPARISONS,
@@ -243,7 +243,7 @@ def captured_tensor(evidence: Evidence) -> Match | None:
     "backward updates a module's state a second time",
     hint="Switch off updates of running statistics and counters while `backward` recomputes "
     "`forward`: a recomputation repeats everything that `forward` does.",
-    lesson="06_memory_patterns",
+    lesson="07_memory_patterns",
     after=("contract",),
 )
 def recompute_side_effect(evidence: Evidence) -> Match | None:
@@ -347,7 +347,7 @@ def ctx_cycle(evidence: Evidence) -> Match | None:
     "backward unpacks its saved tensors more than once",
     hint="Unpack `ctx.saved_tensors` once and reuse the result. Each access unpacks every tensor "
     "again, so a hook that offloads saved tensors copies each of them again.",
-    lesson="06_memory_patterns",
+    lesson="07_memory_patterns",
     after=("contract",),
 )
 def saved_twice(evidence: Evidence) -> Match | None:

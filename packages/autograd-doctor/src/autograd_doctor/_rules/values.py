@@ -644,7 +644,7 @@ HYPOTHESES = (
         undeclared_surrogate,
         "Either return zeros (the true gradient of a step function) or declare the surrogate "
         "gradient that you intend.",
-        "04_straight_through",
+        "05_straight_through",
     ),
     Hypothesis(
         "swapped-gradients",
@@ -674,7 +674,7 @@ HYPOTHESES = (
         "backward returns nan or inf",
         non_finite,
         "Look for 0/0, inf·0 or a logarithm of 0 in the formula at this element.",
-        "08_debugging_clinic",
+        "04_debugging_clinic",
         nan_at_a_kink,
     ),
     Hypothesis(
@@ -771,7 +771,7 @@ HYPOTHESES = (
         "the gradient is wrong, without a simple pattern",
         _unexplained,
         "Check one element by hand: derive the formula, substitute these numbers, and compare.",
-        "08_debugging_clinic",
+        "04_debugging_clinic",
     ),
 )
 

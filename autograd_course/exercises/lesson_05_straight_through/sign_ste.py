@@ -1,0 +1,35 @@
+"""Sign, straight through
+
+1. backward does not differentiate the sign. Which function did the exercise declare in its place,
+   and what is the derivative of that?
+2. The declared stand-in is the identity: its derivative is 1, so the vector-Jacobian product is
+   grad_output times 1. Does backward need anything from forward?
+3. In forward: torch.where(x >= 0, 1.0, -1.0), brought to the dtype of x with .to(x). In backward:
+   return grad_output.
+"""
+
+from torch import Tensor
+
+from autograd_course.exercises.lesson_05_straight_through._sign import sign, with_zeros
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal, shaped
+
+
+def identity(x: Tensor) -> Tensor:
+    """Return ``x``: its derivative stands in for that of the sign."""
+    return x.clone()
+
+
+EXERCISE = FunctionExercise(
+    answer="SignSTE",
+    points=1,
+    difficulty="easy",
+    minutes=5,
+    section="The whole thing, working",
+    bounds="the output at exactly 0 is +1, whatever the sign of that zero",
+    reference=sign,
+    surrogate=identity,
+    samplers={**shaped(normal), "zeros among the numbers": with_zeros},
+    checks=CONDUCT,
+)

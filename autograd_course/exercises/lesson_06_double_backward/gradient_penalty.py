@@ -1,0 +1,151 @@
+"""Gradient penalty
+
+1. The gradient is one with respect to the samples, not to the parameters. Samples ask for no
+   gradient of their own accord. And what must be true of this gradient, so that the penalty can be
+   differentiated by the parameters?
+2. A leaf of your own from x; torch.autograd.grad of the summed scores by it, with
+   create_graph=True; one norm for each sample, over all its other axes; the mean of (norm - 1)².
+3. gradient.flatten(1).norm(dim=1) is the norm of each sample, and is careful at zero, where the
+   derivative of a square root is infinite. Do not call .backward(): it would add to the parameters'
+   .grad.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.exercises.lesson_06_double_backward._arguments import ask_for_no_gradient
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
+
+
+def gradient_penalty(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the mean over the samples of ``(‖∂critic/∂x‖ - 1)²``."""
+    x = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+    norms: Tensor = torch.linalg.vector_norm(gradient.flatten(1), dim=1)
+    return (norms - 1).square().mean()
+
+
+def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any, ...]:
+    """Return a small critic and a batch of samples for it."""
+    count = torch.Size(shape[1:]).numel()
+    weight, last = normal(rng, count, 7), normal(rng, 7, 1)
+
+    def score(x: Tensor) -> Tensor:
+        scores = torch.tanh(x.flatten(1) @ weight) @ last
+        return scores if column else scores.squeeze(1)
+
+    return score, normal(rng, *shape)
+
+
+def critic_net() -> torch.nn.Module:
+    """Return the same small critic each time, without touching the random state."""
+    rng = torch.Generator().manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    net = net.double().cpu()
+    for parameter in net.parameters():
+        parameter.data = normal(rng, *parameter.shape)
+    return net
+
+
+def samples() -> Tensor:
+    """Return a batch for the critic."""
+    return normal(torch.Generator().manual_seed(2), 5, 3)
+
+
+def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the caller's samples do not come back asking for gradients."""
+    x = samples()
+    routine(critic_net(), x)
+    return ask_for_no_gradient(x)
+
+
+def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that nothing is added to the parameters' ``.grad`` by computing the penalty."""
+    net = critic_net()
+    routine(net, samples())
+    filled = [name for name, parameter in net.named_parameters() if parameter.grad is not None]
+    if not filled:
+        return None
+    return wrong(
+        f"right, but computing the penalty has filled the .grad of the critic's {filled[0]}: "
+        ".backward() adds to the gradients of all leaves. torch.autograd.grad returns the one that "
+        "is asked for, and adds to none."
+    )
+
+
+def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
+    """Differentiate the penalty by the parameters, and compare with differences."""
+    net = critic_net()
+    penalty = routine(net, samples())
+    if not isinstance(penalty, Tensor) or not penalty.requires_grad:
+        return wrong(
+            "the value is right, but it is a plain number: it has no graph, so no parameter of the "
+            "critic will feel it. Who records how the gradient was computed?"
+        )
+    penalty.backward()
+    for name, parameter in net.named_parameters():
+        expected = _slope(routine, net, parameter)
+        came = 0.0 if parameter.grad is None else float(parameter.grad.sum())
+        if abs(came - expected) > 1e-5 * max(1.0, abs(expected)):
+            return wrong(
+                f"the value is right, its gradient by the critic's {name} is not: its elements add "
+                f"up to {came:.4g}, should be {expected:.4g}. Is part of the way cut off, by "
+                "detach, .data or .item()?"
+            )
+    return None
+
+
+def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
+    """Return how the penalty changes if all elements of a parameter grow alike."""
+    values, step = [], 1e-5
+    for offset in (step, -2 * step, step):  # there, to the other side, and back
+        parameter.data += offset
+        values.append(float(routine(net, samples()).detach()))
+    return (values[0] - values[1]) / (2 * step)
+
+
+def stays_finite_where_flat(routine: Callable[..., Any]) -> Verdict | None:
+    """Differentiate the penalty of a critic that does not depend on some of its samples."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    net = net.double().cpu()
+    for parameter in net.parameters():
+        parameter.data = torch.ones_like(parameter)
+    x = torch.tensor([[1.0, 1.0, 1.0], [-2.0, -2.0, -2.0]], dtype=torch.float64)
+    routine(net, x).backward()
+    for name, parameter in net.named_parameters():
+        if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
+            return wrong(
+                "where the critic is flat the gradient is 0, and there the penalty's own gradient "
+                f"by {name} is {float(parameter.grad.sum())}: a square root is infinitely steep at "
+                "0. torch's norm is careful there; or add a tiny number under the root."
+            )
+    return None
+
+
+EXERCISE = RoutineExercise(
+    answer="gradient_penalty",
+    points=3,
+    difficulty="medium",
+    minutes=9,
+    section="A gradient penalty",
+    bounds="its gradient reaches the critic's parameters, finite also where the critic is "
+    "flat, and the samples stay as they are",
+    reference=gradient_penalty,
+    samplers={
+        "a batch of 6 rows": lambda rng: critic(rng, 6, 4),
+        "a critic that returns a column": lambda rng: critic(rng, 5, 3, column=True),
+        "a batch of images": lambda rng: critic(rng, 3, 2, 2, 2),
+        "a batch of one": lambda rng: critic(rng, 1, 4),
+    },
+    trials=(
+        leaves_gradients_alone,
+        leaves_samples_alone,
+        reaches_the_parameters,
+        stays_finite_where_flat,
+    ),
+)

@@ -1,0 +1,163 @@
+"""Hessian-vector product
+
+1. The Hessian is the Jacobian of the gradient. You know an operation that multiplies a Jacobian by
+   a vector without building it. (On which side does not matter here: why?)
+2. Get all gradients in one call with create_graph=True. Multiply each by its vector, add all up to
+   one number, and differentiate that. (Handed over one by one, with grad_outputs, a gradient that
+   is constant raises: it has no graph. In a sum it does no harm.) An input on which no gradient
+   depends has the product zero.
+3. leaves = tuple(x.detach().requires_grad_() for x in inputs); grads =
+   torch.autograd.grad(f(*leaves), leaves, create_graph=True). The product is the gradient of
+   sum((g * v).sum() for …) by leaves, with materialize_grads=True.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from autograd_doctor.memory import Largest
+from torch import Tensor
+
+from autograd_course.exercises.lesson_06_double_backward._arguments import ask_for_no_gradient
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
+
+Tensors = tuple[Tensor, ...]
+
+
+def hvp(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the product of the Hessian of ``f`` at ``inputs`` with ``vectors``."""
+    product: Any = torch.autograd.functional.hvp(f, inputs, vectors)[1]
+    return tuple(product)
+
+
+def quadratic(rng: torch.Generator) -> tuple[Any, ...]:
+    """Return ``½ xᵀAx + bᵀx``, whose Hessian is the symmetric part of A."""
+    matrix, b = normal(rng, 4, 4), normal(rng, 4)
+
+    def f(x: Tensor) -> Tensor:
+        return x @ matrix @ x / 2 + b @ x
+
+    return f, (normal(rng, 4),), (normal(rng, 4),)
+
+
+def layer(rng: torch.Generator) -> tuple[Any, ...]:
+    """Return the mean squared error of a layer, as a function of weight and bias."""
+    x, target = normal(rng, 6, 3), normal(rng, 6, 2)
+
+    def f(weight: Tensor, bias: Tensor) -> Tensor:
+        return (torch.tanh(x @ weight.t() + bias) - target).square().mean()
+
+    return f, (normal(rng, 2, 3), normal(rng, 2)), (normal(rng, 2, 3), normal(rng, 2))
+
+
+def partly_linear(rng: torch.Generator) -> tuple[Any, ...]:
+    """Return a function that is linear in its second tensor: its Hessian has rows of zeros."""
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return x.pow(3).sum() + 2 * y.sum()
+
+    return f, (normal(rng, 2, 3), normal(rng, 4)), (normal(rng, 2, 3), normal(rng, 4))
+
+
+def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return what is left of the product without the blocks that couple two inputs."""
+    leaves = tuple(x.detach().requires_grad_() for x in inputs)
+    gradients = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    dots = [(g * v).sum() for g, v in zip(gradients, vectors, strict=True)]
+    return tuple(
+        torch.autograd.grad(dot, x, retain_graph=True, materialize_grads=True)[0]
+        if dot.requires_grad
+        else torch.zeros_like(x)
+        for dot, x in zip(dots, leaves, strict=True)
+    )
+
+
+SIZE = 100  # inputs of the function whose Hessian is not to be built
+FEW = 10  # and of the same function, smaller: what two passes cost does not depend on the size
+
+
+def valley(x: Tensor) -> Tensor:
+    """Return Rosenbrock's function of a vector: each element is coupled to its neighbor."""
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask for the product with a Hessian of 100 rows; neither it nor its rows may be made."""
+    small, watch = _watched(routine, FEW), _watched(routine, SIZE)
+    if watch.elements >= SIZE * SIZE:
+        return wrong(
+            f"right, but for {SIZE} inputs a tensor of {watch.elements:,} elements is built: the "
+            "Hessian. Differentiate one number that holds the vector, not each gradient by itself."
+        )
+    if watch.operations > 2 * small.operations:
+        return wrong(
+            f"right, but it takes {small.operations:,} operations for {FEW} inputs and "
+            f"{watch.operations:,} for {SIZE}; two backward passes take as many for both. Is there "
+            "a loop over the elements of the gradient?"
+        )
+    return None
+
+
+def _watched(routine: Callable[..., Any], size: int) -> Largest:
+    rng = torch.Generator().manual_seed(0)
+    watch = Largest()
+    with watch:
+        routine(valley, (normal(rng, size),), (normal(rng, size),))
+    return watch
+
+
+def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the caller's tensors do not come back asking for gradients."""
+    rng = torch.Generator().manual_seed(4)
+    x, vector = normal(rng, SIZE), normal(rng, SIZE)
+    routine(valley, (x,), (vector,))
+    return ask_for_no_gradient(x, vector)
+
+
+def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the function is evaluated at the inputs alone: elsewhere are differences."""
+    rng = torch.Generator().manual_seed(3)
+    x, vector = normal(rng, SIZE), normal(rng, SIZE)
+    seen: list[bool] = []
+
+    def watched(at: Tensor) -> Tensor:
+        with contextlib.suppress(RuntimeError):  # what traces f has no values to compare
+            seen.append(bool((at == x).all()))
+        return valley(at)
+
+    routine(watched, (x.clone(),), (vector,))
+    if all(seen):
+        return None
+    return wrong(
+        "right to within rounding, but f is evaluated beside the inputs too: a quotient of "
+        "differences loses digits, more of them the more steeply f bends. Differentiate the "
+        "gradient instead."
+    )
+
+
+EXERCISE = RoutineExercise(
+    answer="hvp",
+    points=3,
+    difficulty="medium",
+    minutes=10,
+    section="Never build it: Hessian-vector products",
+    bounds="its cost is that of two backward passes, whatever the size, f is evaluated at the "
+    "inputs alone, and the inputs stay as they are",
+    reference=hvp,
+    samplers={
+        "a quadratic form": quadratic,
+        "weight and bias of a layer": layer,
+        "a second input that acts linearly": partly_linear,
+    },
+    suspects={
+        "It is what the Hessian's diagonal blocks give: each gradient was differentiated by "
+        "its own input alone. Add the products of all inputs up first, then differentiate.": (
+            hvp_of_blocks
+        ),
+    },
+    container=tuple,
+    trials=(never_builds_the_hessian, stays_at_the_point, leaves_inputs_alone),
+)

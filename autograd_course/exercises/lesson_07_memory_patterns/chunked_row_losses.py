@@ -1,0 +1,74 @@
+"""A loss for each row, without the logits
+
+1. Each row has a g of its own, which forward does not know yet. So what is forward to keep, in
+   order that backward can compute the gradient of a chunk once more?
+2. x, weight, target, and for each row the log of the sum (torch.logsumexp): then softmax(z) =
+   exp(z - that). Both methods have the same loop over chunks; the weight's gradient adds up over
+   it, the rows of x's are written into their places.
+3. In backward, for a chunk: z = x[rows] @ weight.t(); p = torch.exp(z - log_sum[rows, None]);
+   subtract 1 from p at target[rows]; multiply by grad_output[rows, None]. Then grad_x[rows] = p @
+   weight and grad_weight += p.t() @ x[rows].
+"""
+
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.exercises.lesson_07_memory_patterns._saved import bytes_of
+from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx, peaks_at_most
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
+    """Return the cross entropy of each row of ``x Wᵀ``; ``chunk`` does not change it."""
+    return torch.nn.functional.cross_entropy(x @ weight.t(), target, reduction="none")
+
+
+def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Tensor, ...]:
+    """Return rows, the weight of a head, and a word for each row."""
+    target = torch.randint(words, (rows,), generator=rng, device="cpu")
+    return normal(rng, rows, width), normal(rng, words, width), target
+
+
+ROWS, WIDTH, WORDS, CHUNK = 512, 4, 64, 8
+
+
+def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Ask that the matrix of rows × words never exists, on more rows than the samples have."""
+    rng = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(n, WIDTH, generator=rng, dtype=torch.float64) for n in (ROWS, WORDS))
+    target = torch.randint(WORDS, (ROWS,), generator=rng)
+    # Gradients and running sums three times over, some vectors, and eight chunks.
+    allowed = 3 * (x.nbytes + weight.nbytes) + 8 * (ROWS + CHUNK * WORDS) * x.itemsize
+    told = f"{ROWS} rows and {WORDS} words, in chunks of {CHUNK}"
+    return peaks_at_most(lambda *_: allowed, told)(function, (x, weight, target, CHUNK))
+
+
+EXERCISE = FunctionExercise(
+    answer="RowLosses",
+    points=4,
+    difficulty="hard",
+    minutes=30,
+    section="Never build it, and the price of being early",
+    bounds="the logits of no more than a few chunks exist at any moment",
+    reference=row_losses,
+    samplers={
+        "6 rows in chunks of 2": lambda rng: (*labeled(rng, 6, 3, 5), 2),
+        "7 rows in chunks of 3": lambda rng: (*labeled(rng, 7, 2, 4), 3),
+        "a chunk longer than all rows": lambda rng: (*labeled(rng, 3, 2, 6), 8),
+        "a single row": lambda rng: (*labeled(rng, 1, 3, 4), 1),
+    },
+    checks=(
+        *CONDUCT,
+        no_copy_on_ctx,
+        keeps_at_most(
+            lambda x, weight, target, chunk: bytes_of(x, weight, target) + 2 * len(x) * x.itemsize,
+            "the inputs, and two numbers for each row",
+        ),
+        never_builds_the_logits,
+    ),
+)

@@ -1,0 +1,51 @@
+"""What the exercises of lesson 08 ask beyond right gradients."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT, keeps_at_most, on, without
+from autograd_course.grader.checks.tiles import elements
+from autograd_course.grader.sampling import normal
+
+LONG, BLOCK = 128, 16  # as a matrix of scores 16,384 elements, of which a tile has 256
+FLOAT64 = 8
+
+BUILT_IN = (
+    *(
+        f"_scaled_dot_product_{kind}"
+        for kind in (
+            "attention_math",
+            "flash_attention",
+            "flash_attention_for_cpu",
+            "efficient_attention",
+            "cudnn_attention",
+            "fused_attention_overrideable",
+        )
+    ),
+    "_safe_softmax",  # of the built-in where no fused kernel fits
+)
+
+
+def rows(*heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of a sequence that is long beside their width."""
+    rng = torch.Generator().manual_seed(7)
+    return normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 3)
+
+
+def linear_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
+    """Return the bytes of inputs, output and one number for each query."""
+    queries: int = q.shape[:-1].numel()
+    kept: int = elements(q, k, v) + queries * v.shape[-1] + queries
+    masks: int = sum(x.nbytes for x in rest if isinstance(x, Tensor))
+    return FLOAT64 * kept + masks
+
+
+OWN_WORK = (
+    *CONDUCT,
+    on(lambda: rows(1, 2), without(*BUILT_IN, use="matrix products, exp and sums of your own")),
+)
+
+lean = keeps_at_most(linear_budget, "q, k, v, the output, and one number for each query")
+keeps_little = on(rows, lean)

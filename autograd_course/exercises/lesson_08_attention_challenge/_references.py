@@ -1,0 +1,33 @@
+"""Attention in PyTorch's own operations: the truth of the exercises of lesson 08."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def scores(q: Tensor, k: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
+    """Return ``Q Kᵀ / √E``, ``-∞`` where a boolean mask is False, a floating mask added."""
+    s = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if mask is None:
+        return s
+    # Added, not filled in: a nan stays a nan in hidden places too, and answers may do as they like.
+    return s + (torch.where(mask, 0.0, -math.inf) if mask.dtype == torch.bool else mask)
+
+
+def weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the softmax of the rows of scores, zeros in a row that the mask hides altogether.
+
+    A row is empty because of its mask, never because scores happen to be ``-∞``: those are nan.
+    """
+    s = scores(q, k, mask)
+    if mask is None:
+        return torch.softmax(s, -1)
+    hidden = ~mask if mask.dtype == torch.bool else mask == -math.inf
+    empty = hidden.all(-1, keepdim=True)
+    return torch.softmax(s.masked_fill(empty, 0), -1).masked_fill(empty, 0)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return ``softmax(Q Kᵀ / √E + mask) V``, zeros for a query that sees no key."""
+    return weights(q, k, mask) @ v

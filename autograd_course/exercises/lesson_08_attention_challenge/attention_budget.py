@@ -1,0 +1,38 @@
+"""Tier 3: budget
+
+1. Everything with as many columns as there are keys must go. What is the least that backward needs,
+   beside q and k, to compute the weights once more?
+2. P = exp(S - L), where L is the logarithm of the sum of the exponentials of a row: one number a
+   query. And D does not need P: rowsum(P ∘ dP) = rowsum(dO ∘ O).
+3. In forward L = high + log(total), and save q, k, v, mask, out, L. In backward compute S again as
+   forward did, the mask too, and P = exp(S - L[..., None]); with L = -∞ that would be nan, so use 0
+   for it there.
+"""
+
+from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
+    OWN_WORK,
+    keeps_little,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._forward_mistakes import SUSPECTS
+from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
+    GRADIENT_SUSPECTS,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._inputs import MASKED
+from autograd_course.exercises.lesson_08_attention_challenge._references import attend
+from autograd_course.grader.checks import no_copy_on_ctx
+from autograd_course.grader.exercise import FunctionExercise
+
+EXERCISE = FunctionExercise(
+    answer="LeanAttention",
+    points=3,
+    difficulty="medium",
+    minutes=25,
+    section="Keep a number, not a row",
+    bounds="q, k, v, the output and one number for each query are all that is kept",
+    reference=attend,
+    samplers=MASKED,
+    suspects=SUSPECTS,
+    gradient_suspects=GRADIENT_SUSPECTS,
+    double_backward=False,
+    checks=(*OWN_WORK, no_copy_on_ctx, keeps_little),
+)

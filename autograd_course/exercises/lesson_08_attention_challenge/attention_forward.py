@@ -1,0 +1,102 @@
+"""Tier 1: forward
+
+1. Work in this order: scores, mask, softmax, product. Two things can make the softmax nan: a score
+   too large for exp, and a row in which every score is -∞.
+2. Subtract from each row its largest score: the softmax stays the same and no exponent is above 0.
+   In a row of -∞ that would be -∞ minus -∞, so subtract 0 there. Then its exponentials are 0, and
+   so is their sum, by which you must not divide.
+3. high = s.amax(-1, keepdim=True); high = where(high == -inf, 0, high); e = exp(s - high); total =
+   e.sum(-1, keepdim=True); e / where(total == 0, 1, total) @ v.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from autograd_doctor.extension import OperationRecorder
+from torch import Tensor
+
+from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
+    BUILT_IN,
+    LONG,
+    rows,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._forward_mistakes import SUSPECTS
+from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn, holes
+from autograd_course.exercises.lesson_08_attention_challenge._references import attend
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import normal
+from autograd_course.grader.verdict import Verdict, wrong
+
+
+def large(rng: torch.Generator) -> tuple[Tensor, ...]:
+    """Return inputs whose scores are in the thousands."""
+    q, k, v = drawn(rng)
+    return 50 * q, 50 * k, v
+
+
+def added(rng: torch.Generator, *, empty: int | None = None) -> tuple[Tensor, ...]:
+    """Return inputs with a floating mask, ``-∞`` in places."""
+    hidden = ~holes(4, 4, empty=empty)
+    return *drawn(rng), normal(rng, 4, 4).masked_fill(hidden, -math.inf)
+
+
+def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the routine does not call attention by its name."""
+    with OperationRecorder() as recording:
+        routine(*rows(1, 2))
+    if any(name in BUILT_IN for name in recording.names):
+        return wrong(
+            "right, but PyTorch's own scaled_dot_product_attention does the work. This tier asks "
+            "for the scores, their softmax and the product, from matrix products, exp and sums."
+        )
+    return None
+
+
+def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask that the routine changes no tensor of the caller's."""
+    given, mask = rows(), torch.ones(LONG, LONG, dtype=torch.bool).tril()
+    before = [x.clone() for x in (*given, mask)]
+    routine(*given, mask)
+    for name, x, was in zip(("q", "k", "v", "mask"), (*given, mask), before, strict=True):
+        if not torch.equal(x, was):
+            return wrong(
+                f"right, but {name} has other values after the call: an operation in place changes "
+                "the caller's tensor. Compute a new one."
+            )
+    return None
+
+
+def stays_in_range(routine: Callable[..., Any]) -> Verdict | None:
+    """Ask for finite outputs in float32 where the scores are in the hundreds."""
+    q, k, v = (30 * x.float() for x in rows())
+    if bool(routine(q, k, v).isfinite().all()):
+        return None
+    return wrong(
+        "right in float64, but in float32 exp overflows above 88, and here scores are in the "
+        "hundreds. Which number may be subtracted from all scores of a row without changing its "
+        "softmax?"
+    )
+
+
+EXERCISE = RoutineExercise(
+    answer="attend",
+    points=2,
+    difficulty="medium",
+    minutes=15,
+    section="Rows that see nothing",
+    bounds="nothing overflows, a query without keys gets zeros, no built-in does the work",
+    reference=attend,
+    samplers={
+        "4 queries, 4 keys": lambda rng: drawn(rng),
+        "5 queries, 3 keys, two heads": lambda rng: drawn(rng, 2, n=5, m=3),
+        "scores in the thousands": large,
+        "a boolean mask": lambda rng: (*drawn(rng), holes(4, 4)),
+        "an additive mask with -∞": lambda rng: added(rng),
+        "a query that sees no key": lambda rng: (*drawn(rng), holes(4, 4, empty=1)),
+        "an additive mask, one row all -∞": lambda rng: added(rng, empty=2),
+    },
+    suspects=SUSPECTS,
+    trials=(no_built_in, leaves_its_arguments, stays_in_range),
+)

@@ -1,0 +1,106 @@
+"""Tier 6: grouped queries
+
+1. A head of keys is read by several heads of queries. What does a tensor's gradient do when the
+   tensor is used in several places?
+2. It adds up: the gradients of k and v are sums over the heads of their group. Repeat k and v for
+   the products if you like, in forward and again in backward, but save them unrepeated. Head h
+   reads key head h // group: repeat_interleave, not repeat.
+3. dk = (dSᵀ Q / √E) has one matrix for each head of queries; dk.unflatten(-3, (k.shape[-3],
+   group)).sum(-3) has k's shape. The same for dv.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
+    OWN_WORK,
+    linear_budget,
+    rows,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
+    Grads,
+    mistaken,
+    through,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn
+from autograd_course.exercises.lesson_08_attention_challenge._references import attend, weights
+from autograd_course.grader.checks import keeps_at_most, on
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import normal
+
+
+def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Return attention in which several heads of queries read one head of keys and values."""
+    shared = q.shape[-3] // k.shape[-3]
+    return attend(q, k.repeat_interleave(shared, -3), v.repeat_interleave(shared, -3))
+
+
+def _repeated_in_turn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    lead = [1] * (k.dim() - 3)
+    return attend(q, *(x.repeat(*lead, q.shape[-3] // x.shape[-3], 1, 1) for x in (k, v)))
+
+
+def _one_of_group(inputs: Any, g: Tensor) -> Grads:
+    (grad_q, *per_head), heads = _per_head(inputs, g), inputs[1].shape[-3]
+    return grad_q, *(x.unflatten(-3, (heads, -1))[..., 0, :, :] for x in per_head)
+
+
+def _of_other_groups(inputs: Any, g: Tensor) -> Grads:
+    (grad_q, *per_head), heads = _per_head(inputs, g), inputs[1].shape[-3]
+    return grad_q, *(x.unflatten(-3, (-1, heads)).sum(-4) for x in per_head)
+
+
+def _per_head(inputs: Any, g: Tensor) -> Grads:
+    q, *shared = inputs
+    k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in shared)
+    p, grad_p = weights(q, k), g @ v.mT
+    return through(q, k, v, p, p * (grad_p - (p * grad_p).sum(-1, keepdim=True)), g)
+
+
+GROUPED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "Only one head of each group sends its gradient to the keys they share. What of the others?": (
+        mistaken(grouped, _one_of_group)
+    ),
+    "The sum runs over heads that do not share keys: neighbors form a group, so it is the "
+    "second part of (heads of keys, group).": mistaken(grouped, _of_other_groups),
+}
+
+grouped_rows = on(
+    lambda: (rows(6)[0], *rows(2)[1:]),
+    keeps_at_most(
+        linear_budget, "q, the output, one number for each query, and k and v as they were given"
+    ),
+)
+
+EXERCISE = FunctionExercise(
+    answer="GroupedAttention",
+    points=2,
+    difficulty="medium",
+    minutes=20,
+    section="Heads that share keys",
+    bounds="k and v are kept as they were given, not repeated",
+    reference=grouped,
+    samplers={
+        "4 heads of queries, 2 of keys": lambda rng: (
+            normal(rng, 4, 3, 3),
+            normal(rng, 2, 3, 3),
+            normal(rng, 2, 3, 2),
+        ),
+        "3 heads of queries share one of keys, a batch axis": lambda rng: (
+            normal(rng, 2, 3, 2, 3),
+            normal(rng, 2, 1, 3, 3),
+            normal(rng, 2, 1, 3, 2),
+        ),
+        "as many heads of keys as of queries": lambda rng: drawn(rng, 2, n=2, m=3),
+    },
+    suspects={
+        "Query heads read the key heads in turn, 0 1 0 1: asked for is 0 0 1 1, neighbors share.": (
+            _repeated_in_turn
+        ),
+    },
+    gradient_suspects=GROUPED_GRADIENTS,
+    double_backward=False,
+    checks=(*OWN_WORK, grouped_rows),
+)

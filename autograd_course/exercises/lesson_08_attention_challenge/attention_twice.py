@@ -1,0 +1,79 @@
+"""Tier 5: differentiable twice
+
+1. Lesson 06: what carries a graph into backward? Go through the five tensors that tier 3 saves. One
+   of them is neither an input nor an output.
+2. L must be an output, and then a gradient arrives for it. L is the log-sum-exp of a row of S, so
+   ∂L/∂S is that row of the softmax.
+3. forward returns (out, lse) and saves these very tensors. backward(ctx, grad_out, grad_lse) is
+   tier 3 with dS = P ∘ (dP - D + grad_lse[..., None]), and no in-place arithmetic.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
+    OWN_WORK,
+    keeps_little,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
+    Grads,
+    mistaken,
+    through,
+)
+from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn
+from autograd_course.exercises.lesson_08_attention_challenge._references import (
+    attend,
+    scores,
+    weights,
+)
+from autograd_course.grader.exercise import FunctionExercise
+
+
+def with_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return attention and the log-sum-exp of each row of scores."""
+    return attend(q, k, v), torch.logsumexp(scores(q, k), -1)
+
+
+def _lse(inputs: Any, g: Tensor, grad_lse: Tensor, sign: int) -> Grads:
+    q, k, v = inputs
+    p = weights(q, k)
+    delta = (g * (p @ v)).sum(-1) - sign * grad_lse
+    return through(q, k, v, p, p * (g @ v.mT - delta.unsqueeze(-1)), g)
+
+
+def _lse_as_row(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
+    q, k, v = inputs
+    p = weights(q, k)
+    delta = (g * (p @ v)).sum(-1, keepdim=True) - grad_lse
+    return through(q, k, v, p, p * (g @ v.mT - delta), g)
+
+
+LSE_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "What arrives for the second output, the log-sum-exp, is not used. It reaches the scores: "
+    "∂L/∂S is P.": mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, 0)),
+    "What arrives for the log-sum-exp is added along the keys: it has one number for each query, "
+    "and needs an axis at the end.": mistaken(with_lse, _lse_as_row),
+    "What arrives for the log-sum-exp has the wrong sign: L grows with the scores, so it adds.": (
+        mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, -1))
+    ),
+}
+
+EXERCISE = FunctionExercise(
+    answer="TwiceAttention",
+    points=3,
+    difficulty="hard",
+    minutes=25,
+    section="Differentiable twice",
+    bounds="within the budget of tier 3",
+    reference=with_lse,
+    samplers={
+        "3 queries, 3 keys": lambda rng: drawn(rng, n=3, m=3),
+        "3 queries, 2 keys, two heads": lambda rng: drawn(rng, 1, 2, n=3, m=2),
+    },
+    gradient_suspects=LSE_GRADIENTS,
+    double_backward=True,
+    checks=(*OWN_WORK, keeps_little),
+)

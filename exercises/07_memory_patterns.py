@@ -1,0 +1,228 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/07_memory_patterns.ipynb)
+#
+# # 07 · The same gradient in less memory: exercises
+#
+# Lesson 07 showed five ways to keep less between forward and backward. Here you write four Functions and a checkpoint, each to a budget of bytes.
+#
+# **Given:** the task, the formula of forward, the name and the signature of every class and function.
+#
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+#
+# **Constraints for every Function:**
+#
+# - The gradients are right first; then the grader counts what is alive, each storage once, on `ctx` attributes too. A list or a NumPy array that stands in for a tensor counts like one.
+# - `backward` is a formula that you derive and write down, not a call of autograd. (The checkpoint is the exception: it calls autograd by its nature.)
+# - Tensors that backward needs are kept by `ctx.save_for_backward`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+#
+# 16 points, about 105 minutes.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import torch
+from torch import Tensor, nn
+
+from autograd_course import diagnose, grade, hint, progress
+from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
+
+# %% [markdown]
+# `kept_bytes(F, x, …)`, `kept_tensors(F, x, …)` and `peak_bytes(F, x, …)` measure your Function as the grader does. Use them when it says that something is too large.
+
+# %% [markdown]
+# ## 1 · Linear and ReLU in one (2 points · easy · 9 minutes)
+#
+# $$y = \max(x W^\top + b,\ 0)$$
+#
+# | tensor | shape |
+# | --- | --- |
+# | `x` | `(rows, in)` |
+# | `weight` | `(out, in)` |
+# | `bias` | `(out,)` |
+# | `y` | `(rows, out)` |
+#
+# **Write** both methods.
+#
+# **Constraint:** keep nothing but inputs and the output. The matrix before the ReLU, or a mask of it, would live until backward for this Function alone. At exactly 0 the gradient is 0, as in `torch.relu`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class LinearReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "fused-linear-relu-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("fused-linear-relu", LinearReLU)
+
+# %% [markdown]
+# ## 2 · Leaky ReLU with a packed mask (3 points · medium · 15 minutes)
+#
+# $$y = \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{else} \end{cases}$$
+#
+# `slope` is a Python number of either sign, so the output does not tell the sign of the input. Nobody keeps the input either.
+#
+# **Write** both methods; `x` has any shape, with any number of elements.
+#
+# **Constraint:** keep one bit an element, rounded up to whole bytes: 13 elements are 2 bytes. The packing is yours to write, as in the lesson: eight elements of the mask are the eight digits of one `torch.uint8`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "packed-leaky-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class PackedLeakyReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, slope: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "packed-leaky-relu-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("packed-leaky-relu", PackedLeakyReLU)
+
+# %% [markdown]
+# ## 3 · A coupling that keeps its outputs (3 points · hard · 25 minutes)
+#
+# $$y_1 = x_1 + \tanh(x_2 w), \qquad y_2 = x_2 + \tanh(y_1 v)$$
+#
+# | tensor | shape |
+# | --- | --- |
+# | `x1`, `y1` | `(rows, a)` |
+# | `x2`, `y2` | `(rows, b)` |
+# | `w` | `(b, a)` |
+# | `v` | `(a, b)` |
+#
+# **Write** both methods; forward returns the pair `(y1, y2)`, backward four gradients. Start from the end: $y_2$ first, then $y_1$.
+#
+# **Constraint:** of the activations keep the outputs only. What backward needs of the inputs it computes from them.
+
+
+# %% nbgrader={"grade": false, "grade_id": "invertible-coupling", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Coupling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x1: Tensor, x2: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_y1: Tensor, grad_y2: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "invertible-coupling-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("invertible-coupling", Coupling)
+
+# %% [markdown]
+# ## 4 · A checkpoint of your own (4 points · hard · 25 minutes)
+#
+# `checkpointed(block, x)` returns `block(x)`, where `block` is an `nn.Module` with parameters and dropout. Between the passes nothing of the block is kept but its input.
+#
+# **Write** the Function and the call of it. You choose what `.apply` is given; that is half of the exercise.
+#
+# **Constraints:**
+#
+# - The gradients of `x` and of every parameter are those of `block(x)`, whether asked for by `.backward()` or by `torch.autograd.grad`.
+# - Dropout has the same mask in both runs, and whatever draws random numbers *after* your backward does not notice that there was a second run. (CPU only; no autocast, no batch norm.)
+# - Frozen parameters, or an `x` that asks for no gradient (the first layer's never does), are no obstacle.
+
+
+# %% nbgrader={"grade": false, "grade_id": "checkpointed-block", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def checkpointed(block: nn.Module, x: Tensor) -> Tensor:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+class Checkpointed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, *inputs):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "checkpointed-block-grade", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+grade("checkpointed-block", checkpointed)
+
+# %% [markdown]
+# ## 5 · A loss for each row, without the logits (4 points · hard · 30 minutes)
+#
+# With $z_i = W x_i$ and the word $t_i$ of row $i$,
+#
+# $$\ell_i = \log\sum_j e^{z_{ij}} - z_{i t_i}, \qquad
+# \frac{\partial \ell_i}{\partial z_i} = \operatorname{softmax}(z_i) - \text{one-hot}(t_i) .$$
+#
+# | argument | shape |
+# | --- | --- |
+# | `x` | `(rows, width)` |
+# | `weight` | `(words, width)` |
+# | `target` | `(rows,)`, integers |
+# | `chunk` | a Python number: rows to take at a time |
+# | the result | `(rows,)`: one loss for each row |
+#
+# The lesson's `ChunkedLoss` returned one number and could compute the gradients early. Here each row has its own $g_i$, because somebody behind you weights the rows or masks the padding. So the gradient has to wait for backward.
+#
+# **Write** both methods. `torch.logsumexp` and `torch.softmax` are allowed.
+#
+# **Constraints:** the matrix of all logits never exists, in forward or in backward; besides its inputs the Function keeps two numbers a row at most.
+
+
+# %% nbgrader={"grade": false, "grade_id": "chunked-row-losses", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class RowLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "chunked-row-losses-grade", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+grade("chunked-row-losses", RowLosses)
+
+# %% [markdown]
+# ## Where you are
+
+
+# %% tags=["nbval-ignore-output"]
+progress()
+
+# %% [markdown]
+# ## Where next
+#
+# A test for the road: take the training step of a real project and run `kept_tensors(step, batch)` on it. The first five lines of the list mostly hold a surprise. Which of the five ways is it a case for?

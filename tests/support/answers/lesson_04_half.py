@@ -1,0 +1,520 @@
+"""Half repairs of lesson 04's patients, and wrong names: the symptom treated, not the cause."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from answers.making import Spoiling, Wrong, spoiled
+
+WRONG_NAMES = {
+    "name-temperature": {
+        "missing-gradient": "Ask why the other is not asked for",
+        "frozen-input": "nothing is frozen",
+        "duplicate-index": "That is not what happens here",
+    },
+    "name-floor-log": {
+        "mutates-saved": "whose is it",
+        "mutates-grad-output": "before any backward",
+        "wrong-region": "does not take a backward",
+    },
+    "name-distance": {
+        "ignores-grad-output": "How much of grad_output",
+        "missing-gradient": "With 0 none does",
+        "constant-factor": "another for every row",
+    },
+    "name-rotation": {
+        "input-layout": "comes after the Function",
+        "transposed-gradient": "where nothing is transposed",
+        "gradient-layout": 'no rule is called "gradient-layout"',
+    },
+    "name-solver": {
+        "shared-state": "only one call",
+        "mutates-saved": "something beside them",
+        "mutates-grad-output": "the old name",
+    },
+    "name-dropout": {
+        "nondeterministic": "two passes of one",
+        "constant-factor": "hides behind",
+        "not-reentrant": "Name the cause",
+    },
+}
+
+
+def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
+    """Return all of them, made from the sick classes and the right answers."""
+    named = [
+        Wrong(exercise, name, told, name)
+        for exercise, names in WRONG_NAMES.items()
+        for name, told in names.items()
+    ]
+    return [*named, *_backwards(right), *_sick(solved), *_others(solved, right)]
+
+
+def _sick(solved: dict[str, Any]) -> list[Wrong]:
+    """Return the patients as they came, where the repair has the same arguments."""
+    rules = {
+        "repair-film": ("SickFiLM", "frozen-input"),
+        "repair-floor-log": ("SickFloorLog", "mutates-input"),
+        "repair-distance": ("SickDistance", "uniform-grad-output"),
+        "repair-rotation": ("SickRotate", "grad-output-layout"),
+        "repair-share": ("SickShare", "dim-argument"),
+        "repair-color-table": ("SickLookUp", "gradient-dtype"),
+        "repair-log-cosh": ("SickLogCosh", "overflow"),
+        "repair-softsign": ("SickSoftsign", "tensor-on-ctx"),
+        "repair-solver": ("SickSolve", "not-reentrant"),
+        "repair-rms-norm": ("SickRMSNorm", "silent-double-backward"),
+    }
+    return [Wrong(i, "as it came", rule, solved[sick]) for i, (sick, rule) in rules.items()]
+
+
+def _backwards(right: dict[str, Any]) -> list[Wrong]:
+    backward = Spoiling(right).backward
+    return [
+        backward(
+            "repair-temperature",
+            "takes it for a setting",
+            "missing-gradient",
+            lambda ctx, x, t, g: (g * (1 - torch.tanh(x / t) ** 2) / t, None),
+        ),
+        backward(
+            "repair-temperature",
+            "does not sum",
+            "unreduced-broadcast",
+            lambda ctx, x, t, g: _tempered(x, t, g, lambda along: along),
+        ),
+        backward(
+            "repair-temperature",
+            "averages",
+            "constant-factor",
+            lambda ctx, x, t, g: _tempered(x, t, g, torch.mean),
+        ),
+        backward(
+            "repair-temperature",
+            "forgets the minus",
+            "flipped-sign",
+            lambda ctx, x, t, g: _tempered(x, t, g, lambda along: -along.sum()),
+        ),
+        backward("repair-film", "None in front", "frozen-input", _none_in_front),
+        backward("repair-film", "thinks of x only", "frozen-input", _x_only),
+        backward(
+            "repair-film",
+            "does not sum",
+            "unreduced-broadcast",
+            lambda ctx, x, gamma, g: (g * gamma, g * x, g),
+        ),
+        backward(
+            "repair-distance",
+            "the mean of the weights",
+            "uniform-grad-output",
+            lambda ctx, x, t, g: ((x - t) * g.mean(), (t - x) * g.mean()),
+        ),
+        backward(
+            "repair-distance",
+            "no new axis",
+            "backward-raises",
+            lambda ctx, x, t, g: ((x - t) * g, (t - x) * g),
+        ),
+        backward(
+            "repair-distance",
+            "the target is data",
+            "missing-gradient",
+            lambda ctx, x, t, g: ((x - t) * g[..., None], None),
+        ),
+        backward(
+            "repair-share",
+            "forgets keepdim",
+            "backward-raises",
+            lambda ctx, x, g: _share(ctx, x, g, (g * x / x.sum(ctx.dim, True)).sum(ctx.dim)),
+        ),
+        backward(
+            "repair-share",
+            "the other of two axes",
+            "dim-argument",
+            lambda ctx, x, g: _share(ctx, x, g, (g * x / x.sum(ctx.dim, True)).sum(0, True)),
+        ),
+        backward(
+            "repair-share",
+            "sums over everything",
+            "batch-dimension",
+            lambda ctx, x, g: _share(ctx, x, g, (g * x / x.sum(ctx.dim, True)).sum()),
+        ),
+        backward(
+            "repair-log-cosh",
+            "half a repair: one sign",
+            "overflow",
+            lambda ctx, x, g: g * (1 - (-2 * x).exp()) / (1 + (-2 * x).exp()),
+        ),
+        backward(
+            "repair-log-cosh",
+            "clamps too early",
+            "wrong-region",
+            lambda ctx, x, g: g * torch.tanh(x.clamp(-1, 1)),
+        ),
+        backward(
+            "repair-softsign",
+            "forgets that y has a sign",
+            "wrong-region",
+            lambda ctx, y, g: g * (1 - y) ** 2,
+        ),
+    ]
+
+
+def _tempered(x: Any, t: Any, g: Any, collect: Callable[[Any], Any]) -> Any:
+    slope = g * (1 - torch.tanh(x / t) ** 2)
+    return slope / t, -collect(slope * x) / t**2
+
+
+def _none_in_front(ctx: Any, x: Any, gamma: Any, g: Any) -> Any:
+    wanted = zip(ctx.needs_input_grad, (g * gamma, (g * x).sum(0), g.sum(0)), strict=True)
+    gradients = [gradient for needed, gradient in wanted if needed]
+    return (*[None] * (3 - len(gradients)), *gradients)
+
+
+def _x_only(ctx: Any, x: Any, gamma: Any, g: Any) -> Any:
+    needs_x, *others = ctx.needs_input_grad
+    behind = zip(others, ((g * x).sum(0), g.sum(0)), strict=True)
+    gradients = [gradient for needed, gradient in behind if needed]
+    return g * gamma if needs_x else None, *gradients, *[None] * (2 - len(gradients))
+
+
+def _share(ctx: Any, x: Any, g: Any, common: Any) -> Any:
+    return (g - common) / x.sum(ctx.dim, keepdim=True), None
+
+
+def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
+    def half(exercise: str, mistake: str, rule: str, base: Any, **methods: Any) -> Wrong:
+        return Wrong(exercise, mistake, rule, spoiled(base, **methods))
+
+    sick = {name: solved[f"Sick{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
+    rotated, dropped = sick["Rotate"].backward, right["repair-dropout"]
+    return [
+        half(
+            "repair-floor-log",
+            "saves the number after the floor",
+            "wrong-region",
+            sick["FloorLog"],
+            forward=_floored,
+        ),
+        half(
+            "repair-floor-log",
+            "puts x back",
+            "mutates-input",
+            sick["FloorLog"],
+            forward=_put_back,
+        ),
+        half(
+            "repair-floor-log",
+            "declares it",
+            "wrong-mark-dirty",
+            sick["FloorLog"],
+            forward=_declared,
+        ),
+        half(
+            "repair-floor-log",
+            "multiplies by the mask",
+            "non-finite",
+            right["repair-floor-log"],
+            backward=_masked_after_dividing,
+        ),
+        half(
+            "repair-rotation",
+            "clones",
+            "grad-output-layout",
+            sick["Rotate"],
+            backward=lambda ctx, g: rotated(ctx, g.clone()),
+        ),
+        half(
+            "repair-rotation",
+            "insists",
+            "grad-output-layout",
+            sick["Rotate"],
+            backward=lambda ctx, g: (rotated(ctx, g.view(-1, 2))[0].view(g.shape), None),
+        ),
+        half(
+            "repair-rotation",
+            "makes x contiguous",
+            "grad-output-layout",
+            sick["Rotate"],
+            forward=lambda ctx, x, angle: sick["Rotate"].forward(ctx, x.contiguous(), angle),
+        ),
+        half(
+            "repair-rotation",
+            "turns on instead of back",
+            "transposed-gradient",
+            sick["Rotate"],
+            backward=lambda ctx, g: (g @ solved["turn"](g, ctx.angle), None),
+        ),
+        half(
+            "repair-color-table",
+            "the first bug only",
+            "duplicate-index",
+            sick["LookUp"],
+            backward=lambda ctx, g: _looked_up(ctx, g, torch.zeros_like),
+        ),
+        half(
+            "repair-color-table",
+            "the second bug only",
+            "gradient-dtype",
+            sick["LookUp"],
+            backward=_summed_in_float32,
+        ),
+        half(
+            "repair-log-cosh",
+            "nan_to_num",
+            "wrong-region",
+            sick["LogCosh"],
+            backward=lambda ctx, g: sick["LogCosh"].backward(ctx, g).nan_to_num(),
+        ),
+        half(
+            "repair-softsign",
+            "detached, on ctx",
+            "tensor-on-ctx",
+            right["repair-softsign"],
+            forward=_detached_on_ctx,
+            backward=lambda ctx, g: g * (1 - ctx.y.abs()) ** 2,
+        ),
+        half(
+            "repair-softsign",
+            "deletes it in backward",
+            "tensor-on-ctx",
+            solved["SickSoftsign"],
+            backward=_deleting,
+        ),
+        half(
+            "repair-softsign",
+            "refers to it weakly",
+            "backward-raises",
+            right["repair-softsign"],
+            forward=_weakly_on_ctx,
+            backward=lambda ctx, g: g * (1 - ctx.y().abs()) ** 2,
+        ),
+        half(
+            "repair-solver",
+            "puts the tape on the class",
+            "shared-state",
+            right["repair-solver"],
+            **_on_the_class(),
+        ),
+        half(
+            "repair-solver",
+            "turns the tape around",
+            "not-reentrant",
+            solved["SickSolve"],
+            backward=_turned_around,
+        ),
+        half(
+            "repair-solver",
+            "differentiates with sin",
+            "gradient-mismatch",
+            right["repair-solver"],
+            backward=_with_sin,
+        ),
+        half(
+            "repair-rms-norm",
+            "refuses",
+            "once-differentiable-leak",
+            right["repair-rms-norm"],
+            backward=once_differentiable(right["repair-rms-norm"].backward),
+        ),
+        half(
+            "repair-rms-norm",
+            "computes r again under no_grad",
+            "silent-double-backward",
+            right["repair-rms-norm"],
+            backward=lambda ctx, g: _normed(ctx, g, torch.no_grad()),
+        ),
+        half(
+            "repair-rms-norm",
+            "takes r for a constant",
+            "missing-dependency",
+            right["repair-rms-norm"],
+            backward=_r_held_fixed,
+        ),
+        half(
+            "repair-dropout",
+            "the mask, and no scale",
+            "constant-factor",
+            dropped,
+            backward=_unscaled,
+        ),
+        half(
+            "repair-dropout",
+            "seeds forward only",
+            "rng-not-restored",
+            dropped,
+            backward=lambda ctx, g: (g * solved["draw"](g, ctx.p) / (1 - ctx.p), None, None),
+        ),
+        half(
+            "repair-dropout",
+            "keeps the generator",
+            "gradient-mismatch",
+            dropped,
+            **_generator_on_ctx(solved["draw"]),
+        ),
+        half(
+            "repair-dropout",
+            "seeds PyTorch's generator",
+            "rng-not-restored",
+            dropped,
+            **_seeding_all(solved["draw"]),
+        ),
+        half(
+            "repair-dropout",
+            "reads the mask off the output",
+            "wrong-region",
+            dropped,
+            **_mask_of_the_output(dropped),
+        ),
+    ]
+
+
+def _masked_after_dividing(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return g / x * (x >= ctx.floor), None
+
+
+def _weakly_on_ctx(ctx: Any, x: Any) -> Any:
+    y = x / (1 + x.abs())
+    ctx.y = weakref.ref(y)
+    return y
+
+
+def _floored(ctx: Any, x: Any, floor: float) -> Any:
+    x = x.clamp(min=floor)
+    ctx.save_for_backward(x)
+    return x.log()
+
+
+def _put_back(ctx: Any, x: Any, floor: float) -> Any:
+    x.data = x.data.clamp(min=floor)
+    ctx.save_for_backward(x)
+    return x.log()
+
+
+def _declared(ctx: Any, x: Any, floor: float) -> Any:
+    x.clamp_(min=floor)
+    ctx.mark_dirty(x)
+    ctx.save_for_backward(x)
+    return x.log()
+
+
+def _looked_up(ctx: Any, g: Any, zeros: Callable[[Any], Any]) -> Any:
+    table, index, fraction = ctx.saved_tensors
+    grad_table = zeros(table)
+    grad_table[index] += (1 - fraction) * g
+    grad_table[index + 1] += fraction * g
+    return grad_table, None, (table[index + 1] - table[index]) * g
+
+
+def _summed_in_float32(ctx: Any, g: Any) -> Any:
+    table, index, fraction = ctx.saved_tensors
+    grad_table = torch.zeros(len(table))
+    grad_table.index_put_((index,), ((1 - fraction) * g).float(), accumulate=True)
+    grad_table.index_put_((index + 1,), (fraction * g).float(), accumulate=True)
+    return grad_table, None, (table[index + 1] - table[index]) * g
+
+
+def _detached_on_ctx(ctx: Any, x: Any) -> Any:
+    y = x / (1 + x.abs())
+    ctx.y = y.detach()
+    return y
+
+
+def _deleting(ctx: Any, g: Any) -> Any:
+    gradient = g * (1 - ctx.y.abs()) ** 2
+    del ctx.y
+    return gradient
+
+
+def _on_the_class() -> dict[str, Any]:
+    tape: list[Any] = []
+
+    def forward(ctx: Any, x: Any, steps: Any) -> Any:
+        tape.clear()
+        for h in steps:
+            tape.append((h, x))
+            x = x - h * x.sin()
+        return x.clone()
+
+    def backward(ctx: Any, g: Any) -> Any:
+        for h, state in reversed(tape):
+            g = g * (1 - h * state.cos())
+        return g, None
+
+    return {"forward": forward, "backward": backward}
+
+
+def _turned_around(ctx: Any, g: Any) -> Any:
+    ctx.tape.reverse()
+    for i, h in ctx.tape:
+        g = g * (1 - h * ctx.saved_tensors[i].cos())
+    ctx.tape = ctx.tape[:-1]
+    return g, None
+
+
+def _with_sin(ctx: Any, g: Any) -> Any:
+    for h, state in zip(ctx.steps, ctx.saved_tensors, strict=True):
+        g = g * (1 - h * state.sin())
+    return g, None
+
+
+def _normed(ctx: Any, g: Any, around: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    with around:
+        r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    return r * g - r**3 * x * (g * x).mean(-1, keepdim=True)
+
+
+def _r_held_fixed(ctx: Any, g: Any) -> Any:
+    (x,) = ctx.saved_tensors
+    return g * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def _unscaled(ctx: Any, g: Any) -> Any:
+    generator = torch.Generator(g.device).manual_seed(ctx.seed)
+    return g * (torch.rand(g.shape, generator=generator, device=g.device) >= ctx.p), None, None
+
+
+def _generator_on_ctx(draw: Any) -> dict[str, Any]:
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        ctx.p, ctx.generator = p, torch.Generator(x.device).manual_seed(seed)
+        return x * draw(x, p, ctx.generator) / (1 - p)
+
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * draw(g, ctx.p, ctx.generator) / (1 - ctx.p), None, None
+
+    return {"forward": forward, "backward": backward}
+
+
+def _seeding_all(draw: Any) -> dict[str, Any]:
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        torch.manual_seed(seed)
+        kept = draw(x, p)
+        ctx.save_for_backward(kept)
+        ctx.p = p
+        return x * kept / (1 - p)
+
+    def backward(ctx: Any, g: Any) -> Any:
+        (kept,) = ctx.saved_tensors
+        return g * kept / (1 - ctx.p), None, None
+
+    return {"forward": forward, "backward": backward}
+
+
+def _mask_of_the_output(right: Any) -> dict[str, Any]:
+    def forward(ctx: Any, x: Any, p: float, seed: int) -> Any:
+        y = right.forward(ctx, x, p, seed)
+        ctx.save_for_backward(y)
+        ctx.p = p
+        return y
+
+    def backward(ctx: Any, g: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return g * (y != 0) / (1 - ctx.p), None, None
+
+    return {"forward": forward, "backward": backward}

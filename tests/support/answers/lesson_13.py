@@ -1,0 +1,599 @@
+"""Answers to the exercises of lesson 13."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from answers.making import Spoiling, Wrong, double, solved, spoiled
+from autograd_course import functions
+from autograd_course.external import build
+
+SOLVED = solved("13_external_code")
+RIGHT = {
+    "lambert-w": SOLVED["LambertW"],
+    "equilibrium-layer": SOLVED["Equilibrium"],
+    "triangular-solve": SOLVED["TriangularSolve"],
+    "soft-threshold-operator": SOLVED["soft_threshold"],
+    "soft-threshold-function": SOLVED["SoftThreshold"],
+}
+settled, operator = SOLVED["settled"], SOLVED["soft_threshold"]
+lambertw = scipy.special.lambertw
+
+
+class LambertByNewton(Function):
+    """No SciPy: any solver will do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        w = torch.log1p(x)
+        for _ in range(30):
+            w = w - (w * w.exp() - x) / ((1 + w) * w.exp())
+        ctx.save_for_backward(x, w)
+        return w
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return g / (w.exp() + x)
+
+
+class LambertCallsItself(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
+    """The slope from the input, by one more call of the Function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.new_tensor(lambertw(x.detach().cpu().numpy()).real)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        w = LambertCallsItself.apply(x)
+        return g / ((1 + w) * w.exp())
+
+
+class EquilibriumOfTheLesson(Function):
+    """One round recorded, as in the lesson; refuses a second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, W: Any) -> Any:
+        z = settled(lambda z: torch.tanh(z @ W.t() + x), torch.zeros_like(x))
+        ctx.save_for_backward(x, W, z)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError("differentiable once")
+        x, W, z = (saved.detach().requires_grad_() for saved in ctx.saved_tensors)
+        with torch.enable_grad():
+            once = torch.tanh(z @ W.t() + x)
+
+        def vjp(u: Any, *inputs: Any) -> Any:
+            return torch.autograd.grad(once, inputs, u, retain_graph=True)
+
+        u = settled(lambda u: g + vjp(u, z)[0], g)
+        return vjp(u, x, W)
+
+
+class EquilibriumByFunc(EquilibriumOfTheLesson):
+    """The same round through torch.func, which refuses hooks that count what is saved."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, z = ctx.saved_tensors
+
+        def once(z: Any, x: Any, W: Any) -> Any:
+            return torch.tanh(z @ W.t() + x)
+
+        _, through = torch.func.vjp(once, z, x, W)
+        u = settled(lambda u: g + through(u)[0], g)
+        return through(u)[1:]
+
+
+class EquilibriumForManyRounds(Function):
+    """Loops of its own, more rounds than it takes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, W: Any) -> Any:
+        z = torch.zeros_like(x)
+        for _ in range(60):
+            z = torch.tanh(x + torch.nn.functional.linear(z, W))
+        ctx.save_for_backward(W, z)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        W, z = ctx.saved_tensors
+        v = torch.zeros_like(g)
+        for _ in range(60):
+            v = (1 - z * z) * (g + v @ W)
+        return v, torch.einsum("bi,bj->ij", v, z)
+
+
+class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+    """PyTorch inverts no bfloat16, and that is not the answer's fault."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        W, z = ctx.saved_tensors
+        slope = 1 - z * z
+        system = torch.eye(len(W), dtype=W.dtype, device=W.device) - slope[:, :, None] * W
+        v = (g[:, None] @ torch.linalg.inv(system))[:, 0] * slope
+        return v, v.t() @ z
+
+
+class TriangularByTorch(Function):
+    """Without SciPy: a solver of PyTorch's, that autograd knows how to differentiate again."""
+
+    @staticmethod
+    def forward(ctx: Any, T: Any, B: Any, lower: bool = True) -> Any:
+        X = torch.linalg.solve_triangular(T, B, upper=not lower)
+        ctx.save_for_backward(T, X)
+        ctx.lower = lower
+        return X
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        T, X = ctx.saved_tensors
+        U = torch.linalg.solve_triangular(T.mT, g, upper=ctx.lower)
+        outer = -torch.einsum("ik,jk->ij", U, X)
+        mask = torch.ones_like(T).tril() if ctx.lower else torch.ones_like(T).triu()
+        return outer * mask, U, None
+
+
+def operator_of_torch(x: Any, threshold: float) -> Any:
+    """No C++ at all: what it has to do is what counts."""
+    if not x.is_floating_point():
+        raise TypeError("floating numbers only")
+    return torch.nn.functional.softshrink(x, threshold)
+
+
+class ThresholdWithMask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, threshold: Any) -> Any:
+        y = torch.nn.functional.softshrink(x, threshold.item())
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return torch.where(y == 0, 0, g), torch.sum(-torch.sign(y) * g)
+
+
+ALSO_RIGHT = {
+    "Lambert's W of the package": ("lambert-w", functions.LambertW),
+    "Lambert's W by Newton's method": ("lambert-w", LambertByNewton),
+    "Lambert's W, backward calls it again": ("lambert-w", LambertCallsItself),
+    "equilibrium by a linear solve": ("equilibrium-layer", functions.Equilibrium),
+    "equilibrium, one round recorded": ("equilibrium-layer", EquilibriumOfTheLesson),
+    "equilibrium, one round by torch.func": ("equilibrium-layer", EquilibriumByFunc),
+    "equilibrium by loops of its own": ("equilibrium-layer", EquilibriumForManyRounds),
+    "equilibrium by an inverse": ("equilibrium-layer", EquilibriumByAnInverse),
+    "triangular solve of the package": ("triangular-solve", functions.TriangularSolve),
+    "triangular solve by torch": ("triangular-solve", TriangularByTorch),
+    "soft threshold by torch": ("soft-threshold-operator", operator_of_torch),
+    "soft threshold by where": ("soft-threshold-function", ThresholdWithMask),
+}
+
+
+spoiling = Spoiling(RIGHT)
+backward, forward = spoiling.backward, spoiling.forward
+
+
+# Lambert's W
+
+
+def lambert_of_arrays(ctx: Any, w: Any, g: Any) -> Any:
+    """Right once: NumPy's slope is a constant to autograd."""
+    array = w.numpy(force=True)
+    return g * torch.as_tensor(np.exp(-array) / (1 + array), dtype=g.dtype)
+
+
+class LambertWithSlope(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
+    """Works the slope out in forward, where the arrays are at hand."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        w = lambertw(x.numpy(force=True)).real
+        slope = torch.as_tensor(np.exp(-w) / (1 + w), dtype=x.dtype)
+        ctx.save_for_backward(slope)
+        return torch.as_tensor(w, dtype=x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (slope,) = ctx.saved_tensors
+        return g * slope
+
+
+class LambertFromTheTable(LambertByNewton):
+    """w/(x (1 + w)): what one finds when one looks the derivative up."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return g * w / (x * (1 + w))
+
+
+class LambertByWhere(LambertByNewton):
+    """The same, with its 0/0 replaced: right once, and 0 · inf in the graph of backward."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return g * torch.where(x == 0, 1.0, w / (x * (1 + w)))
+
+
+def lambert_complex(ctx: Any, x: Any) -> Any:
+    w = torch.as_tensor(lambertw(x.numpy(force=True)))
+    ctx.save_for_backward(w)
+    return w
+
+
+def lambert_in_double(ctx: Any, x: Any) -> Any:
+    w = torch.as_tensor(lambertw(x.numpy(force=True)).real)
+    ctx.save_for_backward(w)
+    return w
+
+
+def lambert_from_numpy(ctx: Any, x: Any) -> Any:
+    w = torch.from_numpy(lambertw(x.detach().numpy()).real)
+    ctx.save_for_backward(w)
+    return w
+
+
+# A fixed-point layer
+
+
+def one_round(ctx: Any, W: Any, z: Any, g: Any) -> Any:
+    v = g * (1 - z**2)
+    return v, v.t() @ z
+
+
+def adjoint(step: Any) -> Any:
+    """Return a backward that repeats this step from (u, slope, W)."""
+
+    def method(ctx: Any, W: Any, z: Any, g: Any) -> Any:
+        slope = 1 - z**2
+        u = settled(lambda u: g + step(u, slope, W), g)
+        v = u * slope
+        return v, v.t() @ z
+
+    return method
+
+
+def without_last_slope(ctx: Any, W: Any, z: Any, g: Any) -> Any:
+    u = settled(lambda u: g + (u * (1 - z**2)) @ W, g)
+    return u, u.t() @ z
+
+
+def weight_transposed(ctx: Any, W: Any, z: Any, g: Any) -> Any:
+    slope = 1 - z**2
+    v = settled(lambda u: g + (u * slope) @ W, g) * slope
+    return v, z.t() @ v
+
+
+def unfinished_forward(ctx: Any, x: Any, W: Any) -> Any:
+    z = torch.zeros_like(x)
+    for _ in range(4):
+        z = torch.tanh(z @ W.t() + x)
+    ctx.save_for_backward(W, z)
+    return z
+
+
+class EquilibriumRunAgain(EquilibriumOfTheLesson):
+    """Runs the solver once more in backward, under autograd: as much memory, only later."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, z = (saved.detach().requires_grad_() for saved in ctx.saved_tensors)
+        with torch.enable_grad():
+            z = torch.zeros_like(x)
+            for _ in range(60):
+                z = torch.tanh(z @ W.t() + x)
+        return torch.autograd.grad(z, (x, W), g)
+
+
+class EquilibriumRunByFunc(EquilibriumOfTheLesson):
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, _ = ctx.saved_tensors
+
+        def rounds(x: Any, W: Any) -> Any:
+            z = torch.zeros_like(x)
+            for _ in range(60):
+                z = torch.tanh(z @ W.t() + x)
+            return z
+
+        return torch.func.vjp(rounds, x, W)[1](g)
+
+
+class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+    """Records all rounds in forward, and keeps the graph on ctx."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, W: Any) -> Any:
+        with torch.enable_grad():
+            ctx.leaves = x.detach().requires_grad_(), W.detach().requires_grad_()
+            x, W = ctx.leaves
+            z = torch.zeros_like(x)
+            for _ in range(60):
+                z = torch.tanh(z @ W.t() + x)
+        ctx.z = z
+        return z.detach()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return torch.autograd.grad(ctx.z, ctx.leaves, g, retain_graph=True)
+
+
+class EquilibriumSavesRounds(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+    """Saves what the solver has passed through, as a loop under autograd would."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, W: Any) -> Any:
+        rounds = [torch.zeros_like(x)]
+        for _ in range(60):
+            rounds.append(torch.tanh(rounds[-1] @ W.t() + x))
+        ctx.save_for_backward(W, *rounds)
+        return rounds[-1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        W, *_, z = ctx.saved_tensors
+        slope = 1 - z**2
+        u = settled(lambda u: g + (u * slope) @ W, g)
+        return u * slope, (u * slope).t() @ z
+
+
+# A triangular system
+
+
+def solves_with_itself(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T, g, ctx.lower)
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+def whole_outer_product(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    return -U @ X.mT, U, None
+
+
+def without_diagonal(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    grad_T = -U @ X.mT
+    return grad_T.tril(-1) if ctx.lower else grad_T.triu(1), U, None
+
+
+def without_minus(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    grad_T = U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+def product_in_other_order(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    grad_T = -X @ U.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+def flag_forgotten(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    """T transposed, and told to SciPy as if its other half were filled."""
+    U = RIGHT["triangular-solve"].apply(T.mT, g, ctx.lower)
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+def lower_half_always(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = RIGHT["triangular-solve"].apply(T.mT, g, not ctx.lower)
+    return (-U @ X.mT).tril(), U, None
+
+
+def inverted(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    U = torch.linalg.inv(T.tril() if ctx.lower else T.triu()).mT @ g
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    """trans="T" is the right system, and the result is a constant to autograd."""
+    arrays = T.numpy(force=True), g.numpy(force=True)
+    U = torch.as_tensor(
+        scipy.linalg.solve_triangular(*arrays, lower=ctx.lower, trans="T"), dtype=g.dtype
+    )
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+# Soft threshold in C++
+
+SOURCE = SOLVED["source"]()
+
+
+def built(old: str, new: str) -> Any:
+    """Return an operator of the right source with one change, built when it is called."""
+    assert old in SOURCE
+    changed = SOURCE.replace(old, new)
+    return lambda x, threshold: build(changed).soft_threshold(x, threshold)
+
+
+def writes_into_x(x: Any, threshold: float) -> Any:
+    return x.copy_(operator(x, threshold))
+
+
+def takes_the_bytes(x: Any, threshold: float) -> Any:
+    """What an operator without any check returns: the bytes of integers, read as numbers."""
+    return operator(x if x.is_floating_point() else x.view(torch.float64), threshold)
+
+
+def takes_integers(x: Any, threshold: float) -> Any:
+    return operator(x.double(), threshold).to(x.dtype)
+
+
+def always_double(x: Any, threshold: float) -> Any:
+    return operator(x.double() if x.is_floating_point() else x, threshold)
+
+
+def one_sided(x: Any, threshold: float) -> Any:
+    return torch.relu(x - threshold) + 0 * operator(x, threshold)
+
+
+def hard(x: Any, threshold: float) -> Any:
+    return torch.where(operator(x, threshold) != 0, x, 0)
+
+
+class ThresholdSavesTheInput(RIGHT["soft-threshold-function"]):  # type: ignore[misc, valid-type]
+    @staticmethod
+    def forward(ctx: Any, x: Any, threshold: Any) -> Any:
+        ctx.save_for_backward(x, threshold)
+        return operator(x, threshold.item())
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, threshold = ctx.saved_tensors
+        outside = x.abs() > threshold
+        return g * outside, -(g * outside * x.sign()).sum()
+
+
+@once_differentiable  # type: ignore[untyped-decorator]
+def thresholds_once(ctx: Any, g: Any) -> Any:
+    (y,) = ctx.saved_tensors
+    return g * (y != 0), -(g * y.sign()).sum()
+
+
+def shrinks_the_gradient(ctx: Any, y: Any, g: Any) -> Any:
+    return operator(g, 0.5), -(g * y.sign()).sum()
+
+
+OPERATOR, FUNCTION = "soft-threshold-operator", "soft-threshold-function"
+EQUILIBRIUM, TRIANGULAR = "equilibrium-layer", "triangular-solve"
+
+WRONG = [
+    backward("lambert-w", "slope by NumPy", "silent-double-backward", lambert_of_arrays),
+    Wrong("lambert-w", "slope worked out in forward", "silent-double-backward", LambertWithSlope),
+    Wrong("lambert-w", "0/0 at 0", "non-finite", LambertFromTheTable),
+    Wrong(
+        "lambert-w",
+        "0/0 at 0, replaced",
+        "silent-double-backward",
+        LambertByWhere,
+        "0 · inf in the graph of `backward`",
+    ),
+    forward("lambert-w", "left complex", "take .real", lambert_complex),
+    forward("lambert-w", "float64 whatever comes", "for float32 inputs", lambert_in_double),
+    forward("lambert-w", "from_numpy of a number", "expected np.ndarray", lambert_from_numpy),
+    backward(
+        "lambert-w",
+        "slope not inverted",
+        "gradient-mismatch",
+        lambda ctx, w, g: g * (1 + w) * w.exp(),
+    ),
+    backward(
+        EQUILIBRIUM,
+        "through the last round only",
+        "the gradient of the last round alone",
+        one_round,
+    ),
+    backward(
+        EQUILIBRIUM,
+        "system not transposed",
+        "W where it should have Wᵀ",
+        adjoint(lambda u, slope, W: (u * slope) @ W.t()),
+    ),
+    backward(
+        EQUILIBRIUM,
+        "slope forgotten in the system",
+        "slope of the tanh is missing",
+        adjoint(lambda u, slope, W: u @ W),
+    ),
+    backward(
+        EQUILIBRIUM, "last slope forgotten", "one slope is missing at the end", without_last_slope
+    ),
+    backward(EQUILIBRIUM, "gradient of W transposed", "transposed-gradient", weight_transposed),
+    forward(EQUILIBRIUM, "stopped after four rounds", "forward-mismatch", unfinished_forward),
+    Wrong(EQUILIBRIUM, "run again in backward", "runs the solver again", EquilibriumRunAgain),
+    Wrong(EQUILIBRIUM, "run again by func", "runs the solver again", EquilibriumRunByFunc),
+    Wrong(EQUILIBRIUM, "recorded on ctx", "tensor-on-ctx", EquilibriumRecorded),
+    Wrong(EQUILIBRIUM, "saves all rounds", "oversaved", EquilibriumSavesRounds),
+    backward(TRIANGULAR, "not transposed", "solving with T in backward", solves_with_itself),
+    backward(TRIANGULAR, "the unread half too", "One half of T is never read", whole_outer_product),
+    backward(TRIANGULAR, "no diagonal", "The diagonal belongs to the half", without_diagonal),
+    backward(TRIANGULAR, "sign of the matrix", "flipped-sign", without_minus),
+    backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "which of the two comes first", product_in_other_order),
+    backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
+    backward(TRIANGULAR, "always the lower half", "the lower one each time", lower_half_always),
+    backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
+    backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
+    Wrong(
+        OPERATOR,
+        "memory read in order",
+        "of every second column of x it makes",
+        built("torch::stable::contiguous(given)", "given"),
+    ),
+    Wrong(
+        OPERATOR,
+        "semicolon forgotten",
+        "The C++ does not compile: source.cpp, line 21: expected",
+        built(
+            "Tensor y = torch::stable::empty_like(x);", "Tensor y = torch::stable::empty_like(x)"
+        ),
+    ),
+    Wrong(OPERATOR, "positive half only", "Nothing negative comes out", one_sided),
+    Wrong(OPERATOR, "cut, not shrunk", "this leaves it where it is", hard),
+    Wrong(OPERATOR, "writes into x", "x itself is changed", writes_into_x),
+    Wrong(OPERATOR, "always float64", "for float32 it gives", always_double),
+    Wrong(OPERATOR, "integers, right", "and no error. A pointer", takes_integers),
+    Wrong(OPERATOR, "integers as numbers", "bytes of another dtype", takes_the_bytes),
+    backward(
+        FUNCTION, "threshold gets nothing", "missing-gradient", lambda _, y, g: (g * (y != 0), None)
+    ),
+    backward(
+        FUNCTION,
+        "threshold's sign",
+        "flipped-sign",
+        lambda _, y, g: (g * (y != 0), (g * y.sign()).sum()),
+    ),
+    backward(
+        FUNCTION,
+        "threshold not summed",
+        "unreduced-broadcast",
+        lambda _, y, g: (g * (y != 0), -g * y.sign()),
+    ),
+    backward(
+        FUNCTION,
+        "positive side only",
+        "wrong-region",
+        lambda _, y, g: (g * (y > 0), -(g * y.sign()).sum()),
+    ),
+    backward(
+        FUNCTION, "shrinks the gradient instead", "nonlinear-in-grad-output", shrinks_the_gradient
+    ),
+    Wrong(FUNCTION, "saves the input", "oversaved", ThresholdSavesTheInput),
+    Wrong(
+        FUNCTION,
+        "once differentiable",
+        "no-double-backward",
+        spoiled(RIGHT[FUNCTION], backward=thresholds_once),
+    ),
+]
+
+KNOWN = [
+    ("lambert-w", (double(0.0, math.e, 2 * math.exp(2)),), double(0.0, 1.0, 2.0)),
+    (EQUILIBRIUM, (double(0.0)[None], double(0.5)[None]), double(0.0)[None]),
+    (
+        TRIANGULAR,
+        (torch.tensor([[2.0, 9.0], [1.0, 4.0]]).double(), torch.tensor([[4.0], [6.0]]).double()),
+        torch.tensor([[2.0], [1.0]]).double(),
+    ),
+    (OPERATOR, (double(-2.0, -0.5, 0.1, 3.0), 1.0), double(-1.0, 0.0, 0.0, 2.0)),
+    (FUNCTION, (double(-2.0, 0.1, 3.0), torch.tensor(1.0).double()), double(-1.0, 0.0, 2.0)),
+]
